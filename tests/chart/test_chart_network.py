@@ -10,9 +10,9 @@ from tests.chart.conftest import NAMESPACE, RELEASE, Document, Render, pod_templ
 from tests.chart.network_model import End, Policies, Port
 from tests.chart.network_table import Connection, listed
 from tests.chart.rights import PAGE
-from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
+from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
 from zonequake_chaos.load.objects import Installation, load_objects
-from zonequake_chaos.scenario.run import Etcd
+from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_load.pod.control import LoadPlan
 
 pytestmark = pytest.mark.chart
@@ -51,14 +51,14 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
     harness = {**harness, "metadata": {"namespace": NAMESPACE}}
     installed = Installation.of(harness)
     plan = LoadPlan(zone="z", seeds=["s:1"], pods=1)
-    members = Members(
+    members = EtcdObjects(
         name="zq-etcd-default",
         pool="default",
         count=3,
         namespace=NAMESPACE,
         image="an/etcd:1",
         fsync=True,
-        settings=Etcd(),
+        settings=RunEtcd(),
     )
     return [
         *load_objects(name="zq-load-z", run_id="r", plan=plan, installation=installed),

@@ -1,7 +1,7 @@
 """The remains of a run, found by looking at the cluster and the node, and not by a journal.
 
-Each look finds one kind of trace and says how it is mended. What can't be looked at counts as not
-proven. A new kind of fault adds its look to `LOOKS`.
+Each look finds one kind of leftover and says how it is mended. What can't be looked at counts as
+not proven. A new kind of fault adds its look to `LOOKS`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process, stopped_processes
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.node_access.leftovers import heal, left_behind
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import HarnessError, NotFound
 from zonequake_kube.objects import OPERATOR_LABELS, STORE_LABELS, Json, pod_view
@@ -39,7 +39,7 @@ _MADE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class Leftover:
     """Something that a run left: what, in words, and how it goes away."""
 
     what: str
@@ -47,13 +47,13 @@ class Trace:
 
 
 @dataclass(slots=True, kw_only=True)
-class Looked:
-    """The result of a look: the places looked at, the traces found there, and the places that could
-    not be looked at.
+class LeftoverSearch:
+    """The result of a look: the places looked at, the leftovers found there, and the places that
+    could not be looked at.
     """
 
     checked: list[str] = field(default_factory=list)
-    left: list[Trace] = field(default_factory=list)
+    left: list[Leftover] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
 
     @property
@@ -62,56 +62,56 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The places to look at. `run` None: traces of any run; `mark`: the state before, if known."""
+class SearchPlaces:
+    """The places to look at. `run` None: those of any run; `mark`: the state before, if known."""
 
     kube: Kube
-    node: OwnNode | None
-    hands: NodeHands | None
+    node: OwnMachine | None
+    shell: NodeShell | None
     run: str | None
     mark: RunMark | None
 
 
-Look = Callable[[Where], Awaitable[list[Trace]]]
+Look = Callable[[SearchPlaces], Awaitable[list[Leftover]]]
 
 
-async def look(where: Where, *, labelled: bool = False) -> Looked:
+async def look(places: SearchPlaces, *, labelled: bool = False) -> LeftoverSearch:
     """Looks everywhere, whatever one look says; or only for what carries the run's label."""
-    looked = Looked()
+    search = LeftoverSearch()
     for words, one in LOOKS.items():
         if labelled and one not in (_objects, _zones):
             continue
-        if one is _components and where.node is None:
+        if one is _components and places.node is None:
             continue  # no run can have stopped anything on a node that is not this machine's
-        if one is _at_pods and where.hands is None:
-            continue  # without hands on the node no run can have done anything there
-        if one in (_scales, _volumes, _partitions) and where.mark is None:
+        if one is _at_pods and places.shell is None:
+            continue  # without a shell on the node no run can have done anything there
+        if one in (_scales, _volumes, _partitions) and places.mark is None:
             continue
         try:
-            looked.left += await one(where)
+            search.left += await one(places)
         except HarnessError as error:
-            looked.unseen.append(f"{words}: {error}")
+            search.unseen.append(f"{words}: {error}")
         else:
-            looked.checked.append(words)
-    return looked
+            search.checked.append(words)
+    return search
 
 
-async def at_pods(kube: Kube, node: OwnNode | None, hands: NodeHands | None) -> list[Trace]:
-    """Returns the traces of faults at pods, seen from their nodes."""
-    if hands is None:
+async def at_pods(kube: Kube, node: OwnMachine | None, shell: NodeShell | None) -> list[Leftover]:
+    """Returns the leftovers of faults at pods, seen from their nodes."""
+    if shell is None:
         return []
     try:
-        return await _at_pods(Where(kube=kube, node=node, hands=hands, run=None, mark=None))
+        return await _at_pods(SearchPlaces(kube=kube, node=node, shell=shell, run=None, mark=None))
     except HarnessError:
         return []  # the look that the proof rests on says why
 
 
-async def _components(where: Where) -> list[Trace]:
-    assert where.node is not None
-    return stopped_components(where.node)
+async def _components(places: SearchPlaces) -> list[Leftover]:
+    assert places.node is not None
+    return stopped_components(places.node)
 
 
-def stopped_components(node: OwnNode) -> list[Trace]:
+def stopped_components(node: OwnMachine) -> list[Leftover]:
     """Returns the stopped components of the node; seen without an API server, which may be one of
     them.
     """
@@ -120,44 +120,44 @@ def stopped_components(node: OwnNode) -> list[Trace]:
         node.resume(component)
 
     return [
-        Trace(what=f"the node's {name} is stopped", mend=partial(resume, name))
+        Leftover(what=f"the node's {name} is stopped", mend=partial(resume, name))
         for name in node.stopped_components()
     ]
 
 
-async def _objects(where: Where) -> list[Trace]:
-    selector = RUN_LABEL if where.run is None else f"{RUN_LABEL}={where.run}"
+async def _objects(places: SearchPlaces) -> list[Leftover]:
+    selector = RUN_LABEL if places.run is None else f"{RUN_LABEL}={places.run}"
     found = []
     for kind in _MADE:
-        for made in await where.kube.find(kind, selector):
+        for made in await places.kube.find(kind, selector):
             name = made["metadata"]["name"]
             if made["metadata"]["labels"].get(_COMPONENT) != "run":  # the mark goes last
-                mend = partial(_delete, where.kube, kind, name)
-                found.append(Trace(what=f"{kind} {name} is there", mend=mend))
+                mend = partial(_delete, places.kube, kind, name)
+                found.append(Leftover(what=f"{kind} {name} is there", mend=mend))
     return found
 
 
-async def _zones(where: Where) -> list[Trace]:
-    selector = RUN_LABEL if where.run is None else f"{RUN_LABEL}={where.run}"
+async def _zones(places: SearchPlaces) -> list[Leftover]:
+    selector = RUN_LABEL if places.run is None else f"{RUN_LABEL}={places.run}"
     names = [
-        zone["metadata"]["name"] for zone in await where.kube.find("DistributionZone", selector)
+        zone["metadata"]["name"] for zone in await places.kube.find("DistributionZone", selector)
     ]
     return [
-        Trace(what=f"zone {name} is there", mend=partial(delete_zone, where.kube, name))
+        Leftover(what=f"zone {name} is there", mend=partial(delete_zone, places.kube, name))
         for name in names
     ]
 
 
-async def _partitions(where: Where) -> list[Trace]:
-    assert where.mark is not None
-    zones = {zone["metadata"]["name"] for zone in await where.kube.find("DistributionZone")}
+async def _partitions(places: SearchPlaces) -> list[Leftover]:
+    assert places.mark is not None
+    zones = {zone["metadata"]["name"] for zone in await places.kube.find("DistributionZone")}
     orphans = sorted(
         partition["metadata"]["name"]
-        for partition in await where.kube.find("Partition")
-        if partition["spec"]["zone"] in set(where.mark.zones) - zones
+        for partition in await places.kube.find("Partition")
+        if partition["spec"]["zone"] in set(places.mark.zones) - zones
     )
     return [
-        Trace(
+        Leftover(
             what=f"Partition {name} is there without its zone",
             mend=_left_to_the_operator,
         )
@@ -165,88 +165,89 @@ async def _partitions(where: Where) -> list[Trace]:
     ]
 
 
-async def _finalizers(where: Where) -> list[Trace]:
+async def _finalizers(places: SearchPlaces) -> list[Leftover]:
     return [
-        Trace(
+        Leftover(
             what=f"pod {pod['metadata']['name']} carries the finalizer {finalizer}",
             mend=partial(
-                remove_finalizer, where.kube, pod=pod["metadata"]["name"], finalizer=finalizer
+                remove_finalizer, places.kube, pod=pod["metadata"]["name"], finalizer=finalizer
             ),
         )
-        for pod in await where.kube.find("Pod")
+        for pod in await places.kube.find("Pod")
         for finalizer in pod["metadata"].get("finalizers") or []
         if finalizer.startswith(FINALIZERS)
     ]
 
 
-async def _processes(where: Where) -> list[Trace]:
-    async def of_pod(pod: Json) -> list[Trace]:
+async def _processes(places: SearchPlaces) -> list[Leftover]:
+    async def of_pod(pod: Json) -> list[Leftover]:
         seen = pod_view(pod)
-        if where.node is not None:
-            stopped = where.node.stopped_processes(seen.uid)
+        if places.node is not None:
+            stopped = places.node.stopped_processes(seen.uid)
         else:
-            stopped = await stopped_processes(where.kube, pod=seen.name, container=seen.container)
-        mend = partial(continue_process, where.kube, pod=seen.name, uid=seen.uid)
+            stopped = await stopped_processes(places.kube, pod=seen.name, container=seen.container)
+        mend = partial(continue_process, places.kube, pod=seen.name, uid=seen.uid)
         return [
-            Trace(what=f"process {pid} of pod {seen.name} is stopped", mend=mend) for pid in stopped
+            Leftover(what=f"process {pid} of pod {seen.name} is stopped", mend=mend)
+            for pid in stopped
         ]
 
-    return await _of_each_running_pod(where, of_pod)
+    return await _of_each_running_pod(places, of_pod)
 
 
-async def _at_pods(where: Where) -> list[Trace]:
-    hands = where.hands
-    assert hands is not None
+async def _at_pods(places: SearchPlaces) -> list[Leftover]:
+    shell = places.shell
+    assert shell is not None
 
-    async def of_pod(pod: Json) -> list[Trace]:
+    async def of_pod(pod: Json) -> list[Leftover]:
         seen = pod_view(pod)
         carried = PodOnNode(name=seen.name, uid=seen.uid, node=str(pod["spec"].get("nodeName", "")))
-        mend = partial(heal, hands, carried)
-        return [Trace(what=words, mend=mend) for words in await left_behind(hands, [carried])]
+        mend = partial(heal, shell, carried)
+        return [Leftover(what=words, mend=mend) for words in await left_behind(shell, [carried])]
 
-    return await _of_each_running_pod(where, of_pod)
+    return await _of_each_running_pod(places, of_pod)
 
 
 async def _of_each_running_pod(
-    where: Where, of_pod: Callable[[Json], Awaitable[list[Trace]]]
-) -> list[Trace]:
+    places: SearchPlaces, of_pod: Callable[[Json], Awaitable[list[Leftover]]]
+) -> list[Leftover]:
     # Where nobody can look from the node, those are asked from inside to which anything is done.
-    labels = (STORE_LABELS, OPERATOR_LABELS) if where.node is None else ("",)
-    pods = [pod for each in labels for pod in await where.kube.find("Pod", each)]
+    labels = (STORE_LABELS, OPERATOR_LABELS) if places.node is None else ("",)
+    pods = [pod for each in labels for pod in await places.kube.find("Pod", each)]
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
-    return [trace for found in await asyncio.gather(*map(of_pod, running)) for trace in found]
+    return [leftover for found in await asyncio.gather(*map(of_pod, running)) for leftover in found]
 
 
-async def _scales(where: Where) -> list[Trace]:
-    assert where.mark is not None
+async def _scales(places: SearchPlaces) -> list[Leftover]:
+    assert places.mark is not None
     found = []
-    for name, replicas in where.mark.scales.items():
+    for name, replicas in places.mark.scales.items():
         try:
-            there = await where.kube.get("StatefulSet", name)
+            there = await places.kube.get("StatefulSet", name)
         except NotFound:
             continue  # the pool is gone, and its size with it
         now, pods = there["spec"]["replicas"], (there.get("status") or {}).get("replicas", 0)
         if now != replicas or pods != replicas:
-            mend = partial(set_replicas, where.kube, name=name, replicas=replicas)
+            mend = partial(set_replicas, places.kube, name=name, replicas=replicas)
             what = f"pool {name} wants {now} and has {pods} pods, and had {replicas} before"
-            found.append(Trace(what=what, mend=mend))
+            found.append(Leftover(what=what, mend=mend))
     return found
 
 
-async def _volumes(where: Where) -> list[Trace]:
+async def _volumes(places: SearchPlaces) -> list[Leftover]:
     """Returns the volumes of data nodes that the run added: a StatefulSet leaves them when it
     shrinks again.
     """
-    assert where.mark is not None
+    assert places.mark is not None
     found = []
-    for claim in await where.kube.find("PersistentVolumeClaim"):
+    for claim in await places.kube.find("PersistentVolumeClaim"):
         name = claim["metadata"]["name"]
         pool, _, ordinal = name.removeprefix("data-").rpartition("-")
-        if name in where.mark.volumes or not name.startswith("data-") or not ordinal.isdigit():
+        if name in places.mark.volumes or not name.startswith("data-") or not ordinal.isdigit():
             continue
-        if int(ordinal) >= where.mark.scales.get(pool, int(ordinal) + 1):
-            mend = partial(_delete, where.kube, "PersistentVolumeClaim", name)
-            found.append(Trace(what=f"volume {name} of an added node is there", mend=mend))
+        if int(ordinal) >= places.mark.scales.get(pool, int(ordinal) + 1):
+            mend = partial(_delete, places.kube, "PersistentVolumeClaim", name)
+            found.append(Leftover(what=f"volume {name} of an added node is there", mend=mend))
     return found
 
 

@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zonequake_chaos.cleanup.leftovers import (
-    Looked,
-    Trace,
-    Where,
+    Leftover,
+    LeftoverSearch,
+    SearchPlaces,
     at_pods,
     look,
     stopped_components,
 )
 from zonequake_chaos.cleanup.run_marker import RunMark, read_mark, remove_mark
 from zonequake_chaos.cleanup.undo import pay
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands
-from zonequake_chaos.record.cleanup_journal import Journal, RestoreScale
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import HarnessError
 
@@ -39,7 +39,7 @@ _POLL_S = 0.5
 
 
 @dataclass(slots=True, kw_only=True)
-class Proof:
+class CleanupProof:
     """The result of a cleanup's proof: `problems` empty means that nothing is left, and was seen
     so.
     """
@@ -55,34 +55,34 @@ class Proof:
 async def clean_up(
     kube: Kube,
     *,
-    node: OwnNode | None,
-    hands: NodeHands | None,
+    node: OwnMachine | None,
+    shell: NodeShell | None,
     release: str,
     run: str | None,
-    journal: Journal | None,
+    journal: CleanupJournal | None,
     within_s: float = CLEAN_S,
-) -> Proof:
+) -> CleanupProof:
     """Undoes the run `run` (None: whatever any run left) and says what is proven.
 
     Never raises a HarnessError: what can't be done or seen is a problem of the proof.
     """
     deadline_s = time.monotonic() + within_s
-    payer = partial(pay, kube, node=node, hands=hands)
+    payer = partial(pay, kube, node=node, shell=shell)
     while True:
         unpaid = await _mend(stopped_components(node)) if node is not None else []
         if journal is not None:
             if journal.owes(RestoreScale):
                 # Nodes that go take what was done to their volumes out of sight.
-                unpaid += await _mend(await at_pods(kube, node, hands))
+                unpaid += await _mend(await at_pods(kube, node, shell))
             unpaid += await journal.pay_all(payer)
-        mark, looked = await _look(kube, node, hands, release, run)
-        if looked.proven and not unpaid:
+        mark, search = await _look(kube, node, shell, release, run)
+        if search.proven and not unpaid:
             break
-        unpaid += await _mend(looked.left)
+        unpaid += await _mend(search.left)
         if time.monotonic() >= deadline_s:
             break
         await asyncio.sleep(_POLL_S)
-    proof = Proof(checked=looked.checked, problems=_problems(looked, unpaid, journal))
+    proof = CleanupProof(checked=search.checked, problems=_problems(search, unpaid, journal))
     if journal is not None:
         proof.checked.insert(0, "debts of the cleanup journal")
     if proof.proven and mark is not None:
@@ -94,33 +94,35 @@ async def clean_up(
 
 
 async def _look(
-    kube: Kube, node: OwnNode | None, hands: NodeHands | None, release: str, run: str | None
-) -> tuple[RunMark | None, Looked]:
+    kube: Kube, node: OwnMachine | None, shell: NodeShell | None, release: str, run: str | None
+) -> tuple[RunMark | None, LeftoverSearch]:
     """Looks, with what the mark says of before; with another run's mark at what carries the
     label alone: a run begins only when the one before left nothing."""
     try:
         mark = await read_mark(kube, release)
     except HarnessError as error:
-        return None, Looked(unseen=[f"the mark of release {release}: {error}"])
+        return None, LeftoverSearch(unseen=[f"the mark of release {release}: {error}"])
     if mark is not None and run not in (None, mark.run):
-        where = Where(kube=kube, node=node, hands=hands, run=run, mark=None)
-        return None, await look(where, labelled=True)
-    return mark, await look(Where(kube=kube, node=node, hands=hands, run=run, mark=mark))
+        places = SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=None)
+        return None, await look(places, labelled=True)
+    return mark, await look(SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=mark))
 
 
-async def _mend(traces: Sequence[Trace]) -> list[str]:
+async def _mend(leftovers: Sequence[Leftover]) -> list[str]:
     problems = []
-    for trace in traces:
+    for leftover in leftovers:
         try:
-            await trace.mend()
+            await leftover.mend()
         except HarnessError as error:
-            problems.append(f"{trace.what}, and can't be undone: {error}")
+            problems.append(f"{leftover.what}, and can't be undone: {error}")
     return problems
 
 
-def _problems(looked: Looked, unpaid: list[str], journal: Journal | None) -> list[str]:
-    problems = [*unpaid, *(f"left: {trace.what}" for trace in looked.left)]
-    problems += [f"can't be seen: {unseen}" for unseen in looked.unseen]
+def _problems(
+    search: LeftoverSearch, unpaid: list[str], journal: CleanupJournal | None
+) -> list[str]:
+    problems = [*unpaid, *(f"left: {leftover.what}" for leftover in search.left)]
+    problems += [f"can't be seen: {unseen}" for unseen in search.unseen]
     for line in journal.unknown if journal is not None else []:
         problems.append(
             "the journal holds a debt that this version doesn't know; clean with the version that "

@@ -154,7 +154,7 @@ async def remove_mark(kube: Kube, mark: RunMark) -> None:
     await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={mark.run}", name=mark.name)
 
 
-class Heard(StrEnum):
+class MarkAnswer(StrEnum):
     """The answer to a question: the run lives; its mark has gone meanwhile; or nothing came."""
 
     ANSWER = "answer"
@@ -162,7 +162,7 @@ class Heard(StrEnum):
     NOTHING = "nothing"
 
 
-async def ask(kube: Kube, mark: RunMark, what: str) -> Heard:
+async def ask(kube: Kube, mark: RunMark, what: str) -> MarkAnswer:
     """Asks the run and waits for its answer. Raises ClusterError."""
     question = f"{what} {secrets.token_hex(4)}"
     try:
@@ -170,13 +170,13 @@ async def ask(kube: Kube, mark: RunMark, what: str) -> Heard:
         for _ in range(int(ANSWER_S / _POLL_S)):
             found = RunMark.of(await kube.get("ConfigMap", mark.name))
             if found.run != mark.run:
-                return Heard.GONE
+                return MarkAnswer.GONE
             if found.answered == question:
-                return Heard.ANSWER
+                return MarkAnswer.ANSWER
             await asyncio.sleep(_POLL_S)
     except NotFound:
-        return Heard.GONE
-    return Heard.NOTHING
+        return MarkAnswer.GONE
+    return MarkAnswer.NOTHING
 
 
 async def answer(kube: Kube, mark: RunMark) -> None:

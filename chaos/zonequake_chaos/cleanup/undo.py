@@ -12,8 +12,8 @@ from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
 from zonequake_chaos.load.pods import delete_load
 from zonequake_chaos.node_access.links import undo_links
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode, asked, asked_if_there
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, asked_if_there
 from zonequake_chaos.record.cleanup_journal import (
     ContinueProcess,
     Debt,
@@ -35,22 +35,22 @@ ZONE_GONE_S = 60.0
 _POLL_S = 0.5
 
 
-async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands | None) -> None:
+async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShell | None) -> None:
     """Sees to it that what `debt` says holds. Raises HarnessError."""
     match debt:
         case JoinNetwork():
             carried = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await undo_links(_within_reach(hands, debt), carried, debt.fault)
+            await undo_links(_within_reach(shell, debt), carried, debt.fault)
         case ResumeComponent():
             _there(node, debt).resume(debt.component)
         case LetSyncsPass():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await asked(_within_reach(hands, debt), on_node, Failing, "let-syncs-pass", debt.uid)
+            await asked(_within_reach(shell, debt), on_node, Failing, "let-syncs-pass", debt.uid)
         case RestoreClock():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await asked_if_there(_within_reach(hands, debt), on_node, "step-clock", debt.uid, "0")
+            await asked_if_there(_within_reach(shell, debt), on_node, "step-clock", debt.uid, "0")
         case EmptyVolume():
-            await empty_volume(kube, _within_reach(hands, debt), pod=debt.pod, path=debt.path)
+            await empty_volume(kube, _within_reach(shell, debt), pod=debt.pod, path=debt.path)
         case RemoveFinalizer():
             await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
         case ContinueProcess():
@@ -68,16 +68,16 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands 
             await delete_etcd(kube, debt.name)
 
 
-def _within_reach(hands: NodeHands | None, debt: Debt) -> NodeHands:
-    if hands is None:
+def _within_reach(shell: NodeShell | None, debt: Debt) -> NodeShell:
+    if shell is None:
         raise HarnessError(
             f"{debt}: found neither a fault agent in the release nor an embedded cluster here: "
             "install the release with --set faultAgent.enabled=true, then clean again"
         )
-    return hands
+    return shell
 
 
-def _there(node: OwnNode | None, debt: Debt) -> OwnNode:
+def _there(node: OwnMachine | None, debt: Debt) -> OwnMachine:
     if node is None:
         raise HarnessError(
             f"{debt}: the embedded cluster that this was done to does not run on this machine: "

@@ -15,13 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_chaos.cleanup.leftovers import stopped_components
-from zonequake_chaos.cleanup.prove import Proof, clean_up
-from zonequake_chaos.cleanup.run_marker import ABORT, ALIVE, Heard, RunMark, ask, marks, read_mark
-from zonequake_chaos.node_access.agent_pods import hands_left
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands
-from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_chaos.record.run_folder import FolderHeld, RunFolder
+from zonequake_chaos.cleanup.prove import CleanupProof, clean_up
+from zonequake_chaos.cleanup.run_marker import (
+    ABORT,
+    ALIVE,
+    MarkAnswer,
+    RunMark,
+    ask,
+    marks,
+    read_mark,
+)
+from zonequake_chaos.node_access.agent_pods import remaining_shell
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
+from zonequake_chaos.record.run_folder import RunFolder, RunFolderInUse
 from zonequake_chaos.runner.run_limits import ABORT_FILE
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
@@ -39,7 +47,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class CleanedRun:
     """A run to end or to undo: its name (None: all of the place's), its folder if it is here."""
 
     name: str | None
@@ -47,20 +55,20 @@ class Run:
     place: ReleasePlace
 
 
-def find_run(word: str | None, place: Callable[[], ReleasePlace]) -> Run:
+def find_run(word: str | None, place: Callable[[], ReleasePlace]) -> CleanedRun:
     """The run that `word` names, a folder or a name; without a word all runs of the place.
 
     A folder says itself where its run was. Raises UsageError.
     """
     if word is None:
-        return Run(name=None, folder=None, place=place())
+        return CleanedRun(name=None, folder=None, place=place())
     for path in (Path(word), RUNS / word):
         if (path / "run.yaml").is_file():
             folder = RunFolder.open(path)
-            return Run(name=folder.run_id(), folder=folder, place=_place_of(folder))
+            return CleanedRun(name=folder.run_id(), folder=folder, place=_place_of(folder))
     if "/" in word or Path(word).exists():
         raise UsageError(f"{word} is no run folder: it has no run.yaml; name the run, or say --all")
-    return Run(name=word, folder=None, place=place())
+    return CleanedRun(name=word, folder=None, place=place())
 
 
 def _place_of(folder: RunFolder) -> ReleasePlace:
@@ -74,7 +82,7 @@ def _place_of(folder: RunFolder) -> ReleasePlace:
     )
 
 
-async def clean_run(run: Run) -> Proof:
+async def clean_run(run: CleanedRun) -> CleanupProof:
     """Undoes the run. Raises UsageError if it is under way, or another one cleans it."""
     if run.folder is None:
         return await _clean_by_name(run)
@@ -82,103 +90,112 @@ async def clean_run(run: Run) -> Proof:
         return await _connected(run, lambda kube, node: _clean_folder(run, kube, node))
 
 
-async def abort_run(run: Run, say: Say) -> Proof:
+async def abort_run(run: CleanedRun, say: Say) -> CleanupProof:
     """Ends the run if it lives, waits until it has ended, and undoes what is left. Raises
     UsageError if another one cleans it."""
     if run.folder is not None:
         try:
             return await _clean_if_free(run)
-        except FolderHeld:
+        except RunFolderInUse:
             (run.folder.path / ABORT_FILE).touch()
             say(f"{run.name}: asked to end; it heals, collects and cleans")
         if await _until(lambda: _is_free(run)):
             return await clean_run(run)
-        return Proof(problems=[f"{run.folder.path} is still held after {END_S:g} s: see its log"])
+        return CleanupProof(
+            problems=[f"{run.folder.path} is still held after {END_S:g} s: see its log"]
+        )
     return await _connected(run, lambda kube, node: _abort_by_name(run, kube, node, say))
 
 
-async def _clean_if_free(run: Run) -> Proof:
+async def _clean_if_free(run: CleanedRun) -> CleanupProof:
     assert run.folder is not None
     with run.folder.held(wait_s=0):
         return await _connected(run, lambda kube, node: _clean_folder(run, kube, node))
 
 
-async def _is_free(run: Run) -> bool:
+async def _is_free(run: CleanedRun) -> bool:
     assert run.folder is not None
-    with contextlib.suppress(FolderHeld), run.folder.held(wait_s=0):
+    with contextlib.suppress(RunFolderInUse), run.folder.held(wait_s=0):
         return True
     return False
 
 
 async def _connected(
-    run: Run, work: Callable[[Kube, OwnNode | None], Coroutine[object, object, Proof]]
-) -> Proof:
+    run: CleanedRun,
+    work: Callable[[Kube, OwnMachine | None], Coroutine[object, object, CleanupProof]],
+) -> CleanupProof:
     """Does `work` over a connection; a cluster that is gone from the kubeconfig proves nothing."""
     try:
         connection = await run.place.connect()
     except UsageError as error:
-        return Proof(problems=[f"the cluster can't be reached, so nothing is proven: {error}"])
+        return CleanupProof(
+            problems=[f"the cluster can't be reached, so nothing is proven: {error}"]
+        )
     async with connection as kube:
-        return await work(kube, OwnNode.of(run.place.kubeconfig, run.place.context))
+        return await work(kube, OwnMachine.of(run.place.kubeconfig, run.place.context))
 
 
-async def _clean_folder(run: Run, kube: Kube, node: OwnNode | None) -> Proof:
+async def _clean_folder(run: CleanedRun, kube: Kube, node: OwnMachine | None) -> CleanupProof:
     assert run.folder is not None
     return await clean_up(
         kube,
         node=node,
-        hands=await _hands(kube, run.place.release, node),
+        shell=await _shell(kube, run.place.release, node),
         release=run.place.release,
         run=run.name,
-        journal=Journal(run.folder.path),
+        journal=CleanupJournal(run.folder.path),
     )
 
 
-async def _hands(kube: Kube, release: str, node: OwnNode | None) -> NodeHands | None:
+async def _shell(kube: Kube, release: str, node: OwnMachine | None) -> NodeShell | None:
     """The fault agent's; the machine's own where nobody can say if there is an agent."""
     try:
-        return await hands_left(kube, release, node)
+        return await remaining_shell(kube, release, node)
     except ClusterError:
         return node
 
 
-async def _clean_by_name(run: Run) -> Proof:
-    async def work(kube: Kube, node: OwnNode | None) -> Proof:
+async def _clean_by_name(run: CleanedRun) -> CleanupProof:
+    async def work(kube: Kube, node: OwnMachine | None) -> CleanupProof:
         try:
             found = await _marks(run, kube, node)
             for mark in found:
-                if await ask(kube, mark, ALIVE) is Heard.ANSWER:
+                if await ask(kube, mark, ALIVE) is MarkAnswer.ANSWER:
                     raise UsageError(
                         f"{mark.run} is under way, begun on {mark.host}: zonequake abort {mark.run}"
                     )
         except HarnessError as error:
-            return Proof(problems=[f"the marks of runs can't be seen: {error}"])
+            return CleanupProof(problems=[f"the marks of runs can't be seen: {error}"])
         return await _clean_marked(run, found, kube, node)
 
     return await _connected(run, work)
 
 
-async def _clean_marked(run: Run, found: list[RunMark], kube: Kube, node: OwnNode | None) -> Proof:
+async def _clean_marked(
+    run: CleanedRun, found: list[RunMark], kube: Kube, node: OwnMachine | None
+) -> CleanupProof:
     """Undoes the runs that those marks are of; without one, looks for what a run may have left."""
     releases = {mark.release for mark in found} or {run.place.release}
-    together = Proof()
+    together = CleanupProof()
     if run.name is not None and not found:  # cleaned before, or misspelled: say what was known
         together.checked.append(f"marks of runs (none names {run.name})")
     for release in sorted(releases):
-        hands = await _hands(kube, release, node)
+        shell = await _shell(kube, release, node)
         one = await clean_up(
-            kube, node=node, hands=hands, release=release, run=run.name, journal=None
+            kube, node=node, shell=shell, release=release, run=run.name, journal=None
         )
         together.checked += [words for words in one.checked if words not in together.checked]
         together.problems += one.problems
     return together
 
 
-async def _abort_by_name(run: Run, kube: Kube, node: OwnNode | None, say: Say) -> Proof:
+async def _abort_by_name(
+    run: CleanedRun, kube: Kube, node: OwnMachine | None, say: Say
+) -> CleanupProof:
     try:
         found = await _marks(run, kube, node)
         for mark in found:
-            if await ask(kube, mark, ABORT) is not Heard.ANSWER:
+            if await ask(kube, mark, ABORT) is not MarkAnswer.ANSWER:
                 continue
             say(f"{mark.run}: asked to end; it heals, collects and cleans")
 
@@ -187,19 +204,19 @@ async def _abort_by_name(run: Run, kube: Kube, node: OwnNode | None, say: Say) -
                 return now is None or now.run != mark.run
 
             if not await _until(gone):
-                return Proof(problems=[f"{mark.run} has not ended within {END_S:g} s"])
+                return CleanupProof(problems=[f"{mark.run} has not ended within {END_S:g} s"])
     except HarnessError as error:
-        return Proof(problems=[f"the marks of runs can't be seen: {error}"])
+        return CleanupProof(problems=[f"the marks of runs can't be seen: {error}"])
     return await _clean_marked(run, found, kube, node)
 
 
-async def _marks(run: Run, kube: Kube, node: OwnNode | None) -> list[RunMark]:
+async def _marks(run: CleanedRun, kube: Kube, node: OwnMachine | None) -> list[RunMark]:
     """The marks of the run, or of all. An API server that a dead run left stopped goes on first.
 
     Raises HarnessError.
     """
-    for trace in stopped_components(node) if node is not None else []:
-        await trace.mend()
+    for leftover in stopped_components(node) if node is not None else []:
+        await leftover.mend()
     return [mark for mark in await marks(kube) if run.name in (None, mark.run)]
 
 

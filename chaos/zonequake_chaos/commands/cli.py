@@ -26,7 +26,7 @@ from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 
 if TYPE_CHECKING:
-    from zonequake_chaos.cleanup.prove import Proof
+    from zonequake_chaos.cleanup.prove import CleanupProof
 
 app = typer.Typer(
     name="zonequake",
@@ -93,9 +93,9 @@ def run(
     """Run a scenario against an installed release and judge it."""
     import uvloop
 
-    from zonequake_chaos.commands.repeat import Series, run_series
+    from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
     from zonequake_chaos.commands.run import Ask, planned, print_dry_run
-    from zonequake_chaos.deployments.choice import Choice
+    from zonequake_chaos.deployments.choice import TargetChoice
 
     ask = Ask(
         scenario=scenario,
@@ -103,14 +103,14 @@ def run(
         seed=seed,
         out=out,
         analyze=analyze,
-        choice=Choice(target=target, image=image),
+        choice=TargetChoice(target=target, image=image),
     )
 
     if dry_run:
         planned(ask)
         uvloop.run(print_dry_run(ask, where.place(), console))
         return
-    series = Series(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
+    series = RepeatedRuns(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
     _exit(run_series(ask, series, where.place, console))
 
 
@@ -192,7 +192,7 @@ def abort(
     _say_proof(run, uvloop.run(abort_run(found, console.print)))
 
 
-def _say_proof(run: str, proof: Proof) -> None:
+def _say_proof(run: str, proof: CleanupProof) -> None:
     for problem in proof.problems:
         console.print(problem, style="red", markup=False)
     if not proof.proven:

@@ -25,7 +25,7 @@ from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
 from zonequake_ctl.release.install import install_release
 
 
-class Timed:
+class StageTimes:
     """Says what begins, how long it took, and all of it again at the end."""
 
     def __init__(self, console: Console) -> None:
@@ -58,7 +58,7 @@ def run_demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
     """Runs the whole job. Raises ChaosError where a step can't be done."""
     from zonequake_cluster.embedded import EmbeddedCluster
 
-    timed = Timed(console)
+    timed = StageTimes(console)
     cluster = EmbeddedCluster()
     was_up = cluster.kubeconfig.is_file()
     try:

@@ -30,7 +30,7 @@ _SECRETS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Packed:
+class PackResult:
     """The result of packing: the number of files, the archive's size, and the number of removals by
     kind.
     """
@@ -40,7 +40,7 @@ class Packed:
     removed: Counter[str] = field(default_factory=Counter)
 
 
-def pack_runs(folders: Sequence[Path], out: Path) -> Packed:
+def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:
     """Writes `out` (.tar.gz) with all files of `folders`. Raises UsageError, OSError."""
     for folder in folders:
         if not list(_runs(folder)):
@@ -48,7 +48,7 @@ def pack_runs(folders: Sequence[Path], out: Path) -> Packed:
     names = [folder.resolve().name for folder in folders]
     for name in {name for name in names if names.count(name) > 1}:
         raise UsageError(f"two folders are named {name}; pack the folder above them")
-    packed = Packed()
+    packed = PackResult()
     out.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(out, "w:gz") as archive:
         for folder, name in zip(folders, names, strict=True):

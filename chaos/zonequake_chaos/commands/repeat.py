@@ -34,7 +34,7 @@ from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class RepeatedRuns:
     """A series of runs: their number, and the place to report them to.
 
     `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
@@ -48,7 +48,7 @@ class Series:
 
 
 @dataclass(slots=True)
-class _Walked:
+class _Results:
     """The results of the runs so far; `failure` is what kept one from ending."""
 
     ended: list[Ended] = field(default_factory=list)
@@ -57,13 +57,13 @@ class _Walked:
 
 
 def run_series(
-    ask: Ask, series: Series, find: Callable[[], ReleasePlace], console: Console
+    ask: Ask, series: RepeatedRuns, find: Callable[[], ReleasePlace], console: Console
 ) -> Verdict:
     """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
 
     Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
     """
-    walked = _Walked()
+    walked = _Results()
     try:
         _walk(ask, series, find, console, walked)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
@@ -83,7 +83,11 @@ def run_series(
 
 
 def _walk(
-    ask: Ask, series: Series, find: Callable[[], ReleasePlace], console: Console, walked: _Walked
+    ask: Ask,
+    series: RepeatedRuns,
+    find: Callable[[], ReleasePlace],
+    console: Console,
+    walked: _Results,
 ) -> None:
     current = replace(ask, seed=seed_of(ask))
     try:
@@ -147,7 +151,7 @@ def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
     return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
 
 
-def _tell(ask: Ask, series: Series, walked: _Walked) -> None:
+def _tell(ask: Ask, series: RepeatedRuns, walked: _Results) -> None:
     """Writes what was asked for; in `ask.out` only what no run has written there itself."""
     if ask.out is not None and not (ask.out / "run.yaml").exists():
         write_together(walked.told, ask.out, asked=series.repeat)

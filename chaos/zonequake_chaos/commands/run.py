@@ -22,21 +22,21 @@ from rich.console import Console
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
-from zonequake_chaos.deployments.choice import DEFAULT, Choice, deployment_for
+from zonequake_chaos.deployments.choice import DEFAULT, TargetChoice, deployment_for
 from zonequake_chaos.deployments.names import OURS
-from zonequake_chaos.deployments.protocol import Described
-from zonequake_chaos.faults.kinds.links import check_hands
+from zonequake_chaos.deployments.protocol import SystemDescription
+from zonequake_chaos.faults.kinds.links import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
-from zonequake_chaos.node_access.agent_pods import hands_for
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.node_access.agent_pods import shell_for
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
 from zonequake_chaos.release.consent import check_consent, check_dumps, installation, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
-from zonequake_chaos.runner.progress import Progress
+from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.run_limits import Permit
 from zonequake_chaos.runner.runner import Runner
 from zonequake_chaos.scenario import manifest
@@ -60,7 +60,7 @@ class Ask:
     seed: int | None
     out: Path | None
     analyze: bool
-    choice: Choice = DEFAULT
+    choice: TargetChoice = DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ async def print_dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None
 async def _view(place: ReleasePlace) -> ClusterView:
     async with await place.connect() as kube:
         await kube.version()
-        observer = Observer(kube=kube, clock=SystemClock(), sight=DataNodes(kube))
+        observer = Observer(kube=kube, clock=SystemClock(), member_source=StoreMemberSource(kube))
         async with observer.watching():
             await asyncio.sleep(LOOK_S)
             return observer.view()
@@ -114,15 +114,15 @@ async def run_once(
     seed = seed_of(ask)
     clock = SystemClock()
     async with await place.connect() as kube, AsyncExitStack() as held:
-        node = OwnNode.of(place.kubeconfig, place.context)
+        node = OwnMachine.of(place.kubeconfig, place.context)
         ceiling_s = await check_consent(kube, embedded=node is not None)
         limit_s = longest_s(run, ceiling_s)
         installed = await installation(kube, place.release)
         if not ask.choice.foreign:
             check_dumps(installed)
-        hands = hands_for(kube, installed, node)
+        shell = shell_for(kube, installed, node)
         check_node(run.spec.faults, node)
-        check_hands(run.spec.faults, hands)
+        check_shell(run.spec.faults, shell)
         run_id = _run_id(run)
         await check_unmarked(kube, place.release)
         deployment = await deployment_for(
@@ -157,7 +157,7 @@ async def run_once(
         held.enter_context(folder.held(wait_s=0))
         plan = build_plan(run, seed=seed, target=ask.choice.foreign)
         print_plan(console, plan)
-        progress = Progress(plan=plan, console=console, clock=clock)
+        progress = RunProgress(plan=plan, console=console, clock=clock)
         runner = Runner(
             run=run,
             run_id=run_id,
@@ -165,7 +165,7 @@ async def run_once(
             folder=folder,
             kube=kube,
             node=node,
-            hands=hands,
+            shell=shell,
             clock=clock,
             installation=installed,
             deployment=deployment,
@@ -252,12 +252,12 @@ def _versions() -> dict[str, str]:
     return {"zonequake": version("zonequake"), "python": platform.python_version()}
 
 
-def _with_report(record: RunRecord, report: HarnessReport, target: Described) -> RunRecord:
+def _with_report(record: RunRecord, report: HarnessReport, target: SystemDescription) -> RunRecord:
     """A target says its version only once it runs."""
     return msgspec.structs.replace(record, harness=report, target=target)
 
 
-def _write_plan(folder: RunFolder, console: Console, *, plan_of: Progress) -> None:
+def _write_plan(folder: RunFolder, console: Console, *, plan_of: RunProgress) -> None:
     """Keeps the marked tree beside the logs."""
     with (folder.folder("logs") / "plan.txt").open("w") as file:
         print_plan(Console(file=file, width=console.width), plan_of.plan)

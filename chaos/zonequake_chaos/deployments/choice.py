@@ -12,14 +12,14 @@ from zonequake_chaos.deployments.names import ETCD, OURS, TARGETS
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
 from zonequake_chaos.load.objects import Installation
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class TargetChoice:
     """The target of a run. `image` names a build of a target that is not ours."""
 
     target: str = OURS
@@ -43,17 +43,17 @@ class Choice:
             )
 
 
-DEFAULT = Choice()
+DEFAULT = TargetChoice()
 
 
 async def deployment_for(
-    choice: Choice,
+    choice: TargetChoice,
     run: ChaosRun,
     *,
     kube: Kube,
     run_id: str,
     installation: Installation,
-    node: OwnNode | None,
+    node: OwnMachine | None,
     say: Callable[[str], None],
 ) -> Deployment:
     """The deployment of one run, its image in place. Raises UsageError, ChaosError."""
@@ -74,7 +74,7 @@ async def deployment_for(
     )
 
 
-def _own_image(node: OwnNode, say: Callable[[str], None]) -> str:
+def _own_image(node: OwnMachine, say: Callable[[str], None]) -> str:
     """The name of the embedded node's own etcd as an image, which is then on the node."""
     from zonequake_cluster.embedded import EmbeddedCluster
     from zonequake_cluster.images.etcd import build_etcd

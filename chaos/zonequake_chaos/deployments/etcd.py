@@ -17,17 +17,17 @@ from zonequake_chaos.deployments.etcd_objects import (
     CLIENT_PORT,
     ETCD_LABEL,
     KINDS,
-    Members,
+    EtcdObjects,
     etcd_objects,
 )
-from zonequake_chaos.deployments.etcd_observer import EtcdMembers, etcd_at, incarnation
-from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.deployments.etcd_observer import EtcdMemberSource, etcd_at, incarnation
+from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.load.objects import RUN_LABEL, Installation, load_plan
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteEtcd
 from zonequake_chaos.record.event_log import EventLog
-from zonequake_chaos.scenario.run import Spec, Zone
+from zonequake_chaos.scenario.run import RunSpec, RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase, wait_erased
@@ -51,7 +51,7 @@ class EtcdDeployment:
     """See `deployment.Deployment`. The scenario is one that `etcd_plan.check_run` takes."""
 
     def __init__(
-        self, *, kube: Kube, spec: Spec, run_id: str, installation: Installation, image: str
+        self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation, image: str
     ) -> None:
         (zone,), (pool,) = spec.zones, spec.pools
         self._kube = kube
@@ -59,7 +59,7 @@ class EtcdDeployment:
         self._run_id = run_id
         self._installation = installation
         self._zone = zone
-        self._members = Members(
+        self._members = EtcdObjects(
             name=f"{installation.release}-{TARGET}-{pool.name}",
             pool=pool.name,
             count=pool.replicas,
@@ -69,13 +69,13 @@ class EtcdDeployment:
             settings=spec.etcd,
         )
         self._version = ""
-        self.sight = EtcdMembers(kube, self._members, zone.name)
+        self.member_source = EtcdMemberSource(kube, self._members, zone.name)
 
     @property
-    def described(self) -> Described:
-        return Described(name=TARGET, version=self._version, image=self._members.image)
+    def described(self) -> SystemDescription:
+        return SystemDescription(name=TARGET, version=self._version, image=self._members.image)
 
-    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+    def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
         """As many keys in the one group as our store would have in all partitions of the zone."""
         plan = load_plan(
             zone=zone,
@@ -101,7 +101,7 @@ class EtcdDeployment:
             ),
         )
 
-    async def set_up(self, observer: Observer, journal: Journal) -> None:
+    async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
         await self._refuse_foreign()
         journal.owe(DeleteEtcd(name=self._members.name))
         await delete_etcd(self._kube, self._members.name)  # that of a run that was not cleaned

@@ -2,7 +2,7 @@
 
 As near to our data nodes as can be: the same user, limits and storage, a Parallel StatefulSet
 behind a headless service that names members before they are ready, and the same port for peers, so
-that every cut applies. Beside etcd each pod has a container of ours, `hands`, in the same PID
+that every cut applies. Beside etcd each pod has a container of ours, `shell`, in the same PID
 namespace: signals are sent from there, and etcd's image may be any build of it.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_chaos.load.objects import RUN_LABEL, Installation
-from zonequake_chaos.scenario.run import Etcd
+from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_kube.objects import (
     HANDS_CONTAINER,
     POOL_LABEL,
@@ -30,7 +30,7 @@ _VOLUME_SIZE = "1Gi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
+class EtcdObjects:
     """The etcd of one run. `name` is its StatefulSet's and its service's, and ends with the pool's,
     so that a member is found by the name that a scenario has for a data node: `default-0`."""
 
@@ -40,7 +40,7 @@ class Members:
     namespace: str
     image: str
     fsync: bool
-    settings: Etcd
+    settings: RunEtcd
 
     @property
     def labels(self) -> str:
@@ -60,7 +60,7 @@ class Members:
         return [self.address(pod, CLIENT_PORT) for pod in self.pods]
 
 
-def etcd_objects(members: Members, *, run_id: str, installation: Installation) -> list[Json]:
+def etcd_objects(members: EtcdObjects, *, run_id: str, installation: Installation) -> list[Json]:
     """All objects, in the order in which they are applied."""
     labels = {
         "app.kubernetes.io/name": "zonequake",
@@ -124,7 +124,7 @@ def etcd_objects(members: Members, *, run_id: str, installation: Installation) -
     ]
 
 
-def _arguments(members: Members, run_id: str) -> list[str]:
+def _arguments(members: EtcdObjects, run_id: str) -> list[str]:
     """Peers and clients by names that outlive a pod; no TLS, as the cluster is the run's alone."""
     peers = [f"{pod}=http://{members.address(pod, PEER_PORT)}" for pod in members.pods]
     settings = members.settings
@@ -145,7 +145,7 @@ def _arguments(members: Members, run_id: str) -> list[str]:
     return flags if members.fsync else [*flags, "--unsafe-no-fsync"]
 
 
-def _pod_spec(members: Members, run_id: str, installation: Installation) -> Json:
+def _pod_spec(members: EtcdObjects, run_id: str, installation: Installation) -> Json:
     health = {"httpGet": {"path": "/health?serializable=true", "port": "clients"}}
     return {
         "automountServiceAccountToken": False,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, PEER_PORT, Members
+from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, PEER_PORT, EtcdObjects
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.client import Kube
 from zonequake_kube.connection import REQUEST_TIMEOUT_S
@@ -48,13 +48,13 @@ def etcd_at(kube: Kube, pod: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Et
     return EtcdApi(post)
 
 
-class EtcdMembers:
-    """The sight of one run's etcd."""
+class EtcdMemberSource:
+    """The members of one run's etcd."""
 
     journals = False
     ports = LinkPorts(peers=PEER_PORT, clients=CLIENT_PORT)
 
-    def __init__(self, kube: Kube, members: Members, zone: str) -> None:
+    def __init__(self, kube: Kube, members: EtcdObjects, zone: str) -> None:
         self._kube = kube
         self._zone = zone
         self._members = members
@@ -69,7 +69,7 @@ class EtcdMembers:
         return report_of(pod, status, zone=self._zone, members=self._members)
 
 
-def report_of(pod: PodView, status: Status, *, zone: str, members: Members) -> ReplicasReport:
+def report_of(pod: PodView, status: Status, *, zone: str, members: EtcdObjects) -> ReplicasReport:
     """A member's status as a report; `applied` is its revision."""
     storage = incarnation(status.header.member_id)
     return ReplicasReport(

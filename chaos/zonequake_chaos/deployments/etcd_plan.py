@@ -13,7 +13,7 @@ from zonequake_chaos.scenario.faults import (
     ScaleSpec,
     TargetRole,
 )
-from zonequake_chaos.scenario.run import ChaosRun, Zone
+from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.scenario.triggers import OnKey, OnStage
 from zonequake_kube.errors import UsageError
 
@@ -64,7 +64,7 @@ def unsuited(run: ChaosRun) -> Iterator[str]:
         )
 
 
-def _unsuited_zone(zone: Zone) -> Iterator[str]:
+def _unsuited_zone(zone: RunZone) -> Iterator[str]:
     if zone.consistency_mode == "HighAvailability":
         yield f"zone {zone.name} is of mode HighAvailability, which etcd has not"
     if zone.storage == "Volatile":

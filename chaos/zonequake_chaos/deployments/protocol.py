@@ -12,16 +12,16 @@ from typing import Protocol
 
 import msgspec
 
-from zonequake_chaos.observe.observer import Observer, Sight
+from zonequake_chaos.observe.observer import MemberSource, Observer
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.event_log import EventLog
-from zonequake_chaos.scenario.run import Zone
+from zonequake_chaos.scenario.run import RunZone
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The description of the system under test, for `run.yaml` and the report. `version` is its own
     answer, once it runs; `image` is empty where the release names it.
     """
@@ -38,20 +38,20 @@ class Deployment(Protocol):
     """
 
     @property
-    def sight(self) -> Sight:
+    def member_source(self) -> MemberSource:
         """The way that the observer sees its pods."""
         ...
 
     @property
-    def described(self) -> Described:
+    def described(self) -> SystemDescription:
         """The description of the system."""
         ...
 
-    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+    def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
         """Returns the plan of all load pods of a zone."""
         ...
 
-    async def set_up(self, observer: Observer, journal: Journal) -> None:
+    async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
         """Brings it to the size that the scenario wants, and makes what the load will write to.
 
         Raises UsageError before anything was changed, WaitExpired.

@@ -7,16 +7,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from zonequake_chaos.deployments.collect import applied_alike, dump_replicas, store_events
-from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.deployments.zones import create_zone, wait_available, wait_departed
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
 from zonequake_chaos.load.objects import Installation, load_plan
-from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import Journal, RestoreScale
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.scenario.control import with_control
-from zonequake_chaos.scenario.run import Spec, Zone
+from zonequake_chaos.scenario.run import RunSpec, RunZone
 from zonequake_kube.client import Kube
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
@@ -26,18 +26,20 @@ class ZonequakeDeployment:
     """See `deployment.Deployment`. The release is installed; a run sizes its pools and has zones
     of its own."""
 
-    def __init__(self, *, kube: Kube, spec: Spec, run_id: str, installation: Installation) -> None:
+    def __init__(
+        self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation
+    ) -> None:
         self._kube = kube
         self._spec = spec
         self._run_id = run_id
         self._installation = installation
-        self.sight = DataNodes(kube)
+        self.member_source = StoreMemberSource(kube)
 
     @property
-    def described(self) -> Described:
-        return Described(name="zonequake", version=version("zonequake"))
+    def described(self) -> SystemDescription:
+        return SystemDescription(name="zonequake", version=version("zonequake"))
 
-    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+    def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
         return load_plan(
             zone=zone,
             load=self._spec.load,
@@ -46,7 +48,7 @@ class ZonequakeDeployment:
             final_timeout_s=self._spec.times.final_timeout_s,
         )
 
-    async def set_up(self, observer: Observer, journal: Journal) -> None:
+    async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
         spec = self._spec
         for pool in spec.pools:
             name = stateful_set(self._installation.release, pool.name)

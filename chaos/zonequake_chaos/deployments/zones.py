@@ -11,8 +11,8 @@ from zonequake_chaos.cleanup.undo import delete_zone
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
-from zonequake_chaos.scenario.run import Zone
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteZone
+from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
@@ -31,7 +31,7 @@ _HOPELESS = ("InvalidFilter", "InvalidSpec")
 _MOST_NAMED = 5
 
 
-def zone_object(zone: Zone, run_id: str) -> Json:
+def zone_object(zone: RunZone, run_id: str) -> Json:
     """The DistributionZone resource; fields that the scenario leaves out stay out."""
     spec = {key: value for key, value in msgspec.to_builtins(zone).items() if value is not None}
     return {
@@ -71,7 +71,7 @@ async def _ghosts(kube: Kube, observer: Observer) -> set[str]:
     return known - set(observer.view().nodes)
 
 
-async def create_zone(kube: Kube, journal: Journal, zone: Zone, run_id: str) -> None:
+async def create_zone(kube: Kube, journal: CleanupJournal, zone: RunZone, run_id: str) -> None:
     """Creates the zone; one that an earlier run left behind goes first.
 
     Raises UsageError if somebody else's zone has that name.
@@ -91,7 +91,7 @@ async def create_zone(kube: Kube, journal: Journal, zone: Zone, run_id: str) -> 
     await kube.apply(zone_object(zone, run_id))
 
 
-def not_available(view: ClusterView, zones: list[Zone]) -> list[str]:
+def not_available(view: ClusterView, zones: list[RunZone]) -> list[str]:
     """Returns what is missing until every partition of the zones is served by its full stable
     set.
     """
@@ -109,7 +109,7 @@ def not_available(view: ClusterView, zones: list[Zone]) -> list[str]:
 
 
 async def wait_available(
-    kube: Kube, observer: Observer, zones: list[Zone], *, timeout_s: float
+    kube: Kube, observer: Observer, zones: list[RunZone], *, timeout_s: float
 ) -> None:
     """Waits until the zones are served in full. Raises WaitExpired, ZoneRefused (in a group)."""
     async with asyncio.TaskGroup() as group:
@@ -122,7 +122,7 @@ async def wait_available(
         refusals.cancel()
 
 
-async def _watch_refusals(kube: Kube, observer: Observer, zones: list[Zone]) -> None:
+async def _watch_refusals(kube: Kube, observer: Observer, zones: list[RunZone]) -> None:
     """Raises ZoneRefused once the operator has said of a zone several times why it can't serve."""
     said: dict[str, list[str]] = {zone.name: [] for zone in zones}
     while True:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zonequake_chaos.load.pods import LoadPods
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import NodeView
-from zonequake_chaos.record.cleanup_journal import Debt, Journal
-from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt
+from zonequake_chaos.record.clock import RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.client import Kube
@@ -34,17 +34,17 @@ class FaultWorld:
     """The surroundings of a fault: what it acts on and looks through; `release` is the Helm
     release.
 
-    `node`: the node itself, where it is this machine's; `hands`: on whichever node carries a pod.
+    `node`: the node itself, where it is this machine's; `shell`: on whichever node carries a pod.
     `zones`: the run's own; `loads`: its load, one per zone.
     """
 
     kube: Kube
-    node: OwnNode | None
-    hands: NodeHands | None
+    node: OwnMachine | None
+    shell: NodeShell | None
     observer: Observer
-    journal: Journal
+    journal: CleanupJournal
     events: EventLog
-    clock: Clock
+    clock: RunClock
     release: str
     zones: Sequence[str] = ()
     loads: Sequence[LoadPods] = ()
@@ -86,7 +86,7 @@ Proof = dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)
-class Injury:
+class Injection:
     """One injection of one fault: the world, the victims, the trigger's sighting, the debts.
 
     `opposite`: the other side of links that are broken between two sides. `held`: until another
@@ -139,14 +139,14 @@ async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:
 class FaultLife(Protocol):
     """One kind of fault. Raises HarnessError where it can't do what its verb says."""
 
-    async def prepare(self, injury: Injury) -> None: ...
+    async def prepare(self, injection: Injection) -> None: ...
 
-    async def inject(self, injury: Injury) -> None: ...
+    async def inject(self, injection: Injection) -> None: ...
 
-    async def wait_until_effective(self, injury: Injury) -> Proof: ...
+    async def wait_until_effective(self, injection: Injection) -> Proof: ...
 
-    async def recover(self, injury: Injury) -> None: ...
+    async def recover(self, injection: Injection) -> None: ...
 
-    async def wait_until_recovered(self, injury: Injury) -> None: ...
+    async def wait_until_recovered(self, injection: Injection) -> None: ...
 
-    async def clean_up(self, injury: Injury) -> None: ...
+    async def clean_up(self, injection: Injection) -> None: ...

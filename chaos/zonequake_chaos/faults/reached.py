@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 
 
 class Reached:
     """See `ReachedSpec`."""
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing will have to be undone."""
 
-    async def inject(self, injury: Injury) -> None:
+    async def inject(self, injection: Injection) -> None:
         """The state is there already."""
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        return {"seen": injury.sighting.what}
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        return {"seen": injection.sighting.what}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """Nothing was changed."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
+    async def wait_until_recovered(self, injection: Injection) -> None:
         """Nothing was harmed."""
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()

@@ -15,7 +15,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 
-from zonequake_chaos.faults.life import Injury, Victim, together
+from zonequake_chaos.faults.life import Injection, Victim, together
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, FaultFailed, NotFound
 from zonequake_kube.execution import ExecResult, Execution
@@ -118,15 +118,15 @@ async def _signal_now(command: Execution) -> ExecResult:
     return await command.result()
 
 
-async def signal_all(injury: Injury, number: signal.Signals) -> None:
+async def signal_all(injection: Injection, number: signal.Signals) -> None:
     """Signals all victims at once. Raises FaultFailed if one had no process to signal."""
-    async with ready_to_signal(injury, number) as signal_them:
+    async with ready_to_signal(injection, number) as signal_them:
         await signal_them()
 
 
 @contextlib.asynccontextmanager
 async def ready_to_signal(
-    injury: Injury, number: signal.Signals
+    injection: Injection, number: signal.Signals
 ) -> AsyncIterator[Callable[[], Coroutine[object, object, None]]]:
     """Has the command wait in each victim's pod; what this yields signals all of them at once.
 
@@ -144,14 +144,14 @@ async def ready_to_signal(
             raise
         if result.code == 0 and result.stdout.strip():
             if number is signal.SIGKILL:
-                injury.killed_ns[victim.node] = injury.world.clock.now().time_ns
+                injection.killed_ns[victim.node] = injection.world.clock.now().time_ns
         elif number is not signal.SIGKILL:
             raise FaultFailed(
-                f"{injury.name}: {number.name} reached no process in pod {victim.node} "
+                f"{injection.name}: {number.name} reached no process in pod {victim.node} "
                 f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'none was found'}"
             )
 
-    kube = injury.world.kube
+    kube = injection.world.kube
     commands: dict[Victim, Execution] = {}
     async with contextlib.AsyncExitStack() as begun:
 
@@ -159,7 +159,7 @@ async def ready_to_signal(
             command = _command(kube, victim.node, victim.container, number, victim.program)
             commands[victim] = await begun.enter_async_context(command)
 
-        await together(begin(victim) for victim in injury.victims)
+        await together(begin(victim) for victim in injection.victims)
         yield lambda: together(one(*each) for each in commands.items())
 
 

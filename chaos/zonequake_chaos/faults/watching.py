@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.faults.life import Injury, Proof, Victim
+from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.observe.view import ClusterView
 
 
-async def until_processes_gone(injury: Injury) -> Proof:
+async def until_processes_gone(injection: Injection) -> Proof:
     """Waits until it is certain of every victim that its process of before is dead.
 
     SIGKILL was reported, or another process answers in its place, or it is silent and the kubelet's
     word is that its container ended. Silence alone may be a slow answer, and a pod's object that is
     gone says nothing: a grace-0 delete removes it before the kubelet has even begun.
     """
-    gone_ns = dict(injury.killed_ns)
+    gone_ns = dict(injection.killed_ns)
 
     def seen(view: ClusterView) -> bool:
-        for victim in injury.victims:
+        for victim in injection.victims:
             if victim.node not in gone_ns and _ended(view, victim):
                 gone_ns[victim.node] = view.at_ns
-        return len(gone_ns) == len(injury.victims)
+        return len(gone_ns) == len(injection.victims)
 
-    await injury.world.observer.wait(
+    await injection.world.observer.wait(
         seen,
-        timeout_s=injury.timeout_s,
+        timeout_s=injection.timeout_s,
         waiting_for=lambda _: (
             "no proof that the process has ended at "
-            + ", ".join(v.node for v in injury.victims if v.node not in gone_ns)
+            + ", ".join(v.node for v in injection.victims if v.node not in gone_ns)
         ),
     )
-    return {"gone_ns": gone_ns, "victims": [_described(victim) for victim in injury.victims]}
+    return {"gone_ns": gone_ns, "victims": [_described(victim) for victim in injection.victims]}
 
 
-async def until_back(injury: Injury) -> None:
+async def until_back(injection: Injection) -> None:
     """Waits until every victim answers with a new process incarnation."""
 
     def missing(view: ClusterView) -> list[str]:
-        return [v.node for v in injury.victims if not _new_process(view, v)]
+        return [v.node for v in injection.victims if not _new_process(view, v)]
 
-    await injury.world.observer.wait(
+    await injection.world.observer.wait(
         lambda view: not missing(view),
-        timeout_s=injury.timeout_s,
+        timeout_s=injection.timeout_s,
         waiting_for=lambda view: f"no new process answers at {', '.join(missing(view))}",
     )
 
 
-async def until_answering(injury: Injury) -> None:
+async def until_answering(injection: Injection) -> None:
     """Waits until every victim answers again, whichever process of it."""
-    names = {victim.node for victim in injury.victims}
-    await injury.world.observer.wait(
+    names = {victim.node for victim in injection.victims}
+    await injection.world.observer.wait(
         lambda view: names <= {n.name for n in view.nodes.values() if n.answers},
-        timeout_s=injury.timeout_s,
+        timeout_s=injection.timeout_s,
         waiting_for=lambda _: f"{', '.join(sorted(names))} must answer again",
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_chaos.scenario.run import Load, Zone
+from zonequake_chaos.scenario.run import RunLoad, RunZone
 from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
 from zonequake_load.pod.control import (
@@ -64,7 +64,7 @@ class Installation:
 
 
 def load_plan(
-    *, zone: Zone, load: Load, installation: Installation, seed: int, final_timeout_s: float
+    *, zone: RunZone, load: RunLoad, installation: Installation, seed: int, final_timeout_s: float
 ) -> LoadPlan:
     """Returns the plan of all load pods of one zone."""
     workloads: list[RegisterWorkload | AppendListWorkload] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from zonequake_chaos.load.objects import LOAD_PORT, Installation, load_objects
-from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.clock import RunClock
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
@@ -27,7 +27,7 @@ _KINDS = ("StatefulSet", "Service", "ConfigMap", "PersistentVolumeClaim")
 class LoadPods:
     """The load pods of one zone."""
 
-    def __init__(self, *, kube: Kube, clock: Clock, name: str, plan: LoadPlan) -> None:
+    def __init__(self, *, kube: Kube, clock: RunClock, name: str, plan: LoadPlan) -> None:
         self._kube = kube
         self._clock = clock
         self._name = name

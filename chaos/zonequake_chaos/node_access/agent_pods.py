@@ -1,4 +1,4 @@
-"""The fault agent's pods as hands on the nodes: driven by exec through the API server alone.
+"""The fault agent's pods as a shell on the nodes: driven by exec through the API server alone.
 
 The release says in which namespace they are (`faultAgent.enabled`, docs/agent.md); there is one on
 each node. They listen on no port and have no rights at the API server.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zonequake_chaos.load.objects import Installation
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeHands, PodOnNode, to_its_end
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeShell, PodOnNode, to_its_end
 from zonequake_chaos.release.consent import installation
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed, UsageError
@@ -20,8 +20,8 @@ from zonequake_kube.objects import is_ready
 CONTAINER = "agent"
 
 
-class AgentHands:
-    """See `node_hands.NodeHands`."""
+class AgentShell:
+    """See `NodeShell`."""
 
     agent: Sequence[str] = ("python3", "-m", "zonequake_agent")
 
@@ -51,16 +51,16 @@ class AgentHands:
         )
 
 
-def hands_for(kube: Kube, installed: Installation, node: OwnNode | None) -> NodeHands | None:
+def shell_for(kube: Kube, installed: Installation, node: OwnMachine | None) -> NodeShell | None:
     """The agent where the release has one, else the machine itself, if it carries the cluster."""
     if installed.agent_namespace:
-        return AgentHands(kube.in_namespace(installed.agent_namespace), release=installed.release)
+        return AgentShell(kube.in_namespace(installed.agent_namespace), release=installed.release)
     return node
 
 
-async def hands_left(kube: Kube, release: str, node: OwnNode | None) -> NodeHands | None:
+async def remaining_shell(kube: Kube, release: str, node: OwnMachine | None) -> NodeShell | None:
     """The same for a cleanup, where the release may be gone."""
     try:
-        return hands_for(kube, await installation(kube, release), node)
+        return shell_for(kube, await installation(kube, release), node)
     except UsageError:
         return node

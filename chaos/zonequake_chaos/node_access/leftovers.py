@@ -9,28 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_kube.errors import FaultFailed
 
 
-async def left_behind(hands: NodeHands, pods: Sequence[PodOnNode]) -> list[str]:
+async def left_behind(shell: NodeShell, pods: Sequence[PodOnNode]) -> list[str]:
     """Returns the remains at these pods as sentences; empty: none. Raises HarnessError where it
     cannot look.
     """
     found = []
     for pod in pods:
-        words = json.loads(await _asked(hands, pod, "leftovers"))
+        words = json.loads(await _asked(shell, pod, "leftovers"))
         found += [f"pod {pod.name}: {one}" for one in words]
     return found
 
 
-async def heal(hands: NodeHands, pod: PodOnNode) -> None:
+async def heal(shell: NodeShell, pod: PodOnNode) -> None:
     """Takes away what is there. Raises HarnessError."""
-    await _asked(hands, pod, "heal")
+    await _asked(shell, pod, "heal")
 
 
-async def _asked(hands: NodeHands, pod: PodOnNode, verb: str) -> str:
-    ended = await hands.run(pod, [*hands.agent, verb, pod.uid])
+async def _asked(shell: NodeShell, pod: PodOnNode, verb: str) -> str:
+    ended = await shell.run(pod, [*shell.agent, verb, pod.uid])
     if ended.code != 0:
         raise FaultFailed(
             f"agent {verb} for pod {pod.name}: exit code {ended.code}: "

@@ -1,4 +1,4 @@
-"""The fault agent's work on a pod's links, as calls over hands on its node (docs/agent.md)."""
+"""The fault agent's work on a pod's links, as calls in a shell on its node (docs/agent.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeHands, PodOnNode
+from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeShell, PodOnNode
 from zonequake_kube.errors import FaultFailed
 
 _PROBES = 7
@@ -15,7 +15,7 @@ PROBE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
+class LinkFaultEffect:
     """Packets that a fault's rules met, and what its delayer says, if it has one."""
 
     dropped: int
@@ -25,24 +25,24 @@ class Met:
     longest_held_ms: float = 0.0
 
 
-async def break_links(hands: NodeHands, pod: PodOnNode, order: dict[str, object]) -> None:
+async def break_links(shell: NodeShell, pod: PodOnNode, order: dict[str, object]) -> None:
     """Sees to it that the fault holds: `order` is an agent's LinkFault. Raises HarnessError."""
-    await _ask(hands, pod, "apply", pod.uid, json.dumps(order))
+    await _ask(shell, pod, "apply", pod.uid, json.dumps(order))
 
 
-async def undo_links(hands: NodeHands, pod: PodOnNode, fault: str = "") -> None:
+async def undo_links(shell: NodeShell, pod: PodOnNode, fault: str = "") -> None:
     """Sees to it that nothing of the fault is at the pod; of no fault at all without a name.
 
     A pod that is gone has nothing. Raises HarnessError.
     """
-    await _ask(hands, pod, "undo", pod.uid, *([fault] if fault else []))
+    await _ask(shell, pod, "undo", pod.uid, *([fault] if fault else []))
 
 
-async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
+async def met(shell: NodeShell, pod: PodOnNode, fault: str) -> LinkFaultEffect:
     """Returns the counts of the fault's rules so far. Raises HarnessError."""
-    found = await _ask(hands, pod, "counts", pod.uid, fault)
+    found = await _ask(shell, pod, "counts", pod.uid, fault)
     told = json.loads(found.get("delayed", "{}"))
-    return Met(
+    return LinkFaultEffect(
         dropped=found["dropped"],
         passed=found["passed"],
         delayed=told.get("packets", 0),
@@ -51,13 +51,13 @@ async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
     )
 
 
-async def holds(hands: NodeHands, pod: PodOnNode, fault: str) -> bool:
+async def holds(shell: NodeShell, pod: PodOnNode, fault: str) -> bool:
     """Returns whether the fault is at the pod and not over. Raises HarnessError."""
-    return bool(await _ask(hands, pod, "holds", pod.uid, fault))
+    return bool(await _ask(shell, pod, "holds", pod.uid, fault))
 
 
 async def round_trip_ms(
-    hands: NodeHands, source: PodOnNode, address: str, port: int
+    shell: NodeShell, source: PodOnNode, address: str, port: int
 ) -> float | None:
     """The median round trip from inside the pod; None if most probes got no answer.
 
@@ -65,15 +65,15 @@ async def round_trip_ms(
     """
     words = [source.uid, address, str(port), str(_PROBES), str(PROBE_TIMEOUT_S)]
     timeout_s = RUN_TIMEOUT_S + _PROBES * PROBE_TIMEOUT_S
-    trips = await _ask(hands, source, "probe", *words, timeout_s=timeout_s)
+    trips = await _ask(shell, source, "probe", *words, timeout_s=timeout_s)
     answered = [float(ms) for ms in trips if ms is not None]
     return statistics.median(answered) if len(answered) > _PROBES // 2 else None
 
 
 async def _ask(
-    hands: NodeHands, pod: PodOnNode, *words: str, timeout_s: float = RUN_TIMEOUT_S
+    shell: NodeShell, pod: PodOnNode, *words: str, timeout_s: float = RUN_TIMEOUT_S
 ) -> Any:  # noqa: ANN401 - each verb answers with JSON of its own
-    ended = await hands.run(pod, [*hands.agent, *words], timeout_s=timeout_s)
+    ended = await shell.run(pod, [*shell.agent, *words], timeout_s=timeout_s)
     if ended.code != 0:
         raise FaultFailed(
             f"agent {words[0]} for pod {pod.name}: exit code {ended.code}: "

@@ -26,13 +26,13 @@ from zonequake_kube.execution import ExecResult
 
 
 @dataclass(frozen=True, slots=True)
-class OwnNode:
+class OwnMachine:
     """The node of the embedded cluster `instance`, which runs on this machine."""
 
     instance: Instance
 
     @classmethod
-    def of(cls, kubeconfig: Path | None, context: str | None = None) -> OwnNode | None:
+    def of(cls, kubeconfig: Path | None, context: str | None = None) -> OwnMachine | None:
         """The node that the context is proven to lead to; None if it is no embedded cluster's."""
         found = proven_instance(kubeconfig, context)
         return cls(found) if found is not None else None
@@ -44,7 +44,7 @@ class OwnNode:
     async def run(
         self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
     ) -> ExecResult:
-        """See `node_hands.NodeHands`: this machine carries every pod of its cluster."""
+        """See `NodeShell`: this machine carries every pod of its cluster."""
         try:
             done = await to_its_end(
                 asyncio.to_thread(

@@ -37,7 +37,7 @@ class PodOnNode:
     node: str
 
 
-class NodeHands(Protocol):
+class NodeShell(Protocol):
     """Runs commands as root on a node, in its own PID namespace."""
 
     @property
@@ -68,13 +68,13 @@ async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
 
 
 async def asked(
-    hands: NodeHands, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
+    shell: NodeShell, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
 ) -> _Answer:
     """Asks the agent on the pod's node; returns its answer.
 
     Raises HarnessError, FaultFailed if it can't, NoProcess if there is nobody that it could act on.
     """
-    ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
+    ended = await shell.run(pod, [*shell.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
     if ended.code == ABSENT:
         raise NoProcess(f"{verb} in pod {pod.name}: {_said(ended)}")
     if ended.code != 0:
@@ -88,16 +88,16 @@ async def asked(
         ) from error
 
 
-async def asked_if_there(hands: NodeHands, pod: PodOnNode, verb: str, *words: str) -> None:
+async def asked_if_there(shell: NodeShell, pod: PodOnNode, verb: str, *words: str) -> None:
     """As `asked`, but nothing is left to be done where no process of the pod runs any more."""
     with contextlib.suppress(NoProcess):
-        await asked(hands, pod, object, verb, *words)
+        await asked(shell, pod, object, verb, *words)
 
 
-def hands_of(hands: NodeHands | None) -> NodeHands:
+def shell_of(shell: NodeShell | None) -> NodeShell:
     """Those that were checked before the run."""
-    assert hands is not None, "checked before the run"
-    return hands
+    assert shell is not None, "checked before the run"
+    return shell
 
 
 def _said(ended: ExecResult) -> str:

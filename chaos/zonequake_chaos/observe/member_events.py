@@ -7,16 +7,16 @@ known to live, nobody may say that it was certainly dead.
 
 from __future__ import annotations
 
-from zonequake_chaos.record.clock import Clock, Moment
+from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicaRole, ReplicasReport
 
 
-class Witness:
+class MemberEvents:
     """Emits `node.started` and `leader.change`, each once."""
 
-    def __init__(self, *, events: EventLog, clock: Clock) -> None:
+    def __init__(self, *, events: EventLog, clock: RunClock) -> None:
         self._events = events
         self._clock = clock
         self._started: dict[str, str] = {}

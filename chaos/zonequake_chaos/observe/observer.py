@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from zonequake_chaos.observe.member_events import Witness
+from zonequake_chaos.observe.member_events import MemberEvents
 from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView, assemble
-from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.clock import RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired, in_words
@@ -42,7 +42,7 @@ _REWATCH_S = 0.5
 _T = TypeVar("_T")
 
 
-class Sight(Protocol):
+class MemberSource(Protocol):
     """The way in which one kind of system under test is seen."""
 
     @property
@@ -75,8 +75,8 @@ class Sight(Protocol):
         ...
 
 
-class DataNodes:
-    """The sight of our own store: data nodes report, the operator keeps Partition resources."""
+class StoreMemberSource:
+    """The members of our own store: data nodes report, the operator keeps Partition resources."""
 
     pod_labels = STORE_LABELS
     journals = True
@@ -99,18 +99,23 @@ class Observer:
     """Keeps the newest view; an async context that starts and ends its tasks."""
 
     def __init__(
-        self, *, kube: Kube, clock: Clock, sight: Sight, events: EventLog | None = None
+        self,
+        *,
+        kube: Kube,
+        clock: RunClock,
+        member_source: MemberSource,
+        events: EventLog | None = None,
     ) -> None:
         self._kube = kube
-        self._sight = sight
+        self._member_source = member_source
         self._clock = clock
         self._events = events
-        self._witness: Witness | None = None
-        if events is not None and not sight.journals:
-            self._witness = Witness(events=events, clock=clock)
+        self._member_events: MemberEvents | None = None
+        if events is not None and not member_source.journals:
+            self._member_events = MemberEvents(events=events, clock=clock)
         self._pods: dict[str, PodView] = {}
         self._reports: dict[str, ReplicasReport] = {}
-        self._keys = {(keys.zone, keys.partition): keys for keys in sight.fixed_keys or ()}
+        self._keys = {(keys.zone, keys.partition): keys for keys in member_source.fixed_keys or ()}
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
@@ -121,16 +126,16 @@ class Observer:
     @property
     def ports(self) -> LinkPorts:
         """The ports of what is watched."""
-        return self._sight.ports
+        return self._member_source.ports
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Runs the pollers and watches as long as the block lasts."""
         watches = [
-            self._begin(self._watch("Pod", self._sight.pod_labels, self._on_pod)),
+            self._begin(self._watch("Pod", self._member_source.pod_labels, self._on_pod)),
             self._begin(self._watch("Event", "", self._on_kubernetes_event)),
         ]
-        if self._sight.fixed_keys is None:
+        if self._member_source.fixed_keys is None:
             watches.append(self._begin(self._watch("Partition", "", self._on_partition)))
         try:
             yield
@@ -212,10 +217,10 @@ class Observer:
         while self._pollers.get(pod) is asyncio.current_task():
             started_ns = self._clock.now().time_ns
             try:
-                report = await self._sight.report(self._pods[pod], timeout_s=POLL_TIMEOUT_S)
+                report = await self._member_source.report(self._pods[pod], timeout_s=POLL_TIMEOUT_S)
                 self._reports[pod] = report
-                if self._witness is not None:
-                    self._witness.report(report)
+                if self._member_events is not None:
+                    self._member_events.report(report)
             except (ClusterError, msgspec.MsgspecError):
                 self._reports.pop(pod, None)
             await self._notify()
@@ -257,8 +262,8 @@ class Observer:
             self._forget_pod(pod.name)
         else:
             self._pods[pod.name] = pod
-            if self._witness is not None:
-                self._witness.pod(pod)
+            if self._member_events is not None:
+                self._member_events.pod(pod)
             if pod.name not in self._pollers:
                 self._pollers[pod.name] = self._begin(self._poll(pod.name))
         if self._events is not None and (event.kind == "DELETED" or pod != before):

@@ -142,7 +142,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     debt: Debt | None = None
 
 
-class Journal:
+class CleanupJournal:
     """The debts of one run folder."""
 
     def __init__(self, folder: Path) -> None:

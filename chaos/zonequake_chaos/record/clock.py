@@ -19,7 +19,7 @@ class Moment:
     clock: str
 
 
-class Clock(Protocol):
+class RunClock(Protocol):
     """The source of instants."""
 
     def now(self) -> Moment: ...

@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from zonequake_chaos.record.clock import Clock, Moment
+from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_protocol.admin import StoreEvent
 
 
@@ -39,7 +39,7 @@ class EventLog:
     `problem`: why something is missing. A disk that takes no more must not stop what heals.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: RunClock) -> None:
         self._clock = clock
         self._path = path
         self._file = path.open("ab", buffering=0)

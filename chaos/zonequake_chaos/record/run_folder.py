@@ -16,7 +16,7 @@ from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.verdict import Kind, Verdict, worst
-from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import Fault, ReachedSpec
 from zonequake_chaos.scenario.run import ChaosRun
@@ -27,7 +27,7 @@ from zonequake_kube.yaml_text import read_yaml
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
 
-class FolderHeld(UsageError):
+class RunFolderInUse(UsageError):
     """Another process works on the run folder."""
 
 
@@ -53,7 +53,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterPlace
     expectations: dict[str, Any]
     plan: ChaosRun
-    target: Described
+    target: SystemDescription
     replay: str = ""
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)
@@ -88,7 +88,7 @@ class RunFolder:
         """Holds the folder for this process: a run's, or one that cleans it. Raises UsageError."""
         with lock_folder(self.path, wait_s=wait_s) as held:
             if not held:
-                raise FolderHeld(
+                raise RunFolderInUse(
                     f"{self.path} is another process's: a run that is under way (zonequake abort "
                     f"{self.path}), or somebody who cleans it"
                 )

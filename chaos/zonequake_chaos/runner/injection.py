@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from zonequake_chaos.faults.life import FaultLife, FaultWorld, Injury, Proof, Victim
+from zonequake_chaos.faults.life import FaultLife, FaultWorld, Injection, Proof, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.clock import Clock, Moment
+from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.runner.landings import Landing
 from zonequake_chaos.scenario.faults import (
@@ -37,7 +37,7 @@ from zonequake_chaos.targeting.targets import (
     named_nodes,
 )
 from zonequake_chaos.targeting.triggers import (
-    Before,
+    EarlierFaults,
     PartitionPlace,
     Sighting,
     sightings,
@@ -48,16 +48,16 @@ from zonequake_protocol.admin import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class LastingFault:
     """A fault that lasts while others are done."""
 
     life: FaultLife
-    injury: Injury
+    injection: Injection
     described: dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)
-class Done:
+class FaultResults:
     """The results of the faults so far: the misses with reasons, the landings of stage-bound
     ones.
     """
@@ -67,8 +67,8 @@ class Done:
     missed: dict[str, str] = field(default_factory=dict)
     effective: dict[str, int] = field(default_factory=dict)
     """When each fault first took effect, monotonic ns."""
-    recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
-    held: dict[str, list[Held]] = field(default_factory=dict)
+    recovering: list[tuple[FaultLife, Injection]] = field(default_factory=list)
+    held: dict[str, list[LastingFault]] = field(default_factory=dict)
     """By the name of the fault until which they hold."""
     cut_short: dict[str, str] = field(default_factory=dict)
     """Faults that were over before their recovery began, and how that was seen."""
@@ -79,7 +79,7 @@ async def inject_fault(
     *,
     world: FaultWorld,
     chooser: Chooser,
-    done: Done,
+    done: FaultResults,
     note: Callable[[str], None],
     apart: frozenset[str] = frozenset(),
 ) -> None:
@@ -98,12 +98,12 @@ async def inject_fault(
     await release(fault.name, done=done, events=world.events)
 
 
-async def release(until: str, *, done: Done, events: EventLog) -> None:
+async def release(until: str, *, done: FaultResults, events: EventLog) -> None:
     """Begins the recovery of the faults that were held until this one."""
     for held in done.held.pop(until, []):
-        events.emit("fault.stop", held.described, place=held.injury.sighting.place)
-        await _recover(held.life, held.injury, done=done, events=events)
-        done.recovering.append((held.life, held.injury))
+        events.emit("fault.stop", held.described, place=held.injection.sighting.place)
+        await _recover(held.life, held.injection, done=done, events=events)
+        done.recovering.append((held.life, held.injection))
 
 
 async def _inject_once(
@@ -111,19 +111,19 @@ async def _inject_once(
     *,
     world: FaultWorld,
     chooser: Chooser,
-    done: Done,
+    done: FaultResults,
     note: Callable[[str], None],
     apart: frozenset[str],
 ) -> bool:
     try:
-        view, sighting = await _sight(fault, world, chooser, done)
+        view, sighting = await _member_source(fault, world, chooser, done)
         there = {name: node for name, node in view.nodes.items() if name not in apart}
         nodes, opposite = _choose(fault, replace(view, nodes=there), sighting, chooser)
     except (WaitExpired, NoTarget) as reason:
         _miss(fault, world, done, str(reason))
         return False
     done.places[fault.name] = sighting.place
-    injury = Injury(
+    injection = Injection(
         world=world,
         name=fault.name,
         victims=tuple(Victim.of(view.nodes[name]) for name in nodes),
@@ -136,62 +136,64 @@ async def _inject_once(
     described = _described(fault, nodes, sighting)
     life = life_of(fault)
     try:
-        await life.prepare(injury)
+        await life.prepare(injection)
     except (FaultFailed, ClusterError, WaitExpired) as error:
-        await life.clean_up(injury)
+        await life.clean_up(injection)
         _miss(fault, world, done, f"it could not be prepared: {error}")
         return False
     note(f"{', '.join(nodes) or sighting.what}, seen: {_seen(sighting)}")
     injected = world.clock.now()
     world.events.emit("fault.start", described, place=sighting.place, at=injected)
     try:
-        await life.inject(injury)
-        proof = await life.wait_until_effective(injury)
+        await life.inject(injection)
+        proof = await life.wait_until_effective(injection)
     except ChaosError as error:
-        await life.clean_up(injury)
+        await life.clean_up(injection)
         _miss(fault, world, done, f"no proof of its effect: {error}")
         return False
     world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
     done.effective.setdefault(fault.name, world.clock.now().time_ns)
-    done.landings += _landings(fault, injury, injected, proof, world.clock)
+    done.landings += _landings(fault, injection, injected, proof, world.clock)
     if fault.held_until is not None:
-        held = Held(life=life, injury=injury, described=described)
+        held = LastingFault(life=life, injection=injection, described=described)
         done.held.setdefault(fault.held_until, []).append(held)
         return True
     await release(fault.name, done=done, events=world.events)
     await asyncio.sleep(fault.hold_s)
     world.events.emit("fault.stop", described, place=sighting.place)
-    await _recover(life, injury, done=done, events=world.events)
+    await _recover(life, injection, done=done, events=world.events)
     if fault.wait_recovered:
-        await finish(life, injury, described)
+        await finish(life, injection, described)
     else:
-        done.recovering.append((life, injury))
+        done.recovering.append((life, injection))
     return True
 
 
-async def _recover(life: FaultLife, injury: Injury, *, done: Done, events: EventLog) -> None:
+async def _recover(
+    life: FaultLife, injection: Injection, *, done: FaultResults, events: EventLog
+) -> None:
     """Ends a fault; one that was over before didn't do what the scenario says, and is missed."""
-    await life.recover(injury)
-    if injury.ended_early is not None:
-        reason = f"it was over before its time: {injury.ended_early}"
-        done.cut_short[injury.name] = reason
-        events.emit("fault.missed", {"fault": injury.name, "reason": reason})
+    await life.recover(injection)
+    if injection.ended_early is not None:
+        reason = f"it was over before its time: {injection.ended_early}"
+        done.cut_short[injection.name] = reason
+        events.emit("fault.missed", {"fault": injection.name, "reason": reason})
 
 
-async def finish(life: FaultLife, injury: Injury, described: dict[str, object]) -> None:
+async def finish(life: FaultLife, injection: Injection, described: dict[str, object]) -> None:
     """Waits until the victims are back, and pays the fault's debts. Raises WaitExpired."""
-    await life.wait_until_recovered(injury)
-    await life.clean_up(injury)
-    injury.world.events.emit("fault.recovered", described, place=injury.sighting.place)
+    await life.wait_until_recovered(injection)
+    await life.clean_up(injection)
+    injection.world.events.emit("fault.recovered", described, place=injection.sighting.place)
 
 
-async def _sight(
-    fault: Fault, world: FaultWorld, chooser: Chooser, done: Done
+async def _member_source(
+    fault: Fault, world: FaultWorld, chooser: Chooser, done: FaultResults
 ) -> tuple[ClusterView, Sighting]:
     """Waits for the trigger; the view is the one in which it was seen. Raises WaitExpired."""
 
     def look(view: ClusterView) -> tuple[ClusterView, Sighting] | None:
-        before = Before(places=done.places, effective_ns=done.effective)
+        before = EarlierFaults(places=done.places, effective_ns=done.effective)
         seen = sightings(fault.trigger, view, before)
         return (view, choose_sighting(seen, chooser)) if seen else None
 
@@ -235,10 +237,10 @@ def _choose(
 
 
 def _landings(
-    fault: Fault, injury: Injury, injected: Moment, proof: Proof, clock: Clock
+    fault: Fault, injection: Injection, injected: Moment, proof: Proof, clock: RunClock
 ) -> list[Landing]:
     """One landing for each victim of a fault that was asked to land in a stage."""
-    if not isinstance(fault.trigger, OnStage) or injury.sighting.place is None:
+    if not isinstance(fault.trigger, OnStage) or injection.sighting.place is None:
         return []
     gone_ns = proof.get("gone_ns")
     if not isinstance(gone_ns, dict):
@@ -249,7 +251,7 @@ def _landings(
     return [
         Landing(
             fault=fault.name,
-            place=injury.sighting.place,
+            place=injection.sighting.place,
             victim=victim.node,
             was_leader=target is not None and target.role is TargetRole.LEADER,
             asked=tuple(fault.trigger.stages),
@@ -259,13 +261,13 @@ def _landings(
                 wall_ns=gone_ns[victim.node] + wall_offset_ns,
                 clock=now.clock,
             ),
-            progress_seen=injury.sighting.progress,
+            progress_seen=injection.sighting.progress,
         )
-        for victim in injury.victims
+        for victim in injection.victims
     ]
 
 
-def _miss(fault: Fault, world: FaultWorld, done: Done, reason: str) -> None:
+def _miss(fault: Fault, world: FaultWorld, done: FaultResults, reason: str) -> None:
     done.missed[fault.name] = reason
     world.events.emit("fault.missed", {"fault": fault.name, "reason": reason})
 

@@ -13,7 +13,7 @@ from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario import faults
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import Fault, fault_type
-from zonequake_chaos.scenario.run import ChaosRun, Load, Spec
+from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.targeting.targets import (
     Chooser,
     NoTarget,
@@ -21,10 +21,10 @@ from zonequake_chaos.targeting.targets import (
     choose_sighting,
     target_in_words,
 )
-from zonequake_chaos.targeting.triggers import Before, sightings, trigger_in_words
+from zonequake_chaos.targeting.triggers import EarlierFaults, sightings, trigger_in_words
 
 
-class Mark(StrEnum):
+class StepState(StrEnum):
     """The state of a step."""
 
     PLANNED = "planned"
@@ -42,14 +42,14 @@ class PlanStep:
     number: str
     key: str
     title: str
-    mark: Mark = Mark.PLANNED
+    mark: StepState = StepState.PLANNED
     note: str = ""
     took_s: float | None = None
     steps: list[PlanStep] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """The tree of one run."""
 
     scenario: str
@@ -73,7 +73,7 @@ class Plan:
         raise KeyError(key)
 
 
-def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
+def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> RunPlan:
     """The tree for a scenario; `target`: what is under test where it isn't our store."""
     spec = run.spec
     times = spec.times
@@ -114,12 +114,12 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
         if step.key == CONTROL:
             title = "restart of each, one after another, from a settled state on"
             step.steps = [PlanStep(number=f"{step.number}.1", key=f"fault:{CONTROL}", title=title)]
-    return Plan(
+    return RunPlan(
         scenario=run.metadata.name, description=run.metadata.description, seed=seed, steps=steps
     )
 
 
-def _control_phase(spec: Spec) -> list[tuple[str, str]]:
+def _control_phase(spec: RunSpec) -> list[tuple[str, str]]:
     control = spec.control
     if control is None:
         return []
@@ -127,14 +127,14 @@ def _control_phase(spec: Spec) -> list[tuple[str, str]]:
     return [(CONTROL, f"Control: {what}; then {spec.times.after_s:g} s of load")]
 
 
-def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
+def predict_targets(plan: RunPlan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
     """Notes at each fault whom it would be for if its turn came in the state `view`."""
     for fault in run.spec.faults:
         target: faults.FaultTarget | None = getattr(fault, "target", None)
         if target is None:
             continue
         step = plan.step(f"fault:{fault.name}")
-        seen = sightings(fault.trigger, view, Before())
+        seen = sightings(fault.trigger, view, EarlierFaults())
         if not seen:
             step.note = "target known when the trigger comes"
             continue
@@ -202,7 +202,7 @@ def _links_in_words(fault: faults.LinkFaultSpec) -> str:
     return f"of {target_in_words(fault.target)}{way}"
 
 
-def _preload_in_words(load: Load) -> str:
+def _preload_in_words(load: RunLoad) -> str:
     if not load.bulk_keys_per_partition:
         return "Preload: every key once"
     size_kib = load.bulk_keys_per_partition * load.filler_bytes / 1024

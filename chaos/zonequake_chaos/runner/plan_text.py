@@ -6,19 +6,19 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from zonequake_chaos.runner.plan import Mark, Plan, PlanStep
+from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
 
 _SIGNS = {
-    Mark.PLANNED: ("·", "dim"),
-    Mark.RUNNING: ("▶", "cyan"),
-    Mark.DONE: ("✓", "green"),
-    Mark.MISSED: ("∅", "yellow"),
-    Mark.FAILED: ("✗", "red"),
-    Mark.SKIPPED: ("−", "dim"),
+    StepState.PLANNED: ("·", "dim"),
+    StepState.RUNNING: ("▶", "cyan"),
+    StepState.DONE: ("✓", "green"),
+    StepState.MISSED: ("∅", "yellow"),
+    StepState.FAILED: ("✗", "red"),
+    StepState.SKIPPED: ("−", "dim"),
 }
 
 
-def plan_tree(plan: Plan) -> Tree:
+def plan_tree(plan: RunPlan) -> Tree:
     """The plan with each step's sign, note and time."""
     tree = Tree(Text.assemble((plan.scenario, "bold"), f"  seed {plan.seed}"))
     for step in plan.steps:
@@ -37,7 +37,7 @@ def step_line(step: PlanStep) -> Text:
     return line
 
 
-def print_plan(console: Console, plan: Plan) -> None:
+def print_plan(console: Console, plan: RunPlan) -> None:
     """Prints the tree, with the scenario's description above it."""
     if plan.description:
         console.print(Text(plan.description.strip()), style="dim")

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from zonequake_chaos.record.clock import Clock
-from zonequake_chaos.runner.plan import Mark, Plan, PlanStep
+from zonequake_chaos.record.clock import RunClock
+from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
 from zonequake_chaos.runner.plan_text import step_line
 from zonequake_kube.errors import in_words
 
 
-class Progress:
+class RunProgress:
     """Marks the plan's steps and prints each change."""
 
-    def __init__(self, *, plan: Plan, console: Console, clock: Clock) -> None:
+    def __init__(self, *, plan: RunPlan, console: Console, clock: RunClock) -> None:
         self.plan = plan
         self._console = console
         self._clock = clock
@@ -26,17 +26,17 @@ class Progress:
         """Runs one step; the block may set its mark and note."""
         step = self.plan.step(key)
         started_ns = self._clock.now().time_ns
-        step.mark = Mark.RUNNING
+        step.mark = StepState.RUNNING
         self._console.print(step_line(step))
         try:
             yield step
         except BaseException as error:
-            step.mark = Mark.FAILED
+            step.mark = StepState.FAILED
             step.note = step.note or in_words(error)
             raise
         else:
-            if step.mark is Mark.RUNNING:
-                step.mark = Mark.DONE
+            if step.mark is StepState.RUNNING:
+                step.mark = StepState.DONE
         finally:
             step.took_s = (self._clock.now().time_ns - started_ns) / 1e9
             self._console.print(step_line(step))
@@ -50,5 +50,5 @@ class Progress:
     def skip_rest(self) -> None:
         """Marks what was never begun."""
         for step in self.plan.walk():
-            if step.mark is Mark.PLANNED:
-                step.mark = Mark.SKIPPED
+            if step.mark is StepState.PLANNED:
+                step.mark = StepState.SKIPPED

@@ -20,7 +20,7 @@ from pathlib import Path
 from zonequake_analysis.harness_report import ABORTED
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.run_marker import ABORT, RunMark, answer, read_mark
-from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.clock import RunClock
 from zonequake_chaos.release.consent import check_consent
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError, in_words
@@ -37,7 +37,7 @@ _ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class EarlyEnd:
     """The reason for ending a run early, with its verdict."""
 
     verdict: Verdict
@@ -56,15 +56,15 @@ class Permit:
 
 
 @dataclass(slots=True, kw_only=True)
-class Watchman:
+class RunLimits:
     """`stop` is called once, with the first reason there is."""
 
     kube: Kube
-    clock: Clock
+    clock: RunClock
     folder: Path
     release: str
     permit: Permit
-    stop: Callable[[Stop], None]
+    stop: Callable[[EarlyEnd], None]
     _stopped: bool = False
 
     @contextlib.asynccontextmanager
@@ -135,4 +135,4 @@ class Watchman:
     def _end(self, verdict: Verdict, words: str) -> None:
         if not self._stopped:
             self._stopped = True
-            self.stop(Stop(verdict=verdict, words=words))
+            self.stop(EarlyEnd(verdict=verdict, words=words))

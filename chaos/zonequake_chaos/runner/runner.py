@@ -24,23 +24,23 @@ from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.faults.life import FaultWorld
 from zonequake_chaos.load.objects import RUN_LABEL, Installation
 from zonequake_chaos.load.pods import LoadPods
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell
 from zonequake_chaos.observe.observer import Observer
-from zonequake_chaos.record.cleanup_journal import HEALING, DeleteLoad, Journal
-from zonequake_chaos.record.clock import Clock, Moment
+from zonequake_chaos.record.cleanup_journal import HEALING, CleanupJournal, DeleteLoad
+from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.runner.injection import Done, finish, inject_fault, release
+from zonequake_chaos.runner.injection import FaultResults, finish, inject_fault, release
 from zonequake_chaos.runner.landings import Hit, Miss, judge
-from zonequake_chaos.runner.plan import Mark
+from zonequake_chaos.runner.plan import StepState
 from zonequake_chaos.runner.problems import Problems
-from zonequake_chaos.runner.progress import Progress
+from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.prometheus import pull_metrics
-from zonequake_chaos.runner.run_limits import Permit, Stop, Watchman
+from zonequake_chaos.runner.run_limits import EarlyEnd, Permit, RunLimits
 from zonequake_chaos.scenario.control import CONTROL, control_fault, control_nodes, holding
 from zonequake_chaos.scenario.faults import Fault
-from zonequake_chaos.scenario.run import ChaosRun, Zone
+from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import HarnessError, UsageError, WaitExpired, in_words
@@ -69,17 +69,17 @@ class Runner:
         seed: int,
         folder: RunFolder,
         kube: Kube,
-        node: OwnNode | None,
-        hands: NodeHands | None,
-        clock: Clock,
+        node: OwnMachine | None,
+        shell: NodeShell | None,
+        clock: RunClock,
         installation: Installation,
         deployment: Deployment,
-        progress: Progress,
+        progress: RunProgress,
         permit: Permit,
     ) -> None:
         self._node = node
-        self._hands = hands
-        self._pay = partial(pay, kube, node=node, hands=hands)
+        self._shell = shell
+        self._pay = partial(pay, kube, node=node, shell=shell)
         self._spec = run.spec
         self._run_id = run_id
         self._folder = folder
@@ -90,16 +90,16 @@ class Runner:
         self._progress = progress
         self._problems = Problems()
         self._running: asyncio.Task[None] | None = None
-        self._done = Done()
+        self._done = FaultResults()
         self._apart: frozenset[str] = frozenset()
         self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
         self._events = EventLog(folder.path / "events.jsonl", clock)
-        self._journal = Journal(folder.path)
+        self._journal = CleanupJournal(folder.path)
         self._observer = Observer(
-            kube=kube, clock=clock, sight=deployment.sight, events=self._events
+            kube=kube, clock=clock, member_source=deployment.member_source, events=self._events
         )
-        self._stopped: Stop | None = None
-        self._watchman = Watchman(
+        self._stopped: EarlyEnd | None = None
+        self._limits = RunLimits(
             kube=kube,
             clock=clock,
             folder=folder.path,
@@ -121,10 +121,10 @@ class Runner:
     async def run(self) -> HarnessReport:
         """Walks all phases. Raises UsageError before anything was changed, else never."""
         with self._events:
-            async with self._observer.watching(), self._watchman.watching():
+            async with self._observer.watching(), self._limits.watching():
                 self._running = asyncio.create_task(self._work())
                 loop = asyncio.get_running_loop()
-                interrupted = Stop(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)
+                interrupted = EarlyEnd(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)
                 for number in (signal.SIGINT, signal.SIGTERM):
                     loop.add_signal_handler(number, self._stop, interrupted)
                 try:
@@ -145,7 +145,7 @@ class Runner:
         self._progress.skip_rest()
         return self._problems.report()
 
-    def _stop(self, stop: Stop) -> None:
+    def _stop(self, stop: EarlyEnd) -> None:
         """Ends the work; in the tail, which is walked in any case, nothing more comes of it."""
         if self._running is not None and not self._running.done():
             self._stopped = self._stopped or stop
@@ -228,7 +228,7 @@ class Runner:
         return FaultWorld(
             kube=self._kube,
             node=self._node,
-            hands=self._hands,
+            shell=self._shell,
             observer=self._observer,
             journal=self._journal,
             events=self._events,
@@ -251,7 +251,7 @@ class Runner:
 
     async def _one_fault(self, fault: Fault, world: FaultWorld) -> None:
         key = f"fault:{fault.name}"
-        await self._watchman.permit_fault()
+        await self._limits.permit_fault()
         with self._progress.step(key) as step:
             try:
                 await inject_fault(
@@ -265,9 +265,9 @@ class Runner:
             except WaitExpired as error:
                 # The victims stay away: the recovery phase decides whether they come back.
                 self._problems.add(Verdict.UNKNOWN, f"{fault.name}: {error}")
-                step.mark, step.note = Mark.FAILED, str(error)
+                step.mark, step.note = StepState.FAILED, str(error)
             if fault.name in self._done.missed:
-                step.mark, step.note = Mark.MISSED, self._done.missed[fault.name]
+                step.mark, step.note = StepState.MISSED, self._done.missed[fault.name]
                 self._problems.add(Verdict.UNKNOWN, f"{fault.name} missed: {step.note}")
 
     async def _recover(self) -> None:
@@ -276,12 +276,12 @@ class Runner:
             await release(name, done=self._done, events=self._events)
         for name, reason in self._done.cut_short.items():
             step = self._progress.plan.step(f"fault:{name}")
-            step.mark, step.note = Mark.MISSED, reason
+            step.mark, step.note = StepState.MISSED, reason
             self._problems.add(Verdict.UNKNOWN, f"{name} missed: {reason}")
         self._problems.texts += await self._heal()
         try:
-            for life, injury in self._done.recovering:
-                await finish(life, injury, {"fault": injury.name})
+            for life, injection in self._done.recovering:
+                await finish(life, injection, {"fault": injection.name})
             await self._observer.wait(
                 lambda view: not unsettled(view),
                 timeout_s=times.recovery_timeout_s,
@@ -400,14 +400,14 @@ class Runner:
                     self._events.emit(
                         "fault.missed", {"fault": landing.fault, "reason": miss.reason}
                     )
-                    step.mark, step.note = Mark.MISSED, miss.reason
+                    step.mark, step.note = StepState.MISSED, miss.reason
                     self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
         proof = await clean_up(
             self._kube,
             node=self._node,
-            hands=self._hands,
+            shell=self._shell,
             release=self._installation.release,
             run=self._run_id,
             journal=self._journal,
@@ -416,5 +416,5 @@ class Runner:
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
 
 
-def _load_name(installation: Installation, zone: Zone) -> str:
+def _load_name(installation: Installation, zone: RunZone) -> str:
     return f"{installation.release}-load-{zone.name}"

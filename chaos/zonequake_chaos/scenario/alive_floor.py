@@ -37,7 +37,7 @@ from zonequake_chaos.scenario.faults import (
     TargetRole,
     Traffic,
 )
-from zonequake_chaos.scenario.run import ChaosRun, Zone
+from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.scenario.triggers import OnSettled
 from zonequake_kube.errors import PlanRefused
 
@@ -254,7 +254,7 @@ def _too_few(fault: Fault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
             )
 
 
-def floor_of(run: ChaosRun, zone: Zone, members: int) -> int:
+def floor_of(run: ChaosRun, zone: RunZone, members: int) -> int:
     """Replicas of each of the zone's partitions that must be alive at any time."""
     if run.spec.floor is not None:
         return run.spec.floor.alive_replicas
@@ -280,10 +280,10 @@ def _go_on(fault: Fault, plan: _Plan) -> None:
         plan.peak = max(plan.peak, sum(plan.sizes.values()))
 
 
-def _needs_leases(zone: Zone) -> bool:
+def _needs_leases(zone: RunZone) -> bool:
     return zone.consistency_mode == "HighAvailability"
 
 
-def _stays_missing(zones: list[Zone]) -> bool:
+def _stays_missing(zones: list[RunZone]) -> bool:
     """Returns whether some zone waits forever for nodes that its pool has no more."""
     return any(zone.data_nodes_auto_adjust_scale_down == "Infinite" for zone in zones)

@@ -16,14 +16,14 @@ import msgspec
 
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario.faults import RollingRestartSpec
-from zonequake_chaos.scenario.run import ChaosRun, Control, Spec
+from zonequake_chaos.scenario.run import ChaosRun, Control, RunSpec
 from zonequake_chaos.scenario.triggers import OnSettled
 
 CONTROL = "control"
 """The phase's name, and its fault's in plan, events and verdict."""
 
 
-def control_nodes(spec: Spec, release: str) -> tuple[str, ...]:
+def control_nodes(spec: RunSpec, release: str) -> tuple[str, ...]:
     """The pods that hold nothing; none without a control."""
     control = spec.control
     if control is None:
@@ -37,7 +37,7 @@ def control_fault(nodes: Iterable[str]) -> RollingRestartSpec:
     return RollingRestartSpec(name=CONTROL, trigger=OnSettled(), nodes=list(nodes), timeout_s=120.0)
 
 
-def with_control(spec: Spec, pool: str) -> int:
+def with_control(spec: RunSpec, pool: str) -> int:
     """Returns how many nodes the pool has once the control's are there."""
     size = next(each.replicas for each in spec.pools if each.name == pool)
     control = spec.control
@@ -59,5 +59,5 @@ def holding(view: ClusterView, nodes: Iterable[str]) -> list[str]:
     )
 
 
-def _size_of(spec: Spec, control: Control) -> int:
+def _size_of(spec: RunSpec, control: Control) -> int:
     return next(pool.replicas for pool in spec.pools if pool.name == control.pool)

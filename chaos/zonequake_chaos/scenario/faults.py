@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from zonequake_chaos.scenario.fields import Count, Name, Part, Seconds
+from zonequake_chaos.scenario.fields import Count, ManifestPart, Name, Seconds
 from zonequake_chaos.scenario.triggers import AtOnce, Trigger
 
 
@@ -27,7 +27,7 @@ class TargetRole(StrEnum):
     NODES = "nodes"
 
 
-class FaultTarget(Part, frozen=True, kw_only=True):
+class FaultTarget(ManifestPart, frozen=True, kw_only=True):
     """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given.
 
     With role `nodes` all of `nodes`, in that order: by the names of their pods, or without the
@@ -41,7 +41,7 @@ class FaultTarget(Part, frozen=True, kw_only=True):
     pool: str | None = None
 
 
-class FaultSpec(Part, frozen=True, kw_only=True, tag_field="type"):
+class FaultSpec(ManifestPart, frozen=True, kw_only=True, tag_field="type"):
     """The common fields of all faults: done `times` times, each `pause_s` after the one before.
 
     `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
@@ -284,7 +284,7 @@ ByAgent = (
     | DiskFullSpec
     | ClockStepSpec
 )
-"""Faults that need hands on the node of a pod: the fault agent, or an embedded cluster here."""
+"""Faults that need a shell on the node of a pod: the fault agent, or an embedded cluster here."""
 
 
 def fault_type(fault: Fault) -> str:

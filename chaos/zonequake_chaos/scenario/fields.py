@@ -22,7 +22,9 @@ def file_name(attribute: str) -> str:
     return head + "".join(word.capitalize() for word in tail)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=file_name):
+class ManifestPart(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=file_name
+):
     """Base of all parts of a manifest."""
 
 

@@ -27,7 +27,7 @@ from zonequake_chaos.scenario.faults import (
     TargetRole,
     Traffic,
 )
-from zonequake_chaos.scenario.run import ChaosRun, Spec
+from zonequake_chaos.scenario.run import ChaosRun, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnStage
 from zonequake_kube.errors import ManifestError
 from zonequake_kube.yaml_text import read_yaml
@@ -180,7 +180,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         yield from _hold_contradictions(fault, later)
 
 
-def _control_contradictions(spec: Spec) -> Iterator[str]:
+def _control_contradictions(spec: RunSpec) -> Iterator[str]:
     """Nodes of a control that could come to hold something."""
     control = spec.control
     if control is None:
@@ -253,7 +253,7 @@ def _fault_contradictions(
         yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
 
 
-def _reset_contradictions(fault: ResetByHandSpec, spec: Spec) -> Iterator[str]:
+def _reset_contradictions(fault: ResetByHandSpec, spec: RunSpec) -> Iterator[str]:
     here = f"fault {fault.name!r}"
     zones = {zone.name: zone for zone in spec.zones}
     if fault.zone is None and len(zones) > 1:

@@ -14,20 +14,20 @@ import msgspec
 from msgspec import Meta
 
 from zonequake_chaos.scenario.faults import Fault
-from zonequake_chaos.scenario.fields import Count, Name, Part, Seconds
+from zonequake_chaos.scenario.fields import Count, ManifestPart, Name, Seconds
 from zonequake_load.pod.control import ReadsAt
 
 Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
 
 
-class Pool(Part, frozen=True, kw_only=True):
+class Pool(ManifestPart, frozen=True, kw_only=True):
     """A node pool and how many data nodes it has when the run begins."""
 
     name: Name
     replicas: Annotated[int, Meta(ge=0, le=1000)]
 
 
-class Zone(Part, frozen=True, kw_only=True):
+class RunZone(ManifestPart, frozen=True, kw_only=True):
     """A DistributionZone that the run creates and deletes; the fields are the resource's own."""
 
     name: Name
@@ -44,7 +44,7 @@ class Zone(Part, frozen=True, kw_only=True):
     storage: Literal["Persistent", "Volatile"] | None = None
 
 
-class Load(Part, frozen=True, kw_only=True):
+class RunLoad(ManifestPart, frozen=True, kw_only=True):
     """The work of all load pods together.
 
     Rates are operations per second over all pods; each pod probes each partition ten times a
@@ -66,14 +66,14 @@ class Load(Part, frozen=True, kw_only=True):
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 
 
-class Etcd(Part, frozen=True, kw_only=True):
+class RunEtcd(ManifestPart, frozen=True, kw_only=True):
     """The start options of the members of `--target etcd`; the defaults are etcd's own."""
 
     heartbeat_ms: Annotated[int, Meta(ge=1, le=10_000)] = 100
     election_timeout_ms: Annotated[int, Meta(ge=5, le=50_000)] = 1_000
 
 
-class Times(Part, frozen=True, kw_only=True):
+class RunTimes(ManifestPart, frozen=True, kw_only=True):
     """The durations of the phases, and the limits of the run's waits."""
 
     before_s: Seconds = 20.0
@@ -85,7 +85,7 @@ class Times(Part, frozen=True, kw_only=True):
     final_timeout_s: Seconds = 90.0
 
 
-class Expectations(Part, frozen=True, kw_only=True):
+class Expectations(ManifestPart, frozen=True, kw_only=True):
     """The limits that the analysis judges the run by; an absent limit is not judged.
 
     `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
@@ -113,7 +113,7 @@ class Expectations(Part, frozen=True, kw_only=True):
     all_rebalances_end: bool = True
 
 
-class Control(Part, frozen=True, kw_only=True):
+class Control(ManifestPart, frozen=True, kw_only=True):
     """A control group that shows the cost of the same faults on this machine where they meet
     nothing: `nodes` data nodes more in `pool`, which hold no replica, restarted one after another
     before the faults.
@@ -123,7 +123,7 @@ class Control(Part, frozen=True, kw_only=True):
     nodes: Annotated[int, Meta(ge=1, le=100)]
 
 
-class Floor(Part, frozen=True, kw_only=True):
+class Floor(ManifestPart, frozen=True, kw_only=True):
     """The least number of replicas of every partition that must be alive at any time of the run.
 
     Without one it is a majority: a run that breaks majorities on purpose says so.
@@ -132,14 +132,14 @@ class Floor(Part, frozen=True, kw_only=True):
     alive_replicas: Annotated[int, Meta(ge=0)]
 
 
-class Metadata(Part, frozen=True, kw_only=True):
+class Metadata(ManifestPart, frozen=True, kw_only=True):
     """The scenario's name and what it shows, in a sentence or two."""
 
     name: Name
     description: str = ""
 
 
-class Spec(Part, frozen=True, kw_only=True):
+class RunSpec(ManifestPart, frozen=True, kw_only=True):
     """All that a run does.
 
     `max_duration_s`: a run that is not at its tail by then is aborted, healed and cleaned. The
@@ -148,21 +148,21 @@ class Spec(Part, frozen=True, kw_only=True):
     """
 
     pools: list[Pool]
-    zones: Annotated[list[Zone], Meta(min_length=1, max_length=10)]
+    zones: Annotated[list[RunZone], Meta(min_length=1, max_length=10)]
     control: Control | None = None
-    load: Load = msgspec.field(default_factory=Load)
-    etcd: Etcd = msgspec.field(default_factory=Etcd)
-    times: Times = msgspec.field(default_factory=Times)
+    load: RunLoad = msgspec.field(default_factory=RunLoad)
+    etcd: RunEtcd = msgspec.field(default_factory=RunEtcd)
+    times: RunTimes = msgspec.field(default_factory=RunTimes)
     faults: list[Fault] = msgspec.field(default_factory=list)
     floor: Floor | None = None
     max_duration_s: Annotated[float, Meta(gt=0, le=86_400)] | None = None
     expectations: Expectations = msgspec.field(default_factory=Expectations)
 
 
-class ChaosRun(Part, frozen=True, kw_only=True):
+class ChaosRun(ManifestPart, frozen=True, kw_only=True):
     """The whole file."""
 
     api_version: Literal["zonequake.io/v1alpha1"]
     kind: Literal["ChaosRun"]
     metadata: Metadata
-    spec: Spec
+    spec: RunSpec

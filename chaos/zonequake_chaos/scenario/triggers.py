@@ -10,17 +10,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from zonequake_chaos.scenario.fields import Fraction, Part, Seconds
+from zonequake_chaos.scenario.fields import Fraction, ManifestPart, Seconds
 from zonequake_protocol.admin import Stage
 
 
-class AtOnce(Part, frozen=True, kw_only=True, tag_field="when", tag="now"):
+class AtOnce(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="now"):
     """No condition: when the fault's turn comes."""
 
     timeout_s: Seconds = 60.0
 
 
-class AfterTime(Part, frozen=True, kw_only=True, tag_field="when", tag="time"):
+class AfterTime(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="time"):
     """`after_s` seconds after the phase `faults` began, or after the fault `since` took effect."""
 
     after_s: Seconds
@@ -28,7 +28,7 @@ class AfterTime(Part, frozen=True, kw_only=True, tag_field="when", tag="time"):
     timeout_s: Seconds = 600.0
 
 
-class OnStage(Part, frozen=True, kw_only=True, tag_field="when", tag="stage"):
+class OnStage(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="stage"):
     """Some partition's leader reports one of `stages` with its progress within the bounds.
 
     Progress is that of the catching-up peer that is furthest behind. `other_partition_than` names
@@ -55,7 +55,7 @@ class PartitionKey(StrEnum):
     CHAIN = "chain"
 
 
-class OnKey(Part, frozen=True, kw_only=True, tag_field="when", tag="key"):
+class OnKey(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="key"):
     """A partition's key is set, or is as all given conditions say.
 
     `empty`; it `holds` a node; it `equals` a set of nodes, in any order; it has `length` nodes, or
@@ -76,7 +76,7 @@ class OnKey(Part, frozen=True, kw_only=True, tag_field="when", tag="key"):
     timeout_s: Seconds = 60.0
 
 
-class OnLeader(Part, frozen=True, kw_only=True, tag_field="when", tag="leader"):
+class OnLeader(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="leader"):
     """A partition has a leader (on `node`, if given)."""
 
     node: str | None = None
@@ -95,7 +95,7 @@ class NodeState(StrEnum):
     READY = "ready"
 
 
-class OnNodes(Part, frozen=True, kw_only=True, tag_field="when", tag="nodes"):
+class OnNodes(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="nodes"):
     """All of `nodes` are in `state`; they are named as in `Target.nodes`."""
 
     nodes: Annotated[list[str], Meta(min_length=1)]
@@ -103,7 +103,7 @@ class OnNodes(Part, frozen=True, kw_only=True, tag_field="when", tag="nodes"):
     timeout_s: Seconds = 60.0
 
 
-class OnSettled(Part, frozen=True, kw_only=True, tag_field="when", tag="settled"):
+class OnSettled(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="settled"):
     """Every partition has a leader, no rebalance runs, and every data node answers."""
 
     timeout_s: Seconds = 120.0

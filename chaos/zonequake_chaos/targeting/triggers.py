@@ -46,14 +46,14 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class EarlierFaults:
     """The known facts of earlier faults, by name: the partition they saw, when they took effect."""
 
     places: Mapping[str, PartitionPlace | None] = field(default_factory=dict)
     effective_ns: Mapping[str, int] = field(default_factory=dict)
 
 
-def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sighting]:
+def sightings(trigger: Trigger, view: ClusterView, before: EarlierFaults) -> list[Sighting]:
     """All places where `trigger` holds in `view`, sorted by zone and partition."""
     match trigger:
         case AtOnce():
@@ -122,7 +122,9 @@ def trigger_in_words(trigger: Trigger) -> str:
             return f"when {stages}{where} is seen{bounds}"
 
 
-def _holds(trigger: OnStage | OnKey | OnLeader, partition: PartitionView, before: Before) -> bool:
+def _holds(
+    trigger: OnStage | OnKey | OnLeader, partition: PartitionView, before: EarlierFaults
+) -> bool:
     match trigger:
         case OnLeader(node=node):
             leader = partition.leader

@@ -25,9 +25,9 @@ from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocumen
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.clean import clean_run, find_run
 from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
-from zonequake_chaos.deployments.choice import Choice
+from zonequake_chaos.deployments.choice import TargetChoice
 from zonequake_chaos.deployments.names import OURS
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
 from zonequake_cluster.host.locks import lock_folder
@@ -104,7 +104,7 @@ class OwnScenario:
         document: dict[str, Any],
         overrides: Sequence[str],
         place: ReleasePlace,
-        choice: Choice,
+        choice: TargetChoice,
         seed: int,
         out: Path,
         replay: str,
@@ -151,7 +151,7 @@ class OwnScenario:
             document=_begin(name, marked),
             overrides=list(marked.get("set", ())),
             place=place,
-            choice=Choice(target=marked.get("target", OURS), image=marked.get("image")),
+            choice=TargetChoice(target=marked.get("target", OURS), image=marked.get("image")),
             seed=drawn,
             out=out / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}",
             replay=replay,
@@ -240,7 +240,7 @@ class OwnScenario:
 
     def close(self) -> list[str]:
         """Undoes what a run that was broken off left behind; returns what could not be undone."""
-        owing = [folder for folder in self._folders if Journal(folder).debts]
+        owing = [folder for folder in self._folders if CleanupJournal(folder).debts]
         runs = [find_run(str(folder), lambda: self._place) for folder in owing]
         return [problem for run in runs for problem in uvloop.run(clean_run(run)).problems]
 

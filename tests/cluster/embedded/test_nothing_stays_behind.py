@@ -33,7 +33,7 @@ class Traces:
     folder: bool
 
 
-def traces(name: str) -> Traces:
+def leftovers(name: str) -> Traces:
     instance = find_instance(name)
     folder = str(instance.folder)
     node = f"zonequake-{instance.key}"
@@ -91,7 +91,7 @@ def test_a_running_node_is_gone_after_down_and_down_may_be_repeated(name: str) -
     kernel = _kernel_settings()
     cluster = EmbeddedCluster(name)
     cluster.up()
-    up = traces(name)
+    up = leftovers(name)
     assert up.processes
     assert up.interfaces
     assert up.cgroups
@@ -100,10 +100,10 @@ def test_a_running_node_is_gone_after_down_and_down_may_be_repeated(name: str) -
     assert not up.rules, "rules are the node's own, also while it runs"
     cluster.up()
     cluster.down()
-    assert traces(name) == NOTHING
+    assert leftovers(name) == NOTHING
     assert _kernel_settings() == kernel
     cluster.down()
-    assert traces(name) == NOTHING
+    assert leftovers(name) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,15 @@ def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s:
         stdout=subprocess.DEVNULL,
     )
     time.sleep(killed_after_s)
-    while killed_after_s > 1 and up.poll() is None and not traces(name).processes:
+    while killed_after_s > 1 and up.poll() is None and not leftovers(name).processes:
         time.sleep(0.1)  # on a busy machine it has only begun
     up.send_signal(signal.SIGKILL)
     assert up.wait() == -signal.SIGKILL, "`up` was ready before it was killed"
-    assert killed_after_s < 1 or traces(name).processes, "nothing was left that `down` could miss"
+    assert killed_after_s < 1 or leftovers(name).processes, (
+        "nothing was left that `down` could miss"
+    )
     EmbeddedCluster(name).down()
-    assert traces(name) == NOTHING
+    assert leftovers(name) == NOTHING
 
 
 def test_two_instances_run_at_once_and_the_end_of_one_leaves_the_other(
@@ -133,7 +135,7 @@ def test_two_instances_run_at_once_and_the_end_of_one_leaves_the_other(
     assert other.status().ready
     assert other.kubeconfig.read_text() != embedded_cluster.kubeconfig.read_text()
     other.down()
-    assert traces(name) == NOTHING
+    assert leftovers(name) == NOTHING
     assert embedded_cluster.status().ready
 
 

@@ -17,16 +17,16 @@ from zonequake_chaos.cleanup import leftovers, undo
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_kube.errors import FaultFailed
 
 
 def forgetful() -> None:
     """Faults are done without a record of what will have to be undone."""
-    journal: Any = Journal
+    journal: Any = CleanupJournal
     owe = journal.owe
 
-    def forget(self: Journal, debt: Any) -> int:
+    def forget(self: CleanupJournal, debt: Any) -> int:
         return 0 if "pod" in debt.__struct_fields__ else int(owe(self, debt))
 
     journal.owe = forget

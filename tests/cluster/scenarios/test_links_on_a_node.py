@@ -14,11 +14,11 @@ import uvloop
 import yaml
 
 from tests.kube.operator.audit_log import entries
-from zonequake_chaos.node_access.agent_pods import hands_for
+from zonequake_chaos.node_access.agent_pods import shell_for
 from zonequake_chaos.node_access.leftovers import left_behind
 from zonequake_chaos.node_access.links import break_links
-from zonequake_chaos.node_access.own_machine import OwnNode
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_chaos.release.consent import installation
 from zonequake_chaos.scenario import manifest
 from zonequake_kube.client import Kube
@@ -38,27 +38,27 @@ FORGOTTEN = {"name": "ZQ-0123abcd", "seconds": 120.0, "ports": [1], "lost_percen
 """A fault that meets no packet of the store's."""
 
 
-async def hands_and_pods(release: Release, kube: Kube) -> tuple[NodeHands, list[PodOnNode]]:
+async def shell_and_pods(release: Release, kube: Kube) -> tuple[NodeShell, list[PodOnNode]]:
     """Those that a run would have now, and the data nodes' pods."""
-    node = OwnNode.of(release.place.kubeconfig, release.place.context)
-    hands = hands_for(kube, await installation(kube, release.place.release), node)
-    assert hands is not None
+    node = OwnMachine.of(release.place.kubeconfig, release.place.context)
+    shell = shell_for(kube, await installation(kube, release.place.release), node)
+    assert shell is not None
     views = [pod_view(pod) for pod in await kube.find("Pod", STORE_LABELS)]
     assert len(views) >= 3
-    return hands, [PodOnNode(name=pod.name, uid=pod.uid, node=pod.host) for pod in views]
+    return shell, [PodOnNode(name=pod.name, uid=pod.uid, node=pod.host) for pod in views]
 
 
 async def left_on(release: Release) -> list[str]:
     """What is there of link faults in any data node's network namespace."""
     async with await release.place.connect() as kube:
-        return await left_behind(*await hands_and_pods(release, kube))
+        return await left_behind(*await shell_and_pods(release, kube))
 
 
 async def forget_a_fault(release: Release) -> None:
     """Breaks a link of one data node as a harness does that is gone the moment after."""
     async with await release.place.connect() as kube:
-        hands, pods = await hands_and_pods(release, kube)
-        await break_links(hands, pods[0], dict(FORGOTTEN))
+        shell, pods = await shell_and_pods(release, kube)
+        await break_links(shell, pods[0], dict(FORGOTTEN))
 
 
 def driven(release: Release) -> int:

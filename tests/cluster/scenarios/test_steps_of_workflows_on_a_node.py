@@ -22,7 +22,7 @@ import pytest
 import yaml
 from junitparser import JUnitXml
 
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.scenario import manifest
 from zonequake_cluster.supply import tools
 
@@ -98,7 +98,7 @@ class Pipeline:
         self.kubeconfig = folder / "kubeconfig"
         assert place.kubeconfig is not None
         self.kubeconfig.write_text(of_a_foreign_cluster(place.kubeconfig))
-        assert OwnNode.of(self.kubeconfig, place.context) is None
+        assert OwnMachine.of(self.kubeconfig, place.context) is None
         self._environment = {
             **os.environ,
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",

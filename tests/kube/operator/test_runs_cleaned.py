@@ -9,7 +9,7 @@ import pytest
 
 from tests.kube.operator.api_server import ApiServer
 from zonequake_chaos.cleanup.prove import clean_up
-from zonequake_chaos.cleanup.run_marker import ALIVE, Heard, answer, ask, place_mark, read_mark
+from zonequake_chaos.cleanup.run_marker import ALIVE, MarkAnswer, answer, ask, place_mark, read_mark
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
 
@@ -90,12 +90,12 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
                 # The controller that lets unused volumes go is not there, and nobody plays it.
                 server.patch("pvc", name, {"metadata": {"finalizers": None}})
             other = await clean_up(
-                kube, node=None, hands=None, release=RELEASE, run="another", journal=None
+                kube, node=None, shell=None, release=RELEASE, run="another", journal=None
             )
             assert other.problems == []
             assert "sizes of the pools" not in other.checked
             proof = await clean_up(
-                kube, node=None, hands=None, release=RELEASE, run="dead", journal=None
+                kube, node=None, shell=None, release=RELEASE, run="dead", journal=None
             )
             assert proof.problems == []
             assert await read_mark(kube, RELEASE) is None
@@ -112,7 +112,7 @@ def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
     monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
     server = api_server.in_namespace("asked")
 
-    async def asked() -> list[Heard]:
+    async def asked() -> list[MarkAnswer]:
         async with await Kube.open(
             kubeconfig=server.kubeconfig, context=None, namespace=server.namespace
         ) as kube:
@@ -133,4 +133,4 @@ def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
             await kube.delete("ConfigMap", mark.name)
             return [*heard, await ask(kube, mark, ALIVE)]
 
-    assert asyncio.run(asked()) == [Heard.NOTHING, Heard.ANSWER, Heard.GONE]
+    assert asyncio.run(asked()) == [MarkAnswer.NOTHING, MarkAnswer.ANSWER, MarkAnswer.GONE]

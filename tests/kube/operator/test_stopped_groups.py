@@ -17,7 +17,7 @@ from tests.kube.operator.plugin_screens import StraightKube, connected, status
 from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Relay
 from tests.kube.operator.test_high_availability import create, reset_after
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset
@@ -47,7 +47,7 @@ def begin(machine: Machine, loop: Relay) -> Registers:
 async def fault_by_hand(machine: Machine) -> Proof:
     """What a scenario's fault proves of a reset of partition 0; it chooses the newest data."""
     async with connected(machine) as kube:
-        injury = Injury(
+        injury = Injection(
             world=cast("Any", SimpleNamespace(kube=kube, zones=["z"])),
             name="by-hand",
             victims=(),

@@ -1,7 +1,7 @@
 """The harness's faults of links on real network namespaces: their proofs, and what undoes them.
 
 The pods are made up, everything else is what a run does: the lives of the faults, the journal, the
-agent's program by the hands of this machine, and real packets between the pods.
+agent's program by this machine itself, and real packets between the pods.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from zonequake_chaos.faults.kinds.links import (
     NetworkPartition,
     NetworkSlow,
 )
-from zonequake_chaos.faults.life import FaultWorld, Injury, Victim
+from zonequake_chaos.faults.life import FaultWorld, Injection, Victim
 from zonequake_chaos.node_access.leftovers import left_behind
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView
-from zonequake_chaos.record.cleanup_journal import JoinNetwork, Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, JoinNetwork
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import Direction, Traffic
 from zonequake_chaos.targeting.triggers import Sighting
@@ -46,15 +46,15 @@ _DYING = """
 import asyncio, json, sys
 from pathlib import Path
 from zonequake_cluster.instance import Instance
-from zonequake_chaos.record.cleanup_journal import JoinNetwork, Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, JoinNetwork
 from zonequake_chaos.node_access.links import break_links
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 
 async def run(folder, uid, order):
-    hands = OwnNode(Instance(name="none", root=folder))
-    Journal(folder).owe(JoinNetwork(pod="p", uid=uid, host="n", fault=order["name"]))
-    await break_links(hands, PodOnNode(name="p", uid=uid, node="n"), order)
+    shell = OwnMachine(Instance(name="none", root=folder))
+    CleanupJournal(folder).owe(JoinNetwork(pod="p", uid=uid, host="n", fault=order["name"]))
+    await break_links(shell, PodOnNode(name="p", uid=uid, node="n"), order)
     print("broken", flush=True)
     await asyncio.sleep(600)
 
@@ -103,25 +103,27 @@ def victim_of(pod: FakePod) -> Victim:
 
 
 @pytest.fixture
-def hands(tmp_path: Path) -> OwnNode:
-    return OwnNode(Instance(name="none", root=tmp_path))
+def shell(tmp_path: Path) -> OwnMachine:
+    return OwnMachine(Instance(name="none", root=tmp_path))
 
 
 @pytest.fixture
-def injury_of(pods: list[FakePod], hands: OwnNode, tmp_path: Path) -> Callable[..., Injury]:
-    def make(*, between: bool = False, timeout_s: float = 20.0) -> Injury:
+def injection_of(
+    pods: list[FakePod], shell: OwnMachine, tmp_path: Path
+) -> Callable[..., Injection]:
+    def make(*, between: bool = False, timeout_s: float = 20.0) -> Injection:
         everybody = [victim_of(pod) for pod in pods]
         world = FaultWorld(
             kube=cast("Any", None),
             node=None,
-            hands=hands,
+            shell=shell,
             observer=cast("Observer", Watching(everybody)),
-            journal=Journal(tmp_path),
+            journal=CleanupJournal(tmp_path),
             events=cast("Any", None),
             clock=SystemClock(),
             release="zq",
         )
-        return Injury(
+        return Injection(
             world=world,
             name="fault",
             victims=(everybody[0],),
@@ -160,114 +162,114 @@ def partition(direction: Direction = Direction.BOTH) -> NetworkPartition:
 
 
 async def test_a_cut_link_is_proven_by_dropped_packets_and_undone_completely(
-    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury]
+    pods: list[FakePod], shell: OwnMachine, injection_of: Callable[..., Injection]
 ) -> None:
-    injury, life = injury_of(between=True), partition(Direction.INBOUND)
-    await life.prepare(injury)
-    await life.inject(injury)
+    injection, life = injection_of(between=True), partition(Direction.INBOUND)
+    await life.prepare(injection)
+    await life.inject(injection)
     with chatter(pods[1], pods[0]):
-        proof = await life.wait_until_effective(injury)
+        proof = await life.wait_until_effective(injection)
     assert proof["dropped"][pods[0].namespace] > 0  # type: ignore[index]
     assert proof["opposite"] == [pods[1].namespace]
     assert None not in pods[2].reaches(pods[0], 1), "the third one still reaches it"
-    where = [victim.on_node for victim in injury.victims]
-    assert len(await left_behind(hands, where)) == 1
-    await life.clean_up(injury)
-    assert await left_behind(hands, where) == []
-    assert injury.world.journal.debts == []
+    where = [victim.on_node for victim in injection.victims]
+    assert len(await left_behind(shell, where)) == 1
+    await life.clean_up(injection)
+    assert await left_behind(shell, where) == []
+    assert injection.world.journal.debts == []
 
 
 async def test_a_fault_whose_rules_no_packet_meets_is_not_effective(
-    pods: list[FakePod], injury_of: Callable[..., Injury]
+    pods: list[FakePod], injection_of: Callable[..., Injection]
 ) -> None:
-    injury = injury_of(between=True, timeout_s=1.5)
+    injection = injection_of(between=True, timeout_s=1.5)
     lives: list[LinkFaultLife] = [
         partition(),
         NetworkLoss(traffic=Traffic.PEERS, direction=Direction.BOTH, percent=50.0),
     ]
     for life in lives:
-        await life.prepare(injury)
-        await life.inject(injury)
+        await life.prepare(injection)
+        await life.inject(injection)
         # The one that talks isn't on the other side.
         with chatter(pods[2], pods[0]), pytest.raises(WaitExpired, match="so far"):
-            await life.wait_until_effective(injury)
-        await life.clean_up(injury)
+            await life.wait_until_effective(injection)
+        await life.clean_up(injection)
 
 
 async def test_a_lossy_link_is_proven_by_what_was_lost_beside_what_passed(
-    pods: list[FakePod], injury_of: Callable[..., Injury]
+    pods: list[FakePod], injection_of: Callable[..., Injection]
 ) -> None:
-    injury = injury_of()
+    injection = injection_of()
     life = NetworkLoss(traffic=Traffic.PEERS, direction=Direction.INBOUND, percent=30.0)
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     with chatter(pods[1], pods[0]):
-        proof = await life.wait_until_effective(injury)
+        proof = await life.wait_until_effective(injection)
     packets = cast("dict[str, dict[str, int]]", proof["packets"])[pods[0].namespace]
     assert packets["dropped"] > 0
     assert packets["passed"] > 0
-    await life.clean_up(injury)
+    await life.clean_up(injection)
 
 
 async def test_a_slow_link_is_proven_by_round_trips_before_and_during(
-    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury]
+    pods: list[FakePod], shell: OwnMachine, injection_of: Callable[..., Injection]
 ) -> None:
-    injury = injury_of()
+    injection = injection_of()
     life = slow(delay_ms=50.0)
-    await life.prepare(injury)
-    await life.inject(injury)
-    proof = await life.wait_until_effective(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
+    proof = await life.wait_until_effective(injection)
     name = pods[0].namespace
     trips = cast("dict[str, dict[str, float]]", proof["round_trip_ms"])
     assert trips["before"][name] < 50
     assert trips["during"][name] > 99
     assert cast("dict[str, Any]", proof["held"])[name]["mean_held_ms"] > 49
-    await life.clean_up(injury)
-    assert await left_behind(hands, [v.on_node for v in injury.victims]) == []
+    await life.clean_up(injection)
+    assert await left_behind(shell, [v.on_node for v in injection.victims]) == []
 
 
 async def test_a_slow_link_that_slows_nothing_down_is_not_effective(
-    pods: list[FakePod], injury_of: Callable[..., Injury]
+    pods: list[FakePod], injection_of: Callable[..., Injection]
 ) -> None:
-    injury = injury_of(timeout_s=1.5)
+    injection = injection_of(timeout_s=1.5)
     life = slow(delay_ms=300.0)
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     pods[0].agent("undo")  # behind the harness's back
     with pytest.raises(WaitExpired, match="must grow by 420 ms"):
-        await life.wait_until_effective(injury)
-    await life.clean_up(injury)
+        await life.wait_until_effective(injection)
+    await life.clean_up(injection)
 
 
 @pytest.mark.parametrize("taken_out", ["nothing", "rules", "delayer"])
 async def test_a_fault_that_is_over_before_its_time_is_told_at_its_end(
-    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury], taken_out: str
+    pods: list[FakePod], shell: OwnMachine, injection_of: Callable[..., Injection], taken_out: str
 ) -> None:
-    injury, life = injury_of(), slow(delay_ms=20.0)
-    await life.prepare(injury)
-    await life.inject(injury)
+    injection, life = injection_of(), slow(delay_ms=20.0)
+    await life.prepare(injection)
+    await life.inject(injection)
     if taken_out == "rules":
         pods[0].agent("undo")
     elif taken_out == "delayer":
-        left = await left_behind(hands, [v.on_node for v in injury.victims])
+        left = await left_behind(shell, [v.on_node for v in injection.victims])
         os.kill(next(int(one.split()[-1]) for one in left if "delayer" in one), signal.SIGKILL)
         await asyncio.sleep(0.5)
-    await life.recover(injury)
-    assert (injury.ended_early is None) == (taken_out == "nothing")
-    await life.clean_up(injury)
+    await life.recover(injection)
+    assert (injection.ended_early is None) == (taken_out == "nothing")
+    await life.clean_up(injection)
     assert pods[0].agent("leftovers") == []
 
 
 async def test_a_narrow_link_is_proven_by_how_long_packets_were_held(
-    pods: list[FakePod], injury_of: Callable[..., Injury]
+    pods: list[FakePod], injection_of: Callable[..., Injection]
 ) -> None:
-    injury, life = injury_of(), slow(bytes_per_second=2_000)
-    await life.prepare(injury)
-    await life.inject(injury)
+    injection, life = injection_of(), slow(bytes_per_second=2_000)
+    await life.prepare(injection)
+    await life.inject(injection)
     with chatter(pods[1], pods[0]):
-        proof = await life.wait_until_effective(injury)
+        proof = await life.wait_until_effective(injection)
     assert cast("dict[str, Any]", proof["held"])[pods[0].namespace]["longest_held_ms"] > 10
-    await life.clean_up(injury)
+    await life.clean_up(injection)
 
 
 def slow(*, delay_ms: float = 0.0, bytes_per_second: int = 0) -> NetworkSlow:
@@ -282,14 +284,14 @@ def slow(*, delay_ms: float = 0.0, bytes_per_second: int = 0) -> NetworkSlow:
 
 @pytest.mark.parametrize("harm", ['"lost_percent": 100', '"delay_ms": 400'])
 async def test_what_a_killed_harness_broke_is_healed_by_another_process(
-    pods: list[FakePod], hands: OwnNode, tmp_path: Path, harm: str
+    pods: list[FakePod], shell: OwnMachine, tmp_path: Path, harm: str
 ) -> None:
     _killed_after_it_broke(tmp_path, pods[0], harm, seconds=60)
     assert slow_or_cut(pods)
-    (debt,) = [debt for _, debt in Journal(tmp_path).debts]
+    (debt,) = [debt for _, debt in CleanupJournal(tmp_path).debts]
     assert isinstance(debt, JoinNetwork)
     for _ in range(2):
-        await pay(cast("Any", None), debt, node=None, hands=hands)
+        await pay(cast("Any", None), debt, node=None, shell=shell)
     assert not slow_or_cut(pods)
     assert pods[0].agent("leftovers") == []
 

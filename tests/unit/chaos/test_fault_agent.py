@@ -1,4 +1,4 @@
-"""Which hands a run gets, and that the agent's are those of the pod's own node."""
+"""Which shell a run gets, and that the agent's are those of the pod's own node."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.faults.kinds.links import check_hands
+from zonequake_chaos.faults.kinds.links import check_shell
 from zonequake_chaos.load.objects import Installation
-from zonequake_chaos.node_access.agent_pods import AgentHands, hands_for
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.agent_pods import AgentShell, shell_for
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.scenario.faults import (
     FaultTarget,
@@ -72,9 +72,9 @@ def installed(agent_namespace: str) -> Installation:
 
 async def test_the_agent_on_the_pods_own_node_is_told_by_exec_in_its_own_namespace() -> None:
     agents = Agents({"n1": True, "n2": True})
-    hands = hands_for(cast("Kube", agents), installed("zonequake-faults"), None)
-    assert hands is not None
-    await hands.run(POD, [*hands.agent, "left", "u"])
+    shell = shell_for(cast("Kube", agents), installed("zonequake-faults"), None)
+    assert shell is not None
+    await shell.run(POD, [*shell.agent, "left", "u"])
     words = ["python3", "-m", "zonequake_agent", "left", "u"]
     assert agents.executed == [("zonequake-faults", "agent-n2", "agent", words)]
 
@@ -83,18 +83,18 @@ async def test_the_agent_on_the_pods_own_node_is_told_by_exec_in_its_own_namespa
 async def test_a_node_without_an_agent_that_is_ready_is_named(ready: dict[str, bool]) -> None:
     agents = Agents(ready)
     with pytest.raises(FaultFailed, match=r"node n2 of pod zq-default-0 has no .* on n1"):
-        await AgentHands(cast("Kube", agents), release="zq").run(POD, ["true"])
+        await AgentShell(cast("Kube", agents), release="zq").run(POD, ["true"])
     assert agents.executed == []
 
 
-def test_without_an_agent_the_machine_itself_is_the_hands_if_it_carries_the_cluster() -> None:
-    own = cast("OwnNode", object())
-    assert hands_for(cast("Kube", Agents({})), installed(""), own) is own
-    assert hands_for(cast("Kube", Agents({})), installed(""), None) is None
+def test_without_an_agent_the_machine_itself_is_the_shell_if_it_carries_the_cluster() -> None:
+    own = cast("OwnMachine", object())
+    assert shell_for(cast("Kube", Agents({})), installed(""), own) is own
+    assert shell_for(cast("Kube", Agents({})), installed(""), None) is None
 
 
-def test_a_fault_of_links_without_any_hands_is_refused_before_the_run() -> None:
+def test_a_fault_of_links_without_any_shell_is_refused_before_the_run() -> None:
     cut = NetworkPartitionSpec(name="cut", target=FaultTarget(role=TargetRole.ANY))
     with pytest.raises(UsageError, match=r"cut: .*faultAgent.enabled=true"):
-        check_hands([LoadPauseSpec(name="quiet"), cut], None)
-    check_hands([LoadPauseSpec(name="quiet")], None)
+        check_shell([LoadPauseSpec(name="quiet"), cut], None)
+    check_shell([LoadPauseSpec(name="quiet")], None)

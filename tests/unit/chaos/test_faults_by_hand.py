@@ -17,9 +17,9 @@ import pytest
 from msgspec import structs
 
 from tests.unit.made_up_nodes import node_identity, topology_node
-from zonequake_chaos.faults.life import Injury, Victim
+from zonequake_chaos.faults.life import Injection, Victim
 from zonequake_chaos.faults.registry import life_of
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset, reset_by_hand
@@ -190,15 +190,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path) -> CleanupJournal:
     folder = tmp_path / "run"
     folder.mkdir()
-    return Journal(folder)
+    return CleanupJournal(folder)
 
 
-def injured(
-    cluster: Cluster, journal: Journal, survivor: str | None = None, timeout_s: float = 5
-) -> Injury:
+def made_injection(
+    cluster: Cluster, journal: CleanupJournal, survivor: str | None = None, timeout_s: float = 5
+) -> Injection:
     world = SimpleNamespace(
         kube=cluster, journal=journal, clock=SystemClock(), zones=["z"], release="zq"
     )
@@ -214,7 +214,7 @@ def injured(
         )
         for node in ([survivor] if survivor else [])
     ]
-    return Injury(
+    return Injection(
         world=cast("Any", world),
         name="by-hand",
         victims=tuple(victims),
@@ -224,25 +224,27 @@ def injured(
     )
 
 
-async def done(fault: ResetByHandSpec, injury: Injury) -> dict[str, Any]:
+async def done(fault: ResetByHandSpec, injection: Injection) -> dict[str, Any]:
     """The proof of the fault's effect, once all of its life is over."""
     life = life_of(fault)
-    await life.prepare(injury)
-    await life.inject(injury)
-    proof = await life.wait_until_effective(injury)
-    await life.recover(injury)
-    await life.wait_until_recovered(injury)
-    await life.clean_up(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
+    proof = await life.wait_until_effective(injection)
+    await life.recover(injection)
+    await life.wait_until_recovered(injection)
+    await life.clean_up(injection)
     return proof
 
 
 ALL = ResetByHandSpec(name="by-hand")
 
 
-async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(journal: Journal) -> None:
+async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(
+    journal: CleanupJournal,
+) -> None:
     cluster = Cluster(DEAD, DEAD)
     proof = await done(
-        ResetByHandSpec(name="by-hand", survivor="A"), injured(cluster, journal, "A")
+        ResetByHandSpec(name="by-hand", survivor="A"), made_injection(cluster, journal, "A")
     )
     asked = ResetRequest(token=6, topology_version=9, survivor=PeerName("A", "1"))
     assert cluster.requested == {0: asked, 1: asked}
@@ -252,54 +254,56 @@ async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(journal:
     assert journal.debts == [], "a reset can't be undone"
 
 
-async def test_without_a_survivor_it_goes_on_from_the_newest_data(journal: Journal) -> None:
+async def test_without_a_survivor_it_goes_on_from_the_newest_data(journal: CleanupJournal) -> None:
     cluster = Cluster(DEAD)
     onto_b = replace(FORCED, pending=AssignmentSet(nodes=("B",), force=True))
     cluster.then = [onto_b, AGAIN]
-    (only,) = (await done(ALL, injured(cluster, journal)))["partitions"]
+    (only,) = (await done(ALL, made_injection(cluster, journal)))["partitions"]
     assert cluster.requested[0].survivor == PeerName("B", "1")
     assert (only["survivor"], only["given_up"]) == ("B", [GIVEN_UP])
 
 
 async def test_a_choice_that_nobody_saw_in_the_keys_is_told_by_the_newest_link(
-    journal: Journal,
+    journal: CleanupJournal,
 ) -> None:
     cluster = Cluster(DEAD)
     alone = Link(nodes=("B",), term=8_000_000_001, index=21, token=8)
     cluster.then = [replace(AGAIN, chain=(*CHAIN[:1], alone))]
-    (only,) = (await done(ALL, injured(cluster, journal)))["partitions"]
+    (only,) = (await done(ALL, made_injection(cluster, journal)))["partitions"]
     assert (only["survivor"], only["token"]) == ("B", 8)
 
 
-async def test_who_went_on_unseen_is_whom_the_request_names_or_nobody(journal: Journal) -> None:
+async def test_who_went_on_unseen_is_whom_the_request_names_or_nobody(
+    journal: CleanupJournal,
+) -> None:
     untold = Cluster(DEAD)
     untold.then = [AGAIN]
-    (only,) = (await done(ALL, injured(untold, journal)))["partitions"]
+    (only,) = (await done(ALL, made_injection(untold, journal)))["partitions"]
     assert (only["survivor"], only["token"], only["given_up"]) == (None, 8, [])
     untold = Cluster(DEAD)
     untold.then = [AGAIN]
     of_a = ResetByHandSpec(name="by-hand", survivor="A")
-    (only,) = (await done(of_a, injured(untold, journal, "A")))["partitions"]
+    (only,) = (await done(of_a, made_injection(untold, journal, "A")))["partitions"]
     assert only["survivor"] == "A", "nobody saw another one"
 
 
-async def test_only_partitions_that_lost_their_majority_are_reset(journal: Journal) -> None:
+async def test_only_partitions_that_lost_their_majority_are_reset(journal: CleanupJournal) -> None:
     cluster = Cluster(DEAD, DEAD)
     cluster.leaders = {1: "A"}
-    proof = await done(ALL, injured(cluster, journal))
+    proof = await done(ALL, made_injection(cluster, journal))
     assert [one["partition"] for one in proof["partitions"]] == [0]
     assert set(cluster.requested) == {0}
 
 
-async def refused(cluster: Cluster, journal: Journal, fault: ResetByHandSpec) -> str:
+async def refused(cluster: Cluster, journal: CleanupJournal, fault: ResetByHandSpec) -> str:
     with pytest.raises(FaultFailed) as error:
-        await life_of(fault).prepare(injured(cluster, journal, fault.survivor))
+        await life_of(fault).prepare(made_injection(cluster, journal, fault.survivor))
     assert not cluster.annotations, "refused before anything is written"
     return str(error.value)
 
 
 async def test_a_majority_that_may_live_is_refused_in_the_words_of_the_proof(
-    journal: Journal,
+    journal: CleanupJournal,
 ) -> None:
     cluster = Cluster(DEAD)
     cluster.there, cluster.departed = "ABC", {}
@@ -312,7 +316,7 @@ async def test_a_majority_that_may_live_is_refused_in_the_words_of_the_proof(
     assert (await refused(cluster, journal, ALL)).startswith(lost_none)
 
 
-async def test_a_chosen_partition_that_is_led_refuses_all(journal: Journal) -> None:
+async def test_a_chosen_partition_that_is_led_refuses_all(journal: CleanupJournal) -> None:
     cluster = Cluster(DEAD, DEAD)
     cluster.leaders = {1: "A"}
     said = await refused(cluster, journal, ResetByHandSpec(name="by-hand", partitions=[0, 1]))
@@ -322,55 +326,56 @@ async def test_a_chosen_partition_that_is_led_refuses_all(journal: Journal) -> N
     assert await refused(cluster, journal, ALL) == nobody
 
 
-async def test_who_holds_nothing_is_refused_as_a_survivor(journal: Journal) -> None:
+async def test_who_holds_nothing_is_refused_as_a_survivor(journal: CleanupJournal) -> None:
     gone = ResetByHandSpec(name="by-hand", survivor="C")
     said = await refused(Cluster(DEAD), journal, gone)
     assert "not reset: C holds nothing of it, or can't be asked" in said
 
 
-async def test_a_zone_or_partition_that_is_not_there_is_told(journal: Journal) -> None:
+async def test_a_zone_or_partition_that_is_not_there_is_told(journal: CleanupJournal) -> None:
     other = ResetByHandSpec(name="by-hand", zone="y")
     assert "has no zone y; there are: z" in await refused(Cluster(DEAD), journal, other)
     beyond = ResetByHandSpec(name="by-hand", partitions=[4])
     assert "zone z has no partition 4: 0 to 0" in await refused(Cluster(DEAD), journal, beyond)
 
 
-async def test_what_the_operator_does_not_carry_out_has_no_proof(journal: Journal) -> None:
+async def test_what_the_operator_does_not_carry_out_has_no_proof(journal: CleanupJournal) -> None:
     cluster = Cluster(DEAD)
     cluster.then = []
     message = "The reset of partition 0 waits for B to report."
     risk = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost", "message": message}
     cluster.conditions = [risk]
     with pytest.raises(WaitExpired) as error:
-        await done(ALL, injured(cluster, journal, timeout_s=0))
+        await done(ALL, made_injection(cluster, journal, timeout_s=0))
     left = "not within 0 s: partition 0 of zone z still to be reset."
     assert str(error.value) == f"{left} {message}"
 
 
 async def test_keys_that_changed_without_a_reset_are_no_proof(
-    journal: Journal, capsys: pytest.CaptureFixture[str]
+    journal: CleanupJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster(DEAD)
     wished = replace(DEAD, pending=AssignmentSet.of("A", "B"), configuration_token=7)
     cluster.then = [wished]
     with pytest.raises(FaultFailed, match=r"nothing came of the request for partition 0 of zone z"):
-        await done(ALL, injured(cluster, journal))
+        await done(ALL, made_injection(cluster, journal))
     kube = cast("Kube", cluster)
     asked = {0: ResetRequest(token=6, topology_version=9)}
     assert await reset._wait(kube, "z", asked, 0) == reset.REFUSED
     assert "partition 0 was not reset" in capsys.readouterr().out
 
 
-async def test_another_survivor_than_was_asked_for_is_no_proof(journal: Journal) -> None:
+async def test_another_survivor_than_was_asked_for_is_no_proof(journal: CleanupJournal) -> None:
     with pytest.raises(FaultFailed, match="asked to go on from B, the operator took A"):
         await done(
-            ResetByHandSpec(name="by-hand", survivor="B"), injured(Cluster(DEAD), journal, "B")
+            ResetByHandSpec(name="by-hand", survivor="B"),
+            made_injection(Cluster(DEAD), journal, "B"),
         )
 
 
-async def test_requests_that_others_made_stay(journal: Journal) -> None:
+async def test_requests_that_others_made_stay(journal: CleanupJournal) -> None:
     cluster = Cluster(DEAD)
     cluster.annotations = {RESET_ANNOTATION: '{"7": [3, 4]}'}
     cluster.then = list(itertools.repeat(AGAIN, 2))
-    await done(ResetByHandSpec(name="by-hand"), injured(cluster, journal))
+    await done(ResetByHandSpec(name="by-hand"), made_injection(cluster, journal))
     assert cluster.requested[7] == ResetRequest(token=3, topology_version=4)

@@ -25,13 +25,13 @@ from zonequake_chaos.faults.kinds.disk_full import DiskFull
 from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
 from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
-from zonequake_chaos.faults.life import FaultLife, Injury, Victim
+from zonequake_chaos.faults.life import FaultLife, Injection, Victim
 from zonequake_chaos.node_access.own_machine import is_stopped
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.record.cleanup_journal import (
+    CleanupJournal,
     ContinueProcess,
     EmptyVolume,
-    Journal,
     LetSyncsPass,
 )
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
@@ -191,10 +191,10 @@ def api(node: Node) -> Api:
 
 
 @pytest.fixture
-def injury(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> Injury:
+def injection(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> Injection:
     monkeypatch.setattr("zonequake_chaos.faults.life._POLL_S", 0)
     world: Any = SimpleNamespace(
-        kube=api, hands=node, node=node, journal=Journal(tmp_path), clock=Ticking()
+        kube=api, shell=node, node=node, journal=CleanupJournal(tmp_path), clock=Ticking()
     )
     victim = Victim(
         node="n0",
@@ -205,7 +205,7 @@ def injury(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch
         address="",
         host="machine",
     )
-    return Injury(
+    return Injection(
         world=world,
         name="f",
         victims=(victim,),
@@ -232,71 +232,73 @@ def has_no_effect(node: Node, api: Api) -> None:
 
 
 @pytest.mark.parametrize("fault", LIVES)
-async def test_a_fault_that_took_effect_is_proven_and_lasts(fault: str, injury: Injury) -> None:
+async def test_a_fault_that_took_effect_is_proven_and_lasts(
+    fault: str, injection: Injection
+) -> None:
     life = LIVES[fault][0]()
-    await life.prepare(injury)
-    await life.inject(injury)
-    assert await life.wait_until_effective(injury)
-    await life.recover(injury)
-    assert injury.ended_early is None
-    await life.clean_up(injury)
-    assert Journal(injury.world.journal._path.parent).debts == []
+    await life.prepare(injection)
+    await life.inject(injection)
+    assert await life.wait_until_effective(injection)
+    await life.recover(injection)
+    assert injection.ended_early is None
+    await life.clean_up(injection)
+    assert CleanupJournal(injection.world.journal._path.parent).debts == []
 
 
 @pytest.mark.parametrize("fault", LIVES)
 async def test_a_fault_without_effect_is_not_proven(
-    fault: str, injury: Injury, node: Node, api: Api
+    fault: str, injection: Injection, node: Node, api: Api
 ) -> None:
     life = LIVES[fault][0]()
-    await life.prepare(injury)
+    await life.prepare(injection)
     has_no_effect(node, api)
-    await life.inject(injury)
+    await life.inject(injection)
     with pytest.raises(WaitExpired):
-        await life.wait_until_effective(injury)
+        await life.wait_until_effective(injection)
 
 
 @pytest.mark.parametrize("fault", LIVES)
 async def test_a_fault_that_somebody_ended_before_its_time_says_so(
-    fault: str, injury: Injury, node: Node, api: Api
+    fault: str, injection: Injection, node: Node, api: Api
 ) -> None:
     life = LIVES[fault][0]()
-    await life.prepare(injury)
-    await life.inject(injury)
-    await life.wait_until_effective(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
+    await life.wait_until_effective(injection)
     node.traced, node.filled, node.step_s, api.states = [], False, 0, "7 S\n"
-    await life.recover(injury)
-    assert injury.ended_early is not None
+    await life.recover(injection)
+    assert injection.ended_early is not None
 
 
 @pytest.mark.parametrize("fault", LIVES)
 async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_another_process(
-    fault: str, injury: Injury, node: Node, api: Api, tmp_path: Path
+    fault: str, injection: Injection, node: Node, api: Api, tmp_path: Path
 ) -> None:
     make, debt = LIVES[fault]
     life = make()
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     assert all(written.strip() for written in node.owed_before)
-    (found,) = [owed for _, owed in Journal(tmp_path).debts]
+    (found,) = [owed for _, owed in CleanupJournal(tmp_path).debts]
     assert isinstance(found, debt)
     for _ in range(2):
         kube: Any = api
         here: Any = node
-        await undo.pay(kube, found, node=None, hands=here)
+        await undo.pay(kube, found, node=None, shell=here)
     assert (node.traced, node.filled, node.step_s) == ([], False, 0)
     if debt is ContinueProcess:
         assert api.signals == [19, 18, 18]
 
 
 async def test_a_clock_whose_processes_ended_before_its_time_says_so(
-    injury: Injury, node: Node
+    injection: Injection, node: Node
 ) -> None:
     life = ClockStep(step_s=60)
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     node.absent = True
-    await life.recover(injury)
-    assert injury.ended_early == "n0 has no process of before any more"
+    await life.recover(injection)
+    assert injection.ended_early == "n0 has no process of before any more"
 
 
 class Component:
@@ -322,9 +324,9 @@ class Component:
 
 
 @pytest.fixture
-def sleeping(injury: Injury) -> Iterator[int]:
+def sleeping(injection: Injection) -> Iterator[int]:
     """A real process, and real time for what happens to it."""
-    injury.world.clock = SystemClock()  # type: ignore[misc]
+    injection.world.clock = SystemClock()  # type: ignore[misc]
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process.pid
         process.kill()
@@ -332,53 +334,53 @@ def sleeping(injury: Injury) -> Iterator[int]:
 
 @pytest.mark.parametrize("resumed", [False, True])
 async def test_a_paused_component_is_proven_by_the_kernel_and_watched_to_its_end(
-    injury: Injury, sleeping: int, resumed: bool
+    injection: Injection, sleeping: int, resumed: bool
 ) -> None:
-    injury.world.node = Component(sleeping)  # type: ignore[misc,assignment]
+    injection.world.node = Component(sleeping)  # type: ignore[misc,assignment]
     life = ComponentPause(component="kube-apiserver")
-    await life.prepare(injury)
-    await life.inject(injury)
-    proof = await life.wait_until_effective(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
+    proof = await life.wait_until_effective(injection)
     assert proof == {"component": "kube-apiserver", "pid": sleeping}
     if resumed:
         os.kill(sleeping, signal.SIGCONT)
         while is_stopped(sleeping):  # noqa: ASYNC110 - the kernel tells nobody
             await asyncio.sleep(0.01)
-    await life.recover(injury)
-    assert (injury.ended_early is not None) == resumed
-    await life.clean_up(injury)
+    await life.recover(injection)
+    assert (injection.ended_early is not None) == resumed
+    await life.clean_up(injection)
 
 
 async def test_a_component_that_runs_on_is_not_proven_to_be_paused(
-    injury: Injury, sleeping: int
+    injection: Injection, sleeping: int
 ) -> None:
-    injury.world.node = Component(sleeping, deaf=True)  # type: ignore[misc,assignment]
+    injection.world.node = Component(sleeping, deaf=True)  # type: ignore[misc,assignment]
     life = ComponentPause(component="kube-apiserver")
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     with pytest.raises(WaitExpired, match="runs on"):
-        await life.wait_until_effective(injury)
+        await life.wait_until_effective(injection)
 
 
 async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
-    injury: Injury, api: Api, sleeping: int
+    injection: Injection, api: Api, sleeping: int
 ) -> None:
     node = Component(sleeping)
-    injury.world.node = node  # type: ignore[misc,assignment]
+    injection.world.node = node  # type: ignore[misc,assignment]
     life = ComponentKill(component="kube-apiserver")
-    await life.inject(injury)
-    assert (await life.wait_until_effective(injury))["refused"] is True
+    await life.inject(injection)
+    assert (await life.wait_until_effective(injection))["refused"] is True
     node.kills_end = True
     await asyncio.sleep(0.3)
-    await life.recover(injury)
-    assert injury.ended_early is not None
-    assert "not yours" in injury.ended_early
+    await life.recover(injection)
+    assert injection.ended_early is not None
+    assert "not yours" in injection.ended_early
     again = ComponentKill(component="kube-apiserver")
-    await again.inject(injury)
+    await again.inject(injection)
     await asyncio.sleep(0.1)
     with pytest.raises(FaultFailed, match="killed no more: PermissionError: not yours"):
-        await again.wait_until_effective(injury)
-    await again.clean_up(injury)
+        await again.wait_until_effective(injection)
+    await again.clean_up(injection)
 
 
 @pytest.mark.parametrize(
@@ -386,78 +388,80 @@ async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
     [("", None), (None, None), ("v1", "kube-apiserver answered before its outage ended")],
 )
 async def test_an_outage_has_ended_early_only_if_a_request_is_answered(
-    injury: Injury, api: Api, sleeping: int, version_is: str | None, ended: str | None
+    injection: Injection, api: Api, sleeping: int, version_is: str | None, ended: str | None
 ) -> None:
-    injury.world.node = Component(sleeping)  # type: ignore[misc,assignment]
+    injection.world.node = Component(sleeping)  # type: ignore[misc,assignment]
     life = ComponentKill(component="kube-apiserver")
-    await life.inject(injury)
-    await life.wait_until_effective(injury)
+    await life.inject(injection)
+    await life.wait_until_effective(injection)
     api.version_is = version_is
-    await life.recover(injury)
-    assert injury.ended_early == ended
-    await life.clean_up(injury)
+    await life.recover(injection)
+    assert injection.ended_early == ended
+    await life.clean_up(injection)
 
 
 async def test_a_command_in_a_pod_that_fails_is_no_proof_and_pays_nothing(
-    injury: Injury, api: Api
+    injection: Injection, api: Api
 ) -> None:
     life = OperatorPause()
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     api.code = 137
     with pytest.raises(FaultFailed, match="exit code 137"):
-        await life.wait_until_effective(injury)
+        await life.wait_until_effective(injection)
     with pytest.raises(FaultFailed, match="SIGCONT in pod op0: exit code 137"):
-        await life.clean_up(injury)
-    assert injury.debts, "it is still owed"
+        await life.clean_up(injection)
+    assert injection.debts, "it is still owed"
 
 
 async def test_a_volume_is_emptied_through_the_pod_that_has_it_now(
-    injury: Injury, node: Node, api: Api
+    injection: Injection, node: Node, api: Api
 ) -> None:
     life = DiskFull()
-    await life.prepare(injury)
-    await life.inject(injury)
+    await life.prepare(injection)
+    await life.inject(injection)
     api.uid = "uid-of-the-successor"
-    await life.clean_up(injury)
+    await life.clean_up(injection)
     assert node.filled is False
 
 
 async def test_a_clock_whose_processes_have_ended_owes_nothing(
-    injury: Injury, node: Node, api: Api
+    injection: Injection, node: Node, api: Api
 ) -> None:
     life = ClockStep(step_s=60)
-    await life.prepare(injury)
+    await life.prepare(injection)
     node.absent = True
-    await life.clean_up(injury)
-    assert injury.debts == []
+    await life.clean_up(injection)
+    assert injection.debts == []
 
 
-async def test_a_pod_without_a_claims_volume_is_not_filled(injury: Injury, api: Api) -> None:
+async def test_a_pod_without_a_claims_volume_is_not_filled(injection: Injection, api: Api) -> None:
     api.volumes = []
     with pytest.raises(FaultFailed, match="no volume that a claim stands for"):
-        await DiskFull().prepare(injury)
+        await DiskFull().prepare(injection)
 
 
 @pytest.mark.parametrize("step_s", [0, 2, -3])
 async def test_a_step_that_could_not_be_told_from_none_is_refused(
-    step_s: int, injury: Injury
+    step_s: int, injection: Injection
 ) -> None:
     with pytest.raises(FaultFailed, match="couldn't be told from none"):
-        await ClockStep(step_s=step_s).prepare(injury)
+        await ClockStep(step_s=step_s).prepare(injection)
 
 
 async def test_a_killed_operator_is_proven_by_the_process_that_the_signal_met(
-    injury: Injury, api: Api
+    injection: Injection, api: Api
 ) -> None:
     life = OperatorKill()
-    await life.prepare(injury)
-    await life.inject(injury)
-    assert await life.wait_until_effective(injury) == {"killed": {"op0": "process 7"}}
+    await life.prepare(injection)
+    await life.inject(injection)
+    assert await life.wait_until_effective(injection) == {"killed": {"op0": "process 7"}}
     assert api.signals == [9]
 
 
-async def test_a_release_without_an_operator_can_have_none_paused(injury: Injury, api: Api) -> None:
+async def test_a_release_without_an_operator_can_have_none_paused(
+    injection: Injection, api: Api
+) -> None:
     api.operators = 0
     with pytest.raises(FaultFailed, match="no pod with the labels"):
-        await OperatorPause().prepare(injury)
+        await OperatorPause().prepare(injection)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from zonequake_chaos.cleanup import prove
-from zonequake_chaos.cleanup.leftovers import Where, look
+from zonequake_chaos.cleanup.leftovers import SearchPlaces, look
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_chaos.record.cleanup_journal import Debt, Journal, RestoreScale
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, RestoreScale
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import NotFound
 from zonequake_kube.execution import ExecResult
@@ -53,41 +53,43 @@ class Hands:
         return ExecResult(code=self.code, stdout=json.dumps(self.left), stderr="no such verb")
 
 
-def where(hands: Hands) -> Where:
-    return Where(kube=cast("Kube", OnePod()), node=None, hands=hands, run="r", mark=None)
+def places(shell: Hands) -> SearchPlaces:
+    return SearchPlaces(kube=cast("Kube", OnePod()), node=None, shell=shell, run="r", mark=None)
 
 
 async def test_what_an_agent_finds_is_a_trace_until_it_is_healed() -> None:
-    hands = Hands(["stepped clock of process 7"])
-    looked = await look(where(hands))
-    assert [trace.what for trace in looked.left] == ["pod zq-default-0: stepped clock of process 7"]
-    await looked.left[0].mend()
-    looked = await look(where(hands))
-    assert looked.proven
-    assert "links, syncs, clocks and volumes of pods" in looked.checked
+    shell = Hands(["stepped clock of process 7"])
+    search = await look(places(shell))
+    assert [leftover.what for leftover in search.left] == [
+        "pod zq-default-0: stepped clock of process 7"
+    ]
+    await search.left[0].mend()
+    search = await look(places(shell))
+    assert search.proven
+    assert "links, syncs, clocks and volumes of pods" in search.checked
 
 
 async def test_an_agent_that_cannot_look_proves_nothing() -> None:
-    looked = await look(where(Hands([], code=2)))
-    assert not looked.proven
-    assert "no such verb" in looked.unseen[0]
+    search = await look(places(Hands([], code=2)))
+    assert not search.proven
+    assert "no such verb" in search.unseen[0]
 
 
 async def test_pods_are_looked_at_before_a_debt_takes_them_away(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    journal, hands = Journal(tmp_path), Hands(["fill file at /data"])
+    journal, shell = CleanupJournal(tmp_path), Hands(["fill file at /data"])
     journal.owe(RestoreScale(stateful_set="zq-limited", replicas=0))
     seen: list[list[str]] = []
 
     async def pay(_: Kube, debt: Debt, **__: object) -> None:
-        seen.append(hands.left)
+        seen.append(shell.left)
 
     monkeypatch.setattr(prove, "pay", pay)
     proof = await prove.clean_up(
         cast("Kube", OnePod()),
         node=None,
-        hands=hands,
+        shell=shell,
         release="zq",
         run="r",
         journal=journal,

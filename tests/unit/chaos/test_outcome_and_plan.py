@@ -18,9 +18,9 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.event_log import EventLog, RunEvent
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.runner.plan import Mark, Plan, build_plan, predict_targets
+from zonequake_chaos.runner.plan import RunPlan, StepState, build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
-from zonequake_chaos.runner.progress import Progress
+from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.scenario import manifest
 
 
@@ -61,7 +61,7 @@ def test_the_harnesss_own_verdict_joins_the_analysiss(
     assert "it broke off" in (folder.path / "summary.md").read_text()
 
 
-def drawn(plan: Plan) -> str:
+def drawn(plan: RunPlan) -> str:
     shown = io.StringIO()
     print_plan(Console(file=shown, width=200), plan)
     return shown.getvalue()
@@ -87,15 +87,15 @@ def test_the_plan_says_what_is_reset_by_hand_and_who_goes_on() -> None:
 def test_the_same_tree_is_marked_while_the_run_goes(clock: object) -> None:
     plan = build_plan(manifest.load("kill-during-catchup"), seed=1)
     console = Console(file=io.StringIO(), width=200)
-    progress = Progress(plan=plan, console=console, clock=clock)  # type: ignore[arg-type]
+    progress = RunProgress(plan=plan, console=console, clock=clock)  # type: ignore[arg-type]
     with progress.step("setup"):
         clock.time_ns += 1_500_000_000  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="broken"), progress.step("preload"):
         raise OSError("broken")
     progress.skip_rest()
-    assert plan.step("setup").mark is Mark.DONE
-    assert plan.step("preload").mark is Mark.FAILED
-    assert plan.step("final").mark is Mark.SKIPPED
+    assert plan.step("setup").mark is StepState.DONE
+    assert plan.step("preload").mark is StepState.FAILED
+    assert plan.step("final").mark is StepState.SKIPPED
     text = drawn(plan)
     assert "✓ 1 Set up" in text
     assert "(1.5 s)" in text

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from zonequake_chaos.node_access import own_cluster_proof
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_cluster.host import processes
 from zonequake_cluster.own_files import OwnFiles
 
@@ -46,7 +46,7 @@ def test_a_copy_of_the_embedded_clusters_kubeconfig_leads_to_it(
 ) -> None:
     for place in (instance_folder / "kubeconfig", tmp_path / "copy"):
         place.write_text(kubeconfig_of(b"OWN AUTHORITY"))
-        node = OwnNode.of(place)
+        node = OwnMachine.of(place)
         assert node is not None
         assert node.instance.name == "own"
 
@@ -65,7 +65,7 @@ def test_another_clusters_kubeconfig_in_the_embedded_ones_place_leads_to_no_node
 ) -> None:
     place = instance_folder / "kubeconfig"
     place.write_text(text)
-    assert OwnNode.of(place) is None
+    assert OwnMachine.of(place) is None
 
 
 def test_a_context_of_a_kubeconfig_with_several_is_judged_by_itself(
@@ -76,8 +76,8 @@ def test_a_context_of_a_kubeconfig_with_several_is_judged_by_itself(
     both["clusters"].append(other)
     both["contexts"].append({"name": "y", "context": {"cluster": "d", "user": "u"}})
     (tmp_path / "both").write_text(yaml.safe_dump(both))
-    assert OwnNode.of(tmp_path / "both", "x") is not None
-    assert OwnNode.of(tmp_path / "both", "y") is None
+    assert OwnMachine.of(tmp_path / "both", "x") is not None
+    assert OwnMachine.of(tmp_path / "both", "y") is None
 
 
 def test_an_instance_that_does_not_run_proves_nothing(
@@ -86,6 +86,6 @@ def test_an_instance_that_does_not_run_proves_nothing(
     place = instance_folder / "kubeconfig"
     place.write_text(kubeconfig_of(b"OWN AUTHORITY"))
     monkeypatch.setattr(processes, "find_init", lambda *_: None)
-    assert OwnNode.of(place) is None
-    assert OwnNode.of(None) is None
-    assert OwnNode.of(Path("/kubeconfig")) is None
+    assert OwnMachine.of(place) is None
+    assert OwnMachine.of(None) is None
+    assert OwnMachine.of(Path("/kubeconfig")) is None

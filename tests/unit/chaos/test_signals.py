@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.faults.life import Injury, Victim
+from zonequake_chaos.faults.life import Injection, Victim
 from zonequake_chaos.faults.signals import ready_to_signal, signal_all
 from zonequake_kube.errors import ClusterError, FaultFailed
 from zonequake_kube.execution import ExecResult
@@ -61,9 +61,9 @@ class Pods:
         yield SimpleNamespace(line=line, say=say, result=result)
         self.happened.append(("left", pod))
 
-    def injury(self) -> Injury:
+    def injection(self) -> Injection:
         clock = SimpleNamespace(now=lambda: SimpleNamespace(time_ns=5))
-        return Injury(
+        return Injection(
             world=cast("Any", SimpleNamespace(kube=self, clock=clock)),
             name="fault",
             victims=tuple(map(victim, PODS)),
@@ -75,23 +75,23 @@ class Pods:
 
 async def test_no_pod_is_told_before_the_command_waits_in_all_of_them() -> None:
     pods = Pods()
-    injury = pods.injury()
-    await signal_all(injury, signal.SIGKILL)
+    injection = pods.injection()
+    await signal_all(injection, signal.SIGKILL)
     assert [what for what, _ in pods.happened] == ["ready"] * 3 + ["told"] * 3 + ["left"] * 3
-    assert injury.killed_ns == dict.fromkeys(PODS, 5)
+    assert injection.killed_ns == dict.fromkeys(PODS, 5)
 
 
 async def test_a_pod_in_which_the_command_does_not_begin_spares_the_others() -> None:
     pods = Pods(missing="n2")
     with pytest.raises(ClusterError, match="pod n2"):
-        await signal_all(pods.injury(), signal.SIGKILL)
+        await signal_all(pods.injection(), signal.SIGKILL)
     assert "told" not in {what for what, _ in pods.happened}
 
 
 async def test_a_signal_that_met_no_process_is_an_error_unless_it_kills() -> None:
     with pytest.raises(FaultFailed, match="SIGSTOP reached no process in pod n0"):
-        await signal_all(Pods(met="").injury(), signal.SIGSTOP)
-    injury = Pods(met="").injury()
-    async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+        await signal_all(Pods(met="").injection(), signal.SIGSTOP)
+    injection = Pods(met="").injection()
+    async with ready_to_signal(injection, signal.SIGKILL) as kill_all:
         await kill_all()
-    assert injury.killed_ns == {}
+    assert injection.killed_ns == {}

@@ -25,7 +25,7 @@ from zonequake_chaos.scenario.triggers import (
 )
 from zonequake_chaos.targeting.targets import NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.targeting.triggers import (
-    Before,
+    EarlierFaults,
     PartitionPlace,
     Sighting,
     sightings,
@@ -34,7 +34,7 @@ from zonequake_chaos.targeting.triggers import (
 from zonequake_kube.objects import KeysView, LinkView, PodView, keys_view
 from zonequake_protocol.admin import ReplicaRole, Stage
 
-NOBODY = Before()
+NOBODY = EarlierFaults()
 Views = Callable[..., ClusterView]
 
 
@@ -69,7 +69,7 @@ def test_a_sighting_tells_stage_progress_leader_and_peers(moving: ClusterView) -
 
 def test_another_partition_than_an_earlier_faults_leaves_that_one_out(moving: ClusterView) -> None:
     trigger = OnStage(stages=[Stage.CATCHING_UP], other_partition_than="first")
-    before = Before(places={"first": ("z", 1)})
+    before = EarlierFaults(places={"first": ("z", 1)})
     assert places(sightings(trigger, moving, before)) == [2]
 
 
@@ -186,8 +186,8 @@ def test_time_can_count_from_an_earlier_faults_effect(view_of: Views, group: typ
     view = view_of([group(partition=0, leader="n0", followers=())], at_ns=8_000_000_000)
     trigger = AfterTime(after_s=5, since="lag")
     assert sightings(trigger, view, NOBODY) == [], "it has not taken effect"
-    assert sightings(trigger, view, Before(effective_ns={"lag": 3_000_000_001})) == []
-    assert sightings(trigger, view, Before(effective_ns={"lag": 3_000_000_000}))
+    assert sightings(trigger, view, EarlierFaults(effective_ns={"lag": 3_000_000_001})) == []
+    assert sightings(trigger, view, EarlierFaults(effective_ns={"lag": 3_000_000_000}))
 
 
 def test_a_key_can_be_asked_for_in_every_partition(moving: ClusterView) -> None:

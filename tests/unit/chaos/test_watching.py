@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired
@@ -28,7 +28,7 @@ class Api:
 
 async def test_a_watch_that_broke_ends_a_wait_with_its_cause() -> None:
     kube = cast("Kube", Api())
-    observer = Observer(kube=kube, clock=SystemClock(), sight=DataNodes(kube))
+    observer = Observer(kube=kube, clock=SystemClock(), member_source=StoreMemberSource(kube))
     async with observer.watching():
         with pytest.raises(HarnessError, match="can't be watched any more: KeyError: 'spec'"):
             await observer.wait(
@@ -58,7 +58,7 @@ class Deleting(Api):
         await asyncio.Event().wait()
 
 
-class Deaf(DataNodes):
+class Deaf(StoreMemberSource):
     """Its requests end in their own error when they are cancelled, as at the end of their time."""
 
     def __init__(self, kube: Kube) -> None:
@@ -75,14 +75,18 @@ class Deaf(DataNodes):
 
 
 async def test_a_pod_that_is_gone_is_not_asked_again_though_its_request_was_not_cancelled() -> None:
-    sight = Deaf(cast("Kube", None))
-    observer = Observer(kube=cast("Kube", Deleting(sight.asked)), clock=SystemClock(), sight=sight)
+    member_source = Deaf(cast("Kube", None))
+    observer = Observer(
+        kube=cast("Kube", Deleting(member_source.asked)),
+        clock=SystemClock(),
+        member_source=member_source,
+    )
     async with observer.watching():
-        await sight.asked.wait()
+        await member_source.asked.wait()
         await observer.wait(
             lambda view: not view.nodes, timeout_s=5, waiting_for=lambda view: "its deletion"
         )
-        sight.asked.clear()
+        member_source.asked.clear()
         with pytest.raises(WaitExpired):
             await observer.wait(lambda view: False, timeout_s=0.7, waiting_for=lambda view: "-")
-    assert not sight.asked.is_set()
+    assert not member_source.asked.is_set()

@@ -24,8 +24,8 @@ from zonequake_analysis.judgement.verdict_json import CheckEntry
 from zonequake_analysis.verdict import Kind, Verdict
 from pathlib import Path
 from zonequake_chaos.testing import scenario
-from zonequake_chaos.commands.clean import Proof
-from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
+from zonequake_chaos.commands.clean import CleanupProof
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteZone
 from zonequake_analysis.verdict import Verdict
 from zonequake_ctl.context import ReleasePlace
 from zonequake_chaos.commands.run import Ended
@@ -45,7 +45,7 @@ async def run_once(ask, place, console):
         f"scenario: {{run.metadata.name}}\\nseed: {{ask.seed}}\\n"
     )
     if owes:
-        Journal(folder.path).owe(DeleteZone(zone="orders"))
+        CleanupJournal(folder.path).owe(DeleteZone(zone="orders"))
     if owes == "dies":
         raise RuntimeError("the cluster is gone")
     problems = [INTERRUPTED] if interrupted else []
@@ -57,8 +57,8 @@ def judge_run(ask, folder, report, console):
     return Ended(folder=folder.path, verdict=judged)
 
 async def clean(folder):
-    print("cleaned", [debt for _, debt in Journal(folder).debts])
-    return Proof(problems=["zone orders is still there"] if owes == "forever" else [])
+    print("cleaned", [debt for _, debt in CleanupJournal(folder).debts])
+    return CleanupProof(problems=["zone orders is still there"] if owes == "forever" else [])
 
 scenario.find_run, scenario.clean_run = lambda word, place: Path(word), clean
 scenario.run_once, scenario.judge_run = run_once, judge_run

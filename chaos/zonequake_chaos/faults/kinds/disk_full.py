@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from zonequake_agent.filling import Filled
-from zonequake_chaos.faults.life import Injury, Proof, Victim
-from zonequake_chaos.node_access.shell import NodeHands, PodOnNode, asked, hands_of
+from zonequake_chaos.faults.life import Injection, Proof, Victim
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell_of
 from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_chaos.record.cleanup_journal import EmptyVolume
 from zonequake_kube.client import Kube
@@ -25,67 +25,67 @@ class DiskFull:
     def __init__(self) -> None:
         self._paths: dict[str, str] = {}
 
-    async def prepare(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            path = claim_path(await injury.world.kube.get("Pod", victim.node))
+    async def prepare(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            path = claim_path(await injection.world.kube.get("Pod", victim.node))
             if path is None:
                 raise FaultFailed(
-                    f"{injury.name}: pod {victim.node} has no volume that a claim stands for, so "
-                    "there is nothing that could be filled without filling the node"
+                    f"{injection.name}: pod {victim.node} has no volume that a claim stands for, "
+                    "so there is nothing that could be filled without filling the node"
                 )
             self._paths[victim.node] = path
-            injury.owe(EmptyVolume(pod=victim.node, path=path))
+            injection.owe(EmptyVolume(pod=victim.node, path=path))
 
-    async def inject(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            await self._ask(injury, victim, "fill")
+    async def inject(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            await self._ask(injection, victim, "fill")
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         stands: dict[str, Filled] = {}
 
         async def all_refuse() -> bool:
-            for victim in injury.victims:
-                stands[victim.node] = await self._ask(injury, victim, "filled")
+            for victim in injection.victims:
+                stands[victim.node] = await self._ask(injection, victim, "filled")
             return all(found.refuses for found in stands.values())
 
-        await injury.until(all_refuse, waiting_for=lambda: f"the volumes stand so: {stands}")
+        await injection.until(all_refuse, waiting_for=lambda: f"the volumes stand so: {stands}")
         volumes = {name: asdict(found) for name, found in stands.items()}
         return {"volumes": volumes, "error": "ENOSPC"}
 
-    async def recover(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            found = await self._ask(injury, victim, "filled")
+    async def recover(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            found = await self._ask(injection, victim, "filled")
             if not found.refuses:
-                injury.ended_early = f"the volume of {victim.node} takes writes again: {found}"
-        await self._empty(injury)
+                injection.ended_early = f"the volume of {victim.node} takes writes again: {found}"
+        await self._empty(injection)
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
+    async def wait_until_recovered(self, injection: Injection) -> None:
         """Every victim answers, and has nothing to say against its storage."""
-        names = [victim.node for victim in injury.victims]
+        names = [victim.node for victim in injection.victims]
 
         def troubles(view: ClusterView) -> list[str]:
             return [
                 f"{name}: {trouble}" for name in names if (trouble := _trouble(view.node(name)))
             ]
 
-        await injury.world.observer.wait(
+        await injection.world.observer.wait(
             lambda view: not troubles(view),
-            timeout_s=injury.timeout_s,
+            timeout_s=injection.timeout_s,
             waiting_for=lambda view: "; ".join(troubles(view)),
         )
 
-    async def clean_up(self, injury: Injury) -> None:
-        await self._empty(injury)
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        await self._empty(injection)
+        injection.pay()
 
-    async def _empty(self, injury: Injury) -> None:
-        hands = hands_of(injury.world.hands)
+    async def _empty(self, injection: Injection) -> None:
+        shell = shell_of(injection.world.shell)
         for name, path in self._paths.items():
-            await empty_volume(injury.world.kube, hands, pod=name, path=path)
+            await empty_volume(injection.world.kube, shell, pod=name, path=path)
 
-    async def _ask(self, injury: Injury, victim: Victim, verb: str) -> Filled:
-        kube, hands = injury.world.kube, hands_of(injury.world.hands)
-        return await _ask_there(kube, hands, victim.node, self._paths[victim.node], verb)
+    async def _ask(self, injection: Injection, victim: Victim, verb: str) -> Filled:
+        kube, shell = injection.world.kube, shell_of(injection.world.shell)
+        return await _ask_there(kube, shell, victim.node, self._paths[victim.node], verb)
 
 
 def _trouble(node: NodeView | None) -> str | None:
@@ -94,12 +94,12 @@ def _trouble(node: NodeView | None) -> str | None:
     return node.report.node.storage_problem
 
 
-async def empty_volume(kube: Kube, hands: NodeHands, *, pod: str, path: str) -> None:
+async def empty_volume(kube: Kube, shell: NodeShell, *, pod: str, path: str) -> None:
     """Sees to it that the volume holds no fill file, whichever pod of that name has it now."""
-    await _ask_there(kube, hands, pod, path, "empty")
+    await _ask_there(kube, shell, pod, path, "empty")
 
 
-async def _ask_there(kube: Kube, hands: NodeHands, name: str, path: str, verb: str) -> Filled:
+async def _ask_there(kube: Kube, shell: NodeShell, name: str, path: str, verb: str) -> Filled:
     found = pod_view(await kube.get("Pod", name))
     now = PodOnNode(name=found.name, uid=found.uid, node=found.host)
-    return await asked(hands, now, Filled, verb, found.uid, path)
+    return await asked(shell, now, Filled, verb, found.uid, path)

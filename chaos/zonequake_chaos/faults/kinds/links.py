@@ -10,17 +10,17 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from zonequake_chaos.faults.life import Injury, Proof, Victim, together
+from zonequake_chaos.faults.life import Injection, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.node_access.links import (
-    Met,
+    LinkFaultEffect,
     break_links,
     holds,
     met,
     round_trip_ms,
     undo_links,
 )
-from zonequake_chaos.node_access.shell import NodeHands, hands_of
+from zonequake_chaos.node_access.shell import NodeShell, shell_of
 from zonequake_chaos.record.cleanup_journal import JoinNetwork
 from zonequake_chaos.scenario.faults import ByAgent, Direction, Fault, Traffic
 from zonequake_kube.errors import UsageError
@@ -36,10 +36,10 @@ _FELT = 0.7
 """The share of a delay by which the median round trip must have grown."""
 
 
-def check_hands(faults: Sequence[Fault], hands: NodeHands | None) -> None:
+def check_shell(faults: Sequence[Fault], shell: NodeShell | None) -> None:
     """Raises UsageError where a fault needs the fault agent and there is none."""
     needed = [fault.name for fault in faults if isinstance(fault, ByAgent)]
-    if needed and hands is None:
+    if needed and shell is None:
         raise UsageError(
             f"{', '.join(needed)}: such faults are made by the fault agent, which this release "
             "doesn't have: install it with --set faultAgent.enabled=true (docs/agent.md), or use "
@@ -59,74 +59,74 @@ class LinkFaultLife(ABC):
         """The part of the agent's order that says what happens to a packet."""
 
     @abstractmethod
-    async def wait_until_effective(self, injury: Injury) -> Proof: ...
+    async def wait_until_effective(self, injection: Injection) -> Proof: ...
 
-    async def prepare(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            injury.owe(
+    async def prepare(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            injection.owe(
                 JoinNetwork(
                     pod=victim.node,
                     uid=victim.pod_uid,
                     host=victim.host,
-                    fault=_chain(injury, victim),
+                    fault=_chain(injection, victim),
                 )
             )
 
-    async def inject(self, injury: Injury) -> None:
+    async def inject(self, injection: Injection) -> None:
         await together(
-            break_links(_hands(injury), victim.on_node, self._order(injury, victim))
-            for victim in injury.victims
+            break_links(_shell(injection), victim.on_node, self._order(injection, victim))
+            for victim in injection.victims
         )
 
-    async def recover(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            if not await holds(_hands(injury), victim.on_node, _chain(injury, victim)):
-                injury.ended_early = (
+    async def recover(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            if not await holds(_shell(injection), victim.on_node, _chain(injection, victim)):
+                injection.ended_early = (
                     f"{victim.node} has none of it any more: its pod was replaced, or somebody "
                     "took it out, or its deadline has passed"
                 )
-        await self._undo(injury)
+        await self._undo(injection)
 
-    async def _undo(self, injury: Injury) -> None:
+    async def _undo(self, injection: Injection) -> None:
         await together(
-            undo_links(_hands(injury), victim.on_node, _chain(injury, victim))
-            for victim in injury.victims
+            undo_links(_shell(injection), victim.on_node, _chain(injection, victim))
+            for victim in injection.victims
         )
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_answering(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_answering(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        await self._undo(injury)
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        await self._undo(injection)
+        injection.pay()
 
-    async def met(self, injury: Injury) -> dict[str, Met]:
+    async def met(self, injection: Injection) -> dict[str, LinkFaultEffect]:
         """Returns the counts of each victim's rules so far, by its name."""
         return {
-            victim.node: await met(_hands(injury), victim.on_node, _chain(injury, victim))
-            for victim in injury.victims
+            victim.node: await met(_shell(injection), victim.on_node, _chain(injection, victim))
+            for victim in injection.victims
         }
 
-    def described(self, injury: Injury) -> Proof:
+    def described(self, injection: Injection) -> Proof:
         """Returns the part of a proof that all kinds share: all but the numbers."""
-        between = {"opposite": [v.node for v in injury.opposite]} if injury.opposite else {}
+        between = {"opposite": [v.node for v in injection.opposite]} if injection.opposite else {}
         return {"traffic": self._traffic.value, "direction": self._direction.value, **between}
 
-    def _order(self, injury: Injury, victim: Victim) -> dict[str, object]:
-        ports = injury.world.observer.ports
+    def _order(self, injection: Injection, victim: Victim) -> dict[str, object]:
+        ports = injection.world.observer.ports
         of_traffic = {
             Traffic.ALL: (),
             Traffic.PEERS: (ports.peers,),
             Traffic.CLIENTS: (ports.clients,),
             Traffic.CONTROL: API_PORTS,
         }
-        lasts_s = HELD_AT_MOST_S if injury.held else injury.hold_s
+        lasts_s = HELD_AT_MOST_S if injection.held else injection.hold_s
         return {
-            "name": _chain(injury, victim),
-            "seconds": injury.timeout_s + lasts_s + MARGIN_S,
+            "name": _chain(injection, victim),
+            "seconds": injection.timeout_s + lasts_s + MARGIN_S,
             "inbound": self._direction is not Direction.OUTBOUND,
             "outbound": self._direction is not Direction.INBOUND,
-            "addresses": [v.address for v in injury.opposite],
+            "addresses": [v.address for v in injection.opposite],
             "ports": list(of_traffic[self._traffic]),
             **self.harm(),
         }
@@ -138,17 +138,17 @@ class NetworkPartition(LinkFaultLife):
     def harm(self) -> dict[str, object]:
         return {"lost_percent": 100}
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         dropped: dict[str, int] = {}
 
         async def all_dropped() -> bool:
-            dropped.update({n: found.dropped for n, found in (await self.met(injury)).items()})
+            dropped.update({n: found.dropped for n, found in (await self.met(injection)).items()})
             return all(dropped.values())
 
-        await injury.until(
+        await injection.until(
             all_dropped, waiting_for=lambda: f"packets dropped so far: {dropped or 'none'}"
         )
-        return {"dropped": dropped, "cut": self._traffic.value, **self.described(injury)}
+        return {"dropped": dropped, "cut": self._traffic.value, **self.described(injection)}
 
 
 class NetworkLoss(LinkFaultLife):
@@ -161,17 +161,17 @@ class NetworkLoss(LinkFaultLife):
     def harm(self) -> dict[str, object]:
         return {"lost_percent": self._percent}
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        seen: dict[str, Met] = {}
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        seen: dict[str, LinkFaultEffect] = {}
 
         async def lossy() -> bool:
-            seen.update(await self.met(injury))
+            seen.update(await self.met(injection))
             return all(found.dropped and found.passed for found in seen.values())
 
-        await injury.until(
+        await injection.until(
             lossy, waiting_for=lambda: f"packets lost and passed so far: {_of_each(seen)}"
         )
-        return {"percent": self._percent, "packets": _of_each(seen), **self.described(injury)}
+        return {"percent": self._percent, "packets": _of_each(seen), **self.described(injection)}
 
 
 class NetworkSlow(LinkFaultLife):
@@ -205,24 +205,24 @@ class NetworkSlow(LinkFaultLife):
     def harm(self) -> dict[str, object]:
         return self._harm
 
-    async def prepare(self, injury: Injury) -> None:
-        await super().prepare(injury)
-        self._before_ms = await self._round_trips_ms(injury)
+    async def prepare(self, injection: Injection) -> None:
+        await super().prepare(injection)
+        self._before_ms = await self._round_trips_ms(injection)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        seen: dict[str, Met] = {}
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        seen: dict[str, LinkFaultEffect] = {}
         during_ms: dict[str, float | None] = {}
 
         async def slow() -> bool:
-            seen.update(await self.met(injury))
-            during_ms.update(await self._round_trips_ms(injury))
+            seen.update(await self.met(injection))
+            during_ms.update(await self._round_trips_ms(injection))
             held = all(found.delayed and found.mean_held_ms for found in seen.values())
             return held and all(
                 before_ms is None or _grown(before_ms, during_ms[name], self._felt_ms)
                 for name, before_ms in self._before_ms.items()
             )
 
-        await injury.until(
+        await injection.until(
             slow,
             waiting_for=lambda: (
                 f"round trips of {self._before_ms} ms must grow by {self._felt_ms:g} ms and are "
@@ -233,26 +233,28 @@ class NetworkSlow(LinkFaultLife):
             "round_trip_ms": {"before": self._before_ms, "during": during_ms},
             "held": _of_each(seen),
             **self._harm,
-            **self.described(injury),
+            **self.described(injection),
         }
 
-    async def _round_trips_ms(self, injury: Injury) -> dict[str, float | None]:
+    async def _round_trips_ms(self, injection: Injection) -> dict[str, float | None]:
         """From another member to each victim, at the port that the fault is for."""
-        ports = injury.world.observer.ports
+        ports = injection.world.observer.ports
         port = ports.clients if self._traffic is Traffic.CLIENTS else ports.peers
         if self._traffic is Traffic.CONTROL:
             return {}
-        nodes = injury.world.observer.view().nodes.values()
-        others = injury.opposite or tuple(
-            Victim.of(node) for node in nodes if node.name not in {v.node for v in injury.victims}
+        nodes = injection.world.observer.view().nodes.values()
+        others = injection.opposite or tuple(
+            Victim.of(node)
+            for node in nodes
+            if node.name not in {v.node for v in injection.victims}
         )
         if not others:
             return {}
         return {
             victim.node: await round_trip_ms(
-                _hands(injury), others[0].on_node, victim.address, port
+                _shell(injection), others[0].on_node, victim.address, port
             )
-            for victim in injury.victims
+            for victim in injection.victims
         }
 
 
@@ -262,7 +264,7 @@ def _grown(before_ms: float, during_ms: float | None, felt_ms: float) -> bool:
     return felt_ms == 0 or during_ms is None or during_ms - before_ms >= felt_ms
 
 
-def _of_each(seen: dict[str, Met]) -> dict[str, dict[str, object]]:
+def _of_each(seen: dict[str, LinkFaultEffect]) -> dict[str, dict[str, object]]:
     return {
         name: {
             "dropped": found.dropped,
@@ -275,11 +277,11 @@ def _of_each(seen: dict[str, Met]) -> dict[str, dict[str, object]]:
     }
 
 
-def _chain(injury: Injury, victim: Victim) -> str:
+def _chain(injection: Injection, victim: Victim) -> str:
     """The name of this fault's rules at this victim; another for each injection."""
-    about = f"{injury.name}/{injury.sighting.at_ns}/{victim.pod_uid}"
+    about = f"{injection.name}/{injection.sighting.at_ns}/{victim.pod_uid}"
     return f"ZQ-{hashlib.blake2b(about.encode(), digest_size=4).hexdigest()}"
 
 
-def _hands(injury: Injury) -> NodeHands:
-    return hands_of(injury.world.hands)
+def _shell(injection: Injection) -> NodeShell:
+    return shell_of(injection.world.shell)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.record.cleanup_journal import RemoveFinalizer
 from zonequake_kube.client import Kube
@@ -28,13 +28,13 @@ class NodeOutage:
     def __init__(self, *, return_gap_s: float = 0.0) -> None:
         self._return_gap_s = return_gap_s
 
-    async def prepare(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            injury.owe(RemoveFinalizer(pod=victim.node, finalizer=FINALIZER))
+    async def prepare(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            injection.owe(RemoveFinalizer(pod=victim.node, finalizer=FINALIZER))
 
-    async def inject(self, injury: Injury) -> None:
-        kube = injury.world.kube
-        for victim in injury.victims:
+    async def inject(self, injection: Injection) -> None:
+        kube = injection.world.kube
+        for victim in injection.victims:
             pod = await kube.get("Pod", victim.node)
             present = pod["metadata"].get("finalizers") or []
             await kube.patch(
@@ -42,24 +42,24 @@ class NodeOutage:
                 victim.node,
                 {"metadata": {"uid": victim.pod_uid, "finalizers": [*present, FINALIZER]}},
             )
-        await kill_and_delete(injury)
+        await kill_and_delete(injection)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        return await until_processes_gone(injury)
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        return await until_processes_gone(injection)
 
-    async def recover(self, injury: Injury) -> None:
-        for number, victim in enumerate(injury.victims):
+    async def recover(self, injection: Injection) -> None:
+        for number, victim in enumerate(injection.victims):
             if number:
                 await asyncio.sleep(self._return_gap_s)
-            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
+            await remove_finalizer(injection.world.kube, pod=victim.node, finalizer=FINALIZER)
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_back(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_back(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            await remove_finalizer(injection.world.kube, pod=victim.node, finalizer=FINALIZER)
+        injection.pay()
 
 
 async def remove_finalizer(kube: Kube, *, pod: str, finalizer: str) -> None:

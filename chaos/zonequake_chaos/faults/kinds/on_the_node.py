@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Sequence
 
 from zonequake_chaos.faults.kinds.pod_kill import delete_pod
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.watching import until_back
-from zonequake_chaos.node_access.own_machine import OwnNode, is_stopped
+from zonequake_chaos.node_access.own_machine import OwnMachine, is_stopped
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import ResumeComponent
 from zonequake_chaos.scenario.faults import Fault, OnTheNode
@@ -26,7 +26,7 @@ _KILL_AGAIN_S = 0.1
 _ANSWER_S = 1.0
 
 
-def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
+def check_node(faults: Sequence[Fault], node: OwnMachine | None) -> None:
     """Raises UsageError where a fault needs the node and there is none."""
     needed = [fault.name for fault in faults if isinstance(fault, OnTheNode)]
     if needed and node is None:
@@ -43,42 +43,42 @@ class ForceDelete:
     pod, and nobody has stopped it.
     """
 
-    async def prepare(self, injury: Injury) -> None:
-        injury.owe(ResumeComponent(component=KUBELET))
+    async def prepare(self, injection: Injection) -> None:
+        injection.owe(ResumeComponent(component=KUBELET))
 
-    async def inject(self, injury: Injury) -> None:
-        _node(injury).pause(KUBELET)
-        for victim in injury.victims:
-            await delete_pod(injury, victim, grace_s=0)
+    async def inject(self, injection: Injection) -> None:
+        _node(injection).pause(KUBELET)
+        for victim in injection.victims:
+            await delete_pod(injection, victim, grace_s=0)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         def left(view: ClusterView) -> list[str]:
             return [
                 v.node
-                for v in injury.victims
+                for v in injection.victims
                 if (found := view.node(v.node)) is not None and found.pod.uid == v.pod_uid
             ]
 
-        await injury.world.observer.wait(
+        await injection.world.observer.wait(
             lambda view: not left(view),
-            timeout_s=injury.timeout_s,
+            timeout_s=injection.timeout_s,
             waiting_for=lambda view: f"the objects of {', '.join(left(view))} are still there",
         )
-        surviving = {v.node: _node(injury).processes(v.pod_uid) for v in injury.victims}
+        surviving = {v.node: _node(injection).processes(v.pod_uid) for v in injection.victims}
         dead = [name for name, pids in surviving.items() if not pids]
         if dead:
-            raise FaultFailed(f"{injury.name}: no process of {', '.join(dead)} survived its pod")
+            raise FaultFailed(f"{injection.name}: no process of {', '.join(dead)} survived its pod")
         return {"surviving": surviving}
 
-    async def recover(self, injury: Injury) -> None:
-        _node(injury).resume(KUBELET)
+    async def recover(self, injection: Injection) -> None:
+        _node(injection).resume(KUBELET)
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_back(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_back(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        await self.recover(injury)
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        await self.recover(injection)
+        injection.pay()
 
 
 class ComponentPause:
@@ -88,32 +88,32 @@ class ComponentPause:
         self._component = component
         self._pid = 0
 
-    async def prepare(self, injury: Injury) -> None:
-        injury.owe(ResumeComponent(component=self._component))
+    async def prepare(self, injection: Injection) -> None:
+        injection.owe(ResumeComponent(component=self._component))
 
-    async def inject(self, injury: Injury) -> None:
-        self._pid = _node(injury).pause(self._component)
+    async def inject(self, injection: Injection) -> None:
+        self._pid = _node(injection).pause(self._component)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         async def stands_still() -> bool:
             return is_stopped(self._pid)
 
-        await injury.until(
+        await injection.until(
             stands_still, waiting_for=lambda: f"{self._component}, process {self._pid}, runs on"
         )
         return {"component": self._component, "pid": self._pid}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         if not is_stopped(self._pid):
-            injury.ended_early = f"{self._component} did not stand still to the end of its pause"
-        _node(injury).resume(self._component)
+            injection.ended_early = f"{self._component} did not stand still to the end of its pause"
+        _node(injection).resume(self._component)
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await _until_all_answer(injury, through=self._component)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await _until_all_answer(injection, through=self._component)
 
-    async def clean_up(self, injury: Injury) -> None:
-        await self.recover(injury)
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        await self.recover(injection)
+        injection.pay()
 
 
 class ComponentKill:
@@ -128,19 +128,19 @@ class ComponentKill:
         self._killed: list[int] = []
         self._killing: asyncio.Task[None] | None = None
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing will have to be undone."""
 
-    async def inject(self, injury: Injury) -> None:
-        self._killing = asyncio.create_task(self._kill_again(_node(injury)))
+    async def inject(self, injection: Injection) -> None:
+        self._killing = asyncio.create_task(self._kill_again(_node(injection)))
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         async def refused() -> bool:
             if (why := self._kills_ended()) is not None:
-                raise FaultFailed(f"{injury.name}: {why}")
-            return bool(self._killed) and await injury.world.kube.is_refused()
+                raise FaultFailed(f"{injection.name}: {why}")
+            return bool(self._killed) and await injection.world.kube.is_refused()
 
-        await injury.until(
+        await injection.until(
             refused,
             waiting_for=lambda: (
                 f"{self._component} was killed {len(self._killed)} times and isn't known to refuse"
@@ -148,21 +148,21 @@ class ComponentKill:
         )
         return {"component": self._component, "killed": list(self._killed), "refused": True}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         if (why := self._kills_ended()) is not None:
-            injury.ended_early = why
-        elif await _api_answers(injury):
-            injury.ended_early = f"{self._component} answered before its outage ended"
+            injection.ended_early = why
+        elif await _api_answers(injection):
+            injection.ended_early = f"{self._component} answered before its outage ended"
         await self._stop()
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await _until_all_answer(injury, through=self._component)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await _until_all_answer(injection, through=self._component)
 
-    async def clean_up(self, injury: Injury) -> None:
+    async def clean_up(self, injection: Injection) -> None:
         await self._stop()
-        injury.pay()
+        injection.pay()
 
-    async def _kill_again(self, node: OwnNode) -> None:
+    async def _kill_again(self, node: OwnMachine) -> None:
         while True:
             killed = await asyncio.to_thread(node.kill, self._component)
             if killed:
@@ -183,7 +183,7 @@ class ComponentKill:
             self._killing = None
 
 
-async def _api_answers(injury: Injury) -> bool:
+async def _api_answers(injection: Injection) -> bool:
     """Returns whether the API server answers a request.
 
     A connection that it accepts and that is reset is no answer: between two looks it may have begun
@@ -191,22 +191,22 @@ async def _api_answers(injury: Injury) -> bool:
     """
     try:
         async with asyncio.timeout(_ANSWER_S):
-            await injury.world.kube.version()
+            await injection.world.kube.version()
     except (ClusterError, TimeoutError):
         return False
     return True
 
 
-async def _until_all_answer(injury: Injury, *, through: str) -> None:
+async def _until_all_answer(injection: Injection, *, through: str) -> None:
     """Every data node's report comes through the API server."""
-    await injury.world.observer.wait(
+    await injection.world.observer.wait(
         lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
-        timeout_s=injury.timeout_s,
+        timeout_s=injection.timeout_s,
         waiting_for=lambda view: f"not every data node answers through {through}",
     )
 
 
-def _node(injury: Injury) -> OwnNode:
-    node = injury.world.node
+def _node(injection: Injection) -> OwnMachine:
+    node = injection.world.node
     assert node is not None, "checked before the run"
     return node

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.signals import (
     STILL,
     continue_process,
@@ -27,11 +27,11 @@ class _Operators:
 
     before: tuple[PodView, ...] = ()
 
-    async def find(self, injury: Injury) -> tuple[PodView, ...]:
+    async def find(self, injection: Injection) -> tuple[PodView, ...]:
         """Raises FaultFailed if there is none."""
-        found = await _operators(injury)
+        found = await _operators(injection)
         if not found:
-            raise FaultFailed(f"{injury.name}: no pod with the labels {OPERATOR_LABELS} runs")
+            raise FaultFailed(f"{injection.name}: no pod with the labels {OPERATOR_LABELS} runs")
         self.before = found
         return found
 
@@ -46,44 +46,44 @@ class OperatorPause:
     def __init__(self) -> None:
         self._operators = _Operators()
 
-    async def prepare(self, injury: Injury) -> None:
-        for pod in await self._operators.find(injury):
-            injury.owe(ContinueProcess(pod=pod.name, uid=pod.uid))
+    async def prepare(self, injection: Injection) -> None:
+        for pod in await self._operators.find(injection):
+            injection.owe(ContinueProcess(pod=pod.name, uid=pod.uid))
 
-    async def inject(self, injury: Injury) -> None:
+    async def inject(self, injection: Injection) -> None:
         for pod in self._operators.before:
-            await _signal(injury, pod, signal.SIGSTOP)
+            await _signal(injection, pod, signal.SIGSTOP)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         stopped: dict[str, list[int]] = {}
 
         async def all_stopped() -> bool:
             for pod in self._operators.before:
-                stopped[pod.name] = await _stopped(injury, pod)
+                stopped[pod.name] = await _stopped(injection, pod)
             return all(stopped.values())
 
-        await injury.until(
+        await injection.until(
             all_stopped, waiting_for=lambda: f"stopped processes so far: {stopped or 'none'}"
         )
         return {"stopped": stopped}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         for pod in self._operators.before:
             try:
-                still = await _stopped(injury, pod)
+                still = await _stopped(injection, pod)
             except HarnessError:
                 still = []
             if not still:
-                injury.ended_early = f"{pod.name} did not stand still to the end of its pause"
-            await continue_process(injury.world.kube, pod=pod.name, uid=pod.uid)
+                injection.ended_early = f"{pod.name} did not stand still to the end of its pause"
+            await continue_process(injection.world.kube, pod=pod.name, uid=pod.uid)
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await _until_ready(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await _until_ready(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
+    async def clean_up(self, injection: Injection) -> None:
         for pod in self._operators.before:
-            await continue_process(injury.world.kube, pod=pod.name, uid=pod.uid)
-        injury.pay()
+            await continue_process(injection.world.kube, pod=pod.name, uid=pod.uid)
+        injection.pay()
 
 
 class OperatorKill:
@@ -94,48 +94,50 @@ class OperatorKill:
         self._operators = _Operators()
         self._killed: dict[str, str] = {}
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing to undo: the kubelet restarts the container."""
-        await self._operators.find(injury)
+        await self._operators.find(injection)
 
-    async def inject(self, injury: Injury) -> None:
+    async def inject(self, injection: Injection) -> None:
         for pod in self._operators.before:
             try:
-                self._killed[pod.name] = f"process {await _signal(injury, pod, signal.SIGKILL)}"
+                self._killed[pod.name] = f"process {await _signal(injection, pod, signal.SIGKILL)}"
             except ClusterError:
                 continue  # the container may end before the command can report
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         async def all_killed() -> bool:
-            for pod in await _operators(injury):
+            for pod in await _operators(injection):
                 if pod.restarts > _restarts(self._operators.before, pod):
                     self._killed.setdefault(pod.name, f"restart {pod.restarts}")
             return all(pod.name in self._killed for pod in self._operators.before)
 
-        await injury.until(
+        await injection.until(
             all_killed, waiting_for=lambda: f"killed so far: {self._killed or 'none'}"
         )
         return {"killed": self._killed}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """The kubelet does."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
+    async def wait_until_recovered(self, injection: Injection) -> None:
         async def restarted() -> bool:
-            found = await _operators(injury)
+            found = await _operators(injection)
             return bool(found) and all(
                 p.restarts > _restarts(self._operators.before, p) for p in found
             )
 
-        await injury.until(restarted, waiting_for=lambda: "the kubelet has restarted no operator")
-        await _until_ready(injury)
+        await injection.until(
+            restarted, waiting_for=lambda: "the kubelet has restarted no operator"
+        )
+        await _until_ready(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
 
-async def _operators(injury: Injury) -> tuple[PodView, ...]:
-    pods = map(pod_view, await injury.world.kube.find("Pod", OPERATOR_LABELS))
+async def _operators(injection: Injection) -> tuple[PodView, ...]:
+    pods = map(pod_view, await injection.world.kube.find("Pod", OPERATOR_LABELS))
     return tuple(pod for pod in pods if pod.phase == "Running" and not pod.deleting)
 
 
@@ -146,28 +148,28 @@ def _restarts(before: tuple[PodView, ...], pod: PodView) -> int:
     return next((each.restarts for each in before if each.uid == pod.uid), -1)
 
 
-async def _signal(injury: Injury, pod: PodView, number: signal.Signals) -> str:
+async def _signal(injection: Injection, pod: PodView, number: signal.Signals) -> str:
     """The processes that it met. Raises FaultFailed if there was none."""
     result = await send_signal(
-        injury.world.kube, pod=pod.name, container=pod.container, number=number
+        injection.world.kube, pod=pod.name, container=pod.container, number=number
     )
     if result.code != 0 or not result.stdout.strip():
         raise FaultFailed(
-            f"{injury.name}: {number.name} reached no process in pod {pod.name} "
+            f"{injection.name}: {number.name} reached no process in pod {pod.name} "
             f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'no child of PID 1'}"
         )
     return ", ".join(result.stdout.split())
 
 
-async def _stopped(injury: Injury, pod: PodView) -> list[int]:
+async def _stopped(injection: Injection, pod: PodView) -> list[int]:
     """The processes that stand still; none unless all of them do."""
-    states = await process_states(injury.world.kube, pod=pod.name, container=pod.container)
+    states = await process_states(injection.world.kube, pod=pod.name, container=pod.container)
     return sorted(states) if states and set(states.values()) == {STILL} else []
 
 
-async def _until_ready(injury: Injury) -> None:
+async def _until_ready(injection: Injection) -> None:
     async def ready() -> bool:
-        found = await _operators(injury)
+        found = await _operators(injection)
         return bool(found) and all(pod.ready for pod in found)
 
-    await injury.until(ready, waiting_for=lambda: "no operator is Ready")
+    await injection.until(ready, waiting_for=lambda: "no operator is Ready")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 
-from zonequake_chaos.faults.life import Injury, Proof, Victim, together
+from zonequake_chaos.faults.life import Injection, Proof, Victim, together
 from zonequake_chaos.faults.signals import ready_to_signal
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_kube.errors import NotFound
@@ -19,58 +19,61 @@ from zonequake_kube.errors import NotFound
 class PodKill:
     """See the module."""
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing to undo: the StatefulSet brings the pod back."""
 
-    async def inject(self, injury: Injury) -> None:
-        await kill_and_delete(injury)
+    async def inject(self, injection: Injection) -> None:
+        await kill_and_delete(injection)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        return await until_processes_gone(injury)
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        return await until_processes_gone(injection)
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """The StatefulSet does."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_back(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_back(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
 
 class GracefulDelete:
     """Deletes the pod with its own grace period: leaderships move away before it ends."""
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing to undo: the StatefulSet brings the pod back."""
 
-    async def inject(self, injury: Injury) -> None:
-        await together(delete_pod(injury, victim, grace_s=None) for victim in injury.victims)
+    async def inject(self, injection: Injection) -> None:
+        await together(delete_pod(injection, victim, grace_s=None) for victim in injection.victims)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        return await until_processes_gone(injury)
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        return await until_processes_gone(injection)
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """The StatefulSet does."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_back(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_back(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
 
-async def kill_and_delete(injury: Injury) -> None:
+async def kill_and_delete(injection: Injection) -> None:
     """Kills the victims' processes and deletes their pods, all at the same moment."""
-    async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+    async with ready_to_signal(injection, signal.SIGKILL) as kill_all:
         await together(
-            [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
+            [
+                kill_all(),
+                *(delete_pod(injection, victim, grace_s=0) for victim in injection.victims),
+            ]
         )
 
 
-async def delete_pod(injury: Injury, victim: Victim, *, grace_s: int | None) -> None:
+async def delete_pod(injection: Injection, victim: Victim, *, grace_s: int | None) -> None:
     """Deletes exactly the pod that was chosen: a successor has another UID."""
     try:
-        await injury.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=grace_s)
+        await injection.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=grace_s)
     except NotFound:
         return

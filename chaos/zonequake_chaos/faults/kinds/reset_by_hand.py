@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_ctl import reset_by_hand, reset_proof
 from zonequake_ctl.reset_choices import choice_on
 from zonequake_ctl.zq.findings import partitions_text
@@ -26,42 +26,44 @@ class ResetByHand:
         self._proofs: dict[int, reset_proof.Proof] = {}
         self._requests: Mapping[int, ResetRequest] = {}
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Looks at the proof. Raises FaultFailed if something chosen may still have a majority."""
-        zone, survivor = self._zone_of(injury), _survivor(injury)
+        zone, survivor = self._zone_of(injection), _survivor(injection)
         try:
-            found = await reset_by_hand.proofs_of(injury.world.kube, zone, self._chosen, survivor)
+            found = await reset_by_hand.proofs_of(
+                injection.world.kube, zone, self._chosen, survivor
+            )
         except UsageError as error:
-            raise FaultFailed(f"{injury.name}: {error}") from error
+            raise FaultFailed(f"{injection.name}: {error}") from error
         refused = reset_by_hand.refusal(zone, found, self._chosen)
         if refused:
-            raise FaultFailed(f"{injury.name}: {'; '.join(line.strip() for line in refused)}")
+            raise FaultFailed(f"{injection.name}: {'; '.join(line.strip() for line in refused)}")
         proofs = reset_by_hand.to_reset(found, self._chosen)
         self._proofs = {proof.partition.number: proof for proof in proofs}
         self._requests = reset_by_hand.requests_for(proofs)
 
-    async def inject(self, injury: Injury) -> None:
-        await reset_by_hand.request(injury.world.kube, self._zone_of(injury), self._requests)
+    async def inject(self, injection: Injection) -> None:
+        await reset_by_hand.request(injection.world.kube, self._zone_of(injection), self._requests)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        zone, wanted = self._zone_of(injury), _survivor(injury)
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        zone, wanted = self._zone_of(injection), _survivor(injection)
         outcome = await reset_by_hand.wait(
-            injury.world.kube, zone, self._requests, wait_s=injury.timeout_s
+            injection.world.kube, zone, self._requests, wait_s=injection.timeout_s
         )
         if outcome.open:
             what = f"{partitions_text(outcome.open)} of zone {zone} still to be reset"
-            said = " ".join([f"not within {injury.timeout_s:g} s: {what}.", *outcome.said])
+            said = " ".join([f"not within {injection.timeout_s:g} s: {what}.", *outcome.said])
             raise WaitExpired(said)
         if outcome.lapsed:
             which = partitions_text(outcome.lapsed)
             raise FaultFailed(
-                f"{injury.name}: nothing came of the request for {which} of zone {zone}: the "
+                f"{injection.name}: nothing came of the request for {which} of zone {zone}: the "
                 "assignments were changed meanwhile, and not by a reset"
             )
         others = {done.survivor for done in outcome.done.values()} - {wanted, ""}
         if wanted is not None and others:
             raise FaultFailed(
-                f"{injury.name}: asked to go on from {wanted}, the operator took "
+                f"{injection.name}: asked to go on from {wanted}, the operator took "
                 f"{', '.join(sorted(others))}"
             )
         survivors = {number: done.survivor or wanted for number, done in outcome.done.items()}
@@ -78,23 +80,23 @@ class ResetByHand:
             ],
         }
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """Nothing can be taken back."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
+    async def wait_until_recovered(self, injection: Injection) -> None:
         """A partition that was reset leads already."""
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
-    def _zone_of(self, injury: Injury) -> str:
+    def _zone_of(self, injection: Injection) -> str:
         """The one that is named, else the run's only one."""
-        return self._zone if self._zone is not None else injury.world.zones[0]
+        return self._zone if self._zone is not None else injection.world.zones[0]
 
     def _given_up(self, number: int, survivor: str | None) -> list[str]:
         choice = choice_on(self._proofs[number].choices, survivor or "")
         return list(choice.given_up) if choice is not None else []
 
 
-def _survivor(injury: Injury) -> str | None:
-    return injury.victims[0].node if injury.victims else None
+def _survivor(injection: Injection) -> str | None:
+    return injection.victims[0].node if injection.victims else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_chaos.faults.kinds.pod_kill import GracefulDelete
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.watching import until_back
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.targeting.triggers import unsettled
@@ -21,16 +21,16 @@ class RollingRestart:
     def __init__(self) -> None:
         self._proofs: list[Proof] = []
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Nothing to undo: the StatefulSet brings each pod back."""
 
-    async def inject(self, injury: Injury) -> None:
+    async def inject(self, injection: Injection) -> None:
         deletion = GracefulDelete()
-        events = injury.world.events
-        for victim in injury.victims:
-            one = replace(injury, victims=(victim,))
+        events = injection.world.events
+        for victim in injection.victims:
+            one = replace(injection, victims=(victim,))
             step: dict[str, object] = {
-                "fault": injury.name,
+                "fault": injection.name,
                 "type": "graceful_delete",
                 "targets": [victim.node],
             }
@@ -40,31 +40,31 @@ class RollingRestart:
             self._proofs.append(proof)
             events.emit("fault.effective", step | {"proof": proof}, node=victim.node)
             await until_back(one)
-            await self._until_ready_and_settled(injury, victim.node, victim.pod_uid)
+            await self._until_ready_and_settled(injection, victim.node, victim.pod_uid)
             events.emit("fault.recovered", step, node=victim.node)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
+    async def wait_until_effective(self, injection: Injection) -> Proof:
         """Each restart was proven on its own."""
         return {"restarts": self._proofs}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """Each node recovered on its own."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_back(injury)
+    async def wait_until_recovered(self, injection: Injection) -> None:
+        await until_back(injection)
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
-    async def _until_ready_and_settled(self, injury: Injury, node: str, old_uid: str) -> None:
+    async def _until_ready_and_settled(self, injection: Injection, node: str, old_uid: str) -> None:
         def problems(view: ClusterView) -> list[str]:
             found = view.node(node)
             if found is None or found.pod.uid == old_uid or not found.pod.ready:
                 return [f"{node} is not Ready"]
             return unsettled(view)
 
-        await injury.world.observer.wait(
+        await injection.world.observer.wait(
             lambda view: not problems(view),
-            timeout_s=injury.timeout_s,
+            timeout_s=injection.timeout_s,
             waiting_for=lambda view: "; ".join(problems(view)[:3]),
         )

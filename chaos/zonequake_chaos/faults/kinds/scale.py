@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.record.cleanup_journal import RestoreScale
 from zonequake_kube.client import Kube
 
@@ -14,27 +14,27 @@ class Scale:
         self._pool = pool
         self._replicas = replicas
 
-    async def prepare(self, injury: Injury) -> None:
+    async def prepare(self, injection: Injection) -> None:
         """Records the size of before; it is given back at the end of the run, not of the fault."""
-        name = stateful_set(injury.world.release, self._pool)
-        found = await injury.world.kube.get("StatefulSet", name)
+        name = stateful_set(injection.world.release, self._pool)
+        found = await injection.world.kube.get("StatefulSet", name)
         before = int(found["spec"]["replicas"])
         if before != self._replicas:
-            injury.world.journal.owe(RestoreScale(stateful_set=name, replicas=before))
+            injection.world.journal.owe(RestoreScale(stateful_set=name, replicas=before))
 
-    async def inject(self, injury: Injury) -> None:
-        name = stateful_set(injury.world.release, self._pool)
-        await set_replicas(injury.world.kube, name=name, replicas=self._replicas)
+    async def inject(self, injection: Injection) -> None:
+        name = stateful_set(injection.world.release, self._pool)
+        await set_replicas(injection.world.kube, name=name, replicas=self._replicas)
 
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        name = stateful_set(injury.world.release, self._pool)
+    async def wait_until_effective(self, injection: Injection) -> Proof:
+        name = stateful_set(injection.world.release, self._pool)
         wanted = {f"{name}-{ordinal}" for ordinal in range(self._replicas)}
-        await injury.world.observer.wait(
+        await injection.world.observer.wait(
             lambda view: (
                 {n.name for n in view.nodes.values() if n.pod.pool == self._pool} == wanted
                 and all(view.nodes[name].answers for name in wanted)
             ),
-            timeout_s=injury.timeout_s,
+            timeout_s=injection.timeout_s,
             waiting_for=lambda view: (
                 f"wanted {sorted(wanted)} to answer, found "
                 f"{sorted(n.name for n in view.nodes.values() if n.answers)}"
@@ -42,14 +42,14 @@ class Scale:
         )
         return {"pool": self._pool, "nodes": sorted(wanted)}
 
-    async def recover(self, injury: Injury) -> None:
+    async def recover(self, injection: Injection) -> None:
         """The new size stays."""
 
-    async def wait_until_recovered(self, injury: Injury) -> None:
+    async def wait_until_recovered(self, injection: Injection) -> None:
         """A size has nothing to recover from."""
 
-    async def clean_up(self, injury: Injury) -> None:
-        injury.pay()
+    async def clean_up(self, injection: Injection) -> None:
+        injection.pay()
 
 
 def stateful_set(release: str, pool: str) -> str:

@@ -17,7 +17,7 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup import prove
 from zonequake_chaos.commands.clean import abort_run, clean_run, find_run
 from zonequake_chaos.commands.run import Ask, run_once
-from zonequake_chaos.record.cleanup_journal import Debt, Journal, RemoveFinalizer
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, RemoveFinalizer
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
@@ -49,7 +49,7 @@ def left_by_a_dead_run(cluster: Any, folder: Path, place: ReleasePlace, run: str
         "version": "1",
     }
     (folder / "run.yaml").write_text(yaml.safe_dump({"run": run, "cluster": where}))
-    journal = Journal(folder)
+    journal = CleanupJournal(folder)
     journal.owe(RemoveFinalizer(pod="zq-default-0", finalizer=OUTAGE))
     cluster.pods["zq-default-0"]["metadata"]["finalizers"] = [OUTAGE, "other"]
     mark(cluster, run, folder)
@@ -381,14 +381,14 @@ async def test_an_event_log_on_a_full_disk_does_not_keep_a_run_from_healing(
 async def test_a_journal_that_cannot_be_written_lets_no_fault_in(
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owe = Journal.owe
+    owe = CleanupJournal.owe
 
-    def full_at_the_finalizer(journal: Journal, debt: Debt) -> int:
+    def full_at_the_finalizer(journal: CleanupJournal, debt: Debt) -> int:
         if isinstance(debt, RemoveFinalizer):
             raise JournalFailed("the disk is full")
         return owe(journal, debt)
 
-    monkeypatch.setattr(Journal, "owe", full_at_the_finalizer)
+    monkeypatch.setattr(CleanupJournal, "owe", full_at_the_finalizer)
     _, report = await asyncio.wait_for(start(place, tmp_path / "run"), timeout=120)
     assert report.verdict is Verdict.HARNESS_FAILED
     assert any("the disk is full" in problem for problem in report.problems)

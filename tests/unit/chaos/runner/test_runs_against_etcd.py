@@ -15,13 +15,13 @@ from rich.console import Console
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import Ask, planned, run_once
-from zonequake_chaos.deployments.choice import Choice
-from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
+from zonequake_chaos.deployments.choice import TargetChoice
+from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
 from zonequake_chaos.load.objects import Installation
-from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteEtcd
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
-from zonequake_chaos.scenario.run import Etcd
+from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import UsageError
 
@@ -45,7 +45,7 @@ def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> Ask:
         seed=1,
         out=out,
         analyze=False,
-        choice=Choice(target=target, image="some/etcd:1"),
+        choice=TargetChoice(target=target, image="some/etcd:1"),
     )
 
 
@@ -92,7 +92,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert written["target"] == {"name": "etcd", "version": "3.6.4", "image": "some/etcd:1"}
     assert written["replay"].endswith(" --target etcd --image some/etcd:1")
-    assert Journal(folder.path).debts == []
+    assert CleanupJournal(folder.path).debts == []
     assert not any(kind == "statefulsets" for kind, _ in cluster.objects)
     assert cluster.zone is None, "no zone was made for it"
 
@@ -148,24 +148,29 @@ async def test_an_etcd_that_is_no_runs_is_left_alone(
     with pytest.raises(UsageError, match="is no run's"):
         await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
     assert cluster.objects["statefulsets", "zq-etcd-default"] is somebodys
-    assert Journal(tmp_path / "run").debts == []
+    assert CleanupJournal(tmp_path / "run").debts == []
 
 
 async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
-    journal = Journal(tmp_path / "run")
+    journal = CleanupJournal(tmp_path / "run")
     journal.owe(DeleteEtcd(name="zq-etcd-default"))
     async with await place.connect() as kube:
         proof = await clean_up(
-            kube, node=None, hands=None, release="zq", run="dead", journal=Journal(tmp_path / "run")
+            kube,
+            node=None,
+            shell=None,
+            release="zq",
+            run="dead",
+            journal=CleanupJournal(tmp_path / "run"),
         )
     assert proof.problems == []
     labels = "zonequake.io/etcd=zq-etcd-default"
     assert f"statefulsets {labels}" in cluster.deleted
     assert f"persistentvolumeclaims {labels}" in cluster.deleted
-    assert Journal(tmp_path / "run").debts == []
+    assert CleanupJournal(tmp_path / "run").debts == []
 
 
 async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
@@ -177,7 +182,7 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         seed=1,
         out=tmp_path / "run",
         analyze=False,
-        choice=Choice(target="etcd"),
+        choice=TargetChoice(target="etcd"),
     )
     with pytest.raises(UsageError, match="needs --image"):
         await run_once(asked, place, quiet_console())
@@ -252,14 +257,14 @@ def test_an_unknown_target_is_refused_and_an_image_of_ours_too(tmp_path: Path) -
 
 def test_members_start_with_the_scenarios_time_outs_and_sync_their_disks_unless_told() -> None:
     def arguments(*, fsync: bool) -> list[str]:
-        members = Members(
+        members = EtcdObjects(
             name="zq-etcd-default",
             pool="default",
             count=3,
             namespace="ns",
             image="some/etcd:1",
             fsync=fsync,
-            settings=Etcd(heartbeat_ms=200, election_timeout_ms=1500),
+            settings=RunEtcd(heartbeat_ms=200, election_timeout_ms=1500),
         )
         installation = Installation(
             release="zq",

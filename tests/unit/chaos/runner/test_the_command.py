@@ -11,7 +11,7 @@ from typing import Any
 
 from junitparser import Error, JUnitXml
 
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_ctl.context import ReleasePlace
 
 QUICK = (
@@ -97,7 +97,7 @@ async def test_an_interrupt_ends_with_255_and_leaves_a_junit_file_and_no_debt(
     (harness,) = [case for case in suite if case.name == "harness"]
     assert isinstance(harness.result[0], Error)
     assert harness.result[0].message == "interrupted"
-    assert Journal(out).debts == []
+    assert CleanupJournal(out).debts == []
 
 
 async def test_what_cannot_be_undone_ends_with_4_as_a_case_of_its_own(

@@ -21,7 +21,7 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import Ask, print_dry_run, run_once
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.control import holding
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
@@ -71,7 +71,7 @@ async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
     ]
     assert cluster.zone is None
     assert cluster.replicas == 3
-    assert Journal(folder.path).debts == []
+    assert CleanupJournal(folder.path).debts == []
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert written["seed"] == 1
     assert written["expectations"]["faults"] == ["kill-catching-up", "kill-leader"]
@@ -209,7 +209,7 @@ async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(
     assert report.verdict is Verdict.UNKNOWN
     assert any("recovery" in problem and "CATCHING_UP" in problem for problem in report.problems)
     assert cluster.zone is None
-    assert Journal(folder.path).debts == []
+    assert CleanupJournal(folder.path).debts == []
 
 
 async def test_sigkill_of_all_reaches_every_node_and_is_proven_by_new_processes(
@@ -441,7 +441,7 @@ async def test_a_control_restarts_nodes_that_hold_nothing_before_the_faults(
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert written["expectations"]["faults"] == ["control", "restart-all"]
     assert cluster.replicas == 3, "the control's nodes go with the run"
-    assert Journal(folder.path).debts == []
+    assert CleanupJournal(folder.path).debts == []
 
 
 async def test_a_control_whose_nodes_hold_something_compares_nothing(
@@ -507,7 +507,7 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
     assert list((folder.path / "history").iterdir()), "what there was is collected"
-    assert Journal(folder.path).debts == []
+    assert CleanupJournal(folder.path).debts == []
 
 
 async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_cluster(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.deployments.etcd_objects import Members
+from zonequake_chaos.deployments.etcd_objects import EtcdObjects
 from zonequake_chaos.deployments.etcd_observer import report_of
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
-from zonequake_chaos.scenario.run import Etcd
+from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.objects import KeysView, PodView, pod_view
 from zonequake_load.targets.etcd.api import Header, Status
 
-MEMBERS = Members(
+MEMBERS = EtcdObjects(
     name="zq-etcd-default",
     pool="default",
     count=3,
     namespace="ns",
     image="some/etcd:1",
     fsync=True,
-    settings=Etcd(),
+    settings=RunEtcd(),
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zonequake_agent import pods
-from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import PodOnNode, asked, asked_if_there
 from zonequake_cluster.instance import Instance
 from zonequake_kube.errors import FaultFailed, NoProcess
@@ -22,8 +22,8 @@ ABSENT = PodOnNode(name="zq-default-0", uid=UID, node="n")
 
 
 @pytest.fixture
-def hands(tmp_path: Path) -> OwnNode:
-    return OwnNode(Instance(name="none", root=tmp_path))
+def shell(tmp_path: Path) -> OwnMachine:
+    return OwnMachine(Instance(name="none", root=tmp_path))
 
 
 def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> None:
@@ -47,22 +47,22 @@ def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> Non
     assert [process.container for process in found] == ["c" * 64, CONTAINER, CONTAINER]
 
 
-async def test_a_command_runs_on_the_node_and_any_exit_code_is_an_answer(hands: OwnNode) -> None:
-    ended = await hands.run(ABSENT, [sys.executable, "-c", "print(1); raise SystemExit(7)"])
+async def test_a_command_runs_on_the_node_and_any_exit_code_is_an_answer(shell: OwnMachine) -> None:
+    ended = await shell.run(ABSENT, [sys.executable, "-c", "print(1); raise SystemExit(7)"])
     assert (ended.code, ended.stdout) == (7, "1\n")
 
 
-async def test_a_command_that_does_not_end_in_time_is_an_error(hands: OwnNode) -> None:
+async def test_a_command_that_does_not_end_in_time_is_an_error(shell: OwnMachine) -> None:
     with pytest.raises(FaultFailed, match="sleep 5, for pod zq-default-0"):
-        await hands.run(ABSENT, ["sleep", "5"], timeout_s=0.1)
+        await shell.run(ABSENT, ["sleep", "5"], timeout_s=0.1)
 
 
 async def test_a_command_under_way_is_waited_for_by_who_is_cancelled(
-    hands: OwnNode, tmp_path: Path
+    shell: OwnMachine, tmp_path: Path
 ) -> None:
     """What undoes it comes next, and must not come before it."""
     done = tmp_path / "done"
-    running = asyncio.create_task(hands.run(ABSENT, ["sh", "-c", f"sleep 0.5; touch {done}"]))
+    running = asyncio.create_task(shell.run(ABSENT, ["sh", "-c", f"sleep 0.5; touch {done}"]))
     await asyncio.sleep(0.1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -70,32 +70,32 @@ async def test_a_command_under_way_is_waited_for_by_who_is_cancelled(
     assert done.exists()
 
 
-async def test_a_pod_without_a_process_is_told_from_what_failed(hands: OwnNode) -> None:
+async def test_a_pod_without_a_process_is_told_from_what_failed(shell: OwnMachine) -> None:
     with pytest.raises(NoProcess, match="no process of the pod"):
-        await asked(hands, ABSENT, object, "clock", UID)
-    await asked_if_there(hands, ABSENT, "clock", UID)
+        await asked(shell, ABSENT, object, "clock", UID)
+    await asked_if_there(shell, ABSENT, "clock", UID)
     with pytest.raises(FaultFailed, match="exit code 2"):
-        await asked_if_there(hands, ABSENT, "no-such-verb", UID)
+        await asked_if_there(shell, ABSENT, "no-such-verb", UID)
 
 
 async def test_an_answer_of_another_agent_is_an_error_that_shows_it(
-    hands: OwnNode, monkeypatch: pytest.MonkeyPatch
+    shell: OwnMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(*_: object, **__: object) -> ExecResult:
         return ExecResult(code=0, stdout='{"pids": 3}', stderr="")
 
-    monkeypatch.setattr(OwnNode, "run", run)
+    monkeypatch.setattr(OwnMachine, "run", run)
     with pytest.raises(FaultFailed, match=r"found '\{\"pids\": 3\}', expected .* of this version"):
-        await asked(hands, ABSENT, list[int], "clock", UID)
+        await asked(shell, ABSENT, list[int], "clock", UID)
 
 
 def test_a_component_that_ends_before_its_signal_comes_has_got_none(
-    hands: OwnNode, monkeypatch: pytest.MonkeyPatch
+    shell: OwnMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    monkeypatch.setattr(OwnNode, "_pid", lambda self, component: ended.pid)
-    assert hands.kill("kube-apiserver") == 0
-    hands.resume("kube-apiserver")
+    monkeypatch.setattr(OwnMachine, "_pid", lambda self, component: ended.pid)
+    assert shell.kill("kube-apiserver") == 0
+    shell.resume("kube-apiserver")
     with pytest.raises(FaultFailed, match="does not run"):
-        hands.pause("kube-apiserver")
+        shell.pause("kube-apiserver")

@@ -27,7 +27,7 @@ from zonequake_operator.planning.plan import CreatePartition, Plan, WritePartiti
 from zonequake_operator.resources import model
 from zonequake_operator.resources.model import (
     ChangePeersMode,
-    Snapshot,
+    ZoneSnapshot,
     ZoneSpec,
     ZoneStatus,
     group_name,
@@ -146,7 +146,7 @@ class Operator:
             for name, report in reports.items()
         }
         return plan(
-            Snapshot(
+            ZoneSnapshot(
                 now_ms=time.time_ns() // 1_000_000,
                 zone=self.zone,
                 partitions=self.partitions,

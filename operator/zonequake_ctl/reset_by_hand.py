@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zonequake_ctl.reset_choices import waiting
-from zonequake_ctl.reset_proof import Proof, prove
+from zonequake_ctl.reset_proof import MajorityReport, prove
 from zonequake_ctl.zq.look import inspect, look
-from zonequake_ctl.zq.sight import Sight, named_zone
+from zonequake_ctl.zq.namespace_view import NamespaceView, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import Conflict, UsageError
 from zonequake_operator.high_availability.reset import forced_node, last_forced_token
@@ -34,48 +34,48 @@ ATTEMPTS = 10
 
 async def proofs_of(
     kube: Kube, name: str, chosen: Sequence[int] = (), named: str | None = None
-) -> list[Proof]:
+) -> list[MajorityReport]:
     """Returns a proof for each chosen partition, or for every partition if none is chosen. Raises
     UsageError.
     """
-    sight = await _look(kube, name)
-    zone = named_zone(sight, name)
+    view = await _look(kube, name)
+    zone = named_zone(view, name)
     missing = [number for number in chosen if number not in zone.partitions]
     if missing:
         there = f"0 to {len(zone.partitions) - 1}" if zone.partitions else "it has none yet"
         raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
-    every = each_with_holders(zone.snapshot(sight), zone.groups)
+    every = each_with_holders(zone.snapshot(view), zone.groups)
     proofs = {partition.number: prove(partition, holders, named) for partition, holders in every}
     return [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
 
 
-async def _look(kube: Kube, name: str) -> Sight:
+async def _look(kube: Kube, name: str) -> NamespaceView:
     """A look that also sees what replicas hold that wait for their start order, where nobody leads:
     one of them may be chosen."""
-    sight = await look(kube)
-    zone = named_zone(sight, name)
+    view = await look(kube)
+    zone = named_zone(view, name)
     unseen = [
         (node, holders.group.name)
-        for _, holders in each_with_holders(zone.snapshot(sight), zone.groups)
+        for _, holders in each_with_holders(zone.snapshot(view), zone.groups)
         if holders.group.leader is None
         for node in waiting(holders)
     ]
     if not unseen:
-        return sight
-    found: dict[str, dict[str, ReplicaStatus]] = {n: {**one} for n, one in sight.inspected.items()}
+        return view
+    found: dict[str, dict[str, ReplicaStatus]] = {n: {**one} for n, one in view.inspected.items()}
     for node, seen in (await inspect(kube, unseen)).items():
         found.setdefault(node, {}).update(seen)
-    return replace(sight, inspected=found)
+    return replace(view, inspected=found)
 
 
-def to_reset(found: Sequence[Proof], chosen: Sequence[int]) -> list[Proof]:
+def to_reset(found: Sequence[MajorityReport], chosen: Sequence[int]) -> list[MajorityReport]:
     """Returns the proofs of the partitions to reset: the chosen ones, or else all that lost their
     majority.
     """
     return list(found) if chosen else [proof for proof in found if proof.refused is None]
 
 
-def refusal(zone: str, found: Sequence[Proof], chosen: Sequence[int]) -> list[str]:
+def refusal(zone: str, found: Sequence[MajorityReport], chosen: Sequence[int]) -> list[str]:
     """Returns why nothing is reset, for people; empty if all that is `to_reset` may be."""
     proofs = to_reset(found, chosen)
     if not proofs:
@@ -86,9 +86,9 @@ def refusal(zone: str, found: Sequence[Proof], chosen: Sequence[int]) -> list[st
     return told(proofs) if any(proof.refused is not None for proof in proofs) else []
 
 
-def told(proofs: Sequence[Proof]) -> list[str]:
+def told(proofs: Sequence[MajorityReport]) -> list[str]:
     """For people; partitions of which the same is known stand together."""
-    alike: dict[object, list[Proof]] = {}
+    alike: dict[object, list[MajorityReport]] = {}
     for proof in proofs:
         key = (proof.stable, tuple(proof.lines()[1:]))
         alike.setdefault(key, []).append(proof)
@@ -99,7 +99,7 @@ def told(proofs: Sequence[Proof]) -> list[str]:
     ]
 
 
-def requests_for(proofs: Sequence[Proof]) -> dict[int, ResetRequest]:
+def requests_for(proofs: Sequence[MajorityReport]) -> dict[int, ResetRequest]:
     """Returns the requests by partition."""
     return {proof.partition.number: proof.request for proof in proofs}
 
@@ -126,7 +126,7 @@ async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class CarriedOutReset:
     """A reset that was carried out: its token, and who went on; empty if that wasn't seen."""
 
     token: int
@@ -142,7 +142,7 @@ class ResetProgress:
 
     open: tuple[int, ...]
     lapsed: tuple[int, ...]
-    done: Mapping[int, Done]
+    done: Mapping[int, CarriedOutReset]
     said: tuple[str, ...]
 
 
@@ -156,7 +156,7 @@ async def wait(
         zone, found = await _read(kube, name)
         open_: list[int] = []
         lapsed: list[int] = []
-        done: dict[int, Done] = {}
+        done: dict[int, CarriedOutReset] = {}
         for number, request in requests.items():
             keys = found[number].keys
             node = forced_node(keys)
@@ -166,7 +166,7 @@ async def wait(
                     chosen[number] = node
             elif last_forced_token(keys) > request.token:
                 survivor = chosen.get(number) or _survivor(found[number])
-                done[number] = Done(token=last_forced_token(keys), survivor=survivor)
+                done[number] = CarriedOutReset(token=last_forced_token(keys), survivor=survivor)
             else:
                 lapsed.append(number)
         if not open_ or time.monotonic() > give_up_s:

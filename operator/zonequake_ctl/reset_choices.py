@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonequake_operator.groups.reports import members
-from zonequake_operator.high_availability.reset import Holders, forced_node, last_forced_token
+from zonequake_operator.high_availability.reset import (
+    ReplicaHolders,
+    forced_node,
+    last_forced_token,
+)
 from zonequake_operator.planning.conditions import few
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import PeerName, ReplicaStatus
@@ -21,7 +25,7 @@ Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class SurvivorChoice:
     """A replica that is there and could go on.
 
     `user`: its newest user entry; `last`: the end of its log. `given_up`: what others have, or had,
@@ -51,7 +55,7 @@ def position_text(place: Position) -> str:
     return f"term {number_of(term)}, index {index}" + (f" (lineage {lineage})" if lineage else "")
 
 
-def choices(keys: PartitionKeys, holders: Holders) -> tuple[Choice, ...]:
+def choices(keys: PartitionKeys, holders: ReplicaHolders) -> tuple[SurvivorChoice, ...]:
     """All replicas that are there and show what they hold, the best first: by the newest user
     entry, then by the end of the log; ties by name."""
     there = {
@@ -63,7 +67,7 @@ def choices(keys: PartitionKeys, holders: Holders) -> tuple[Choice, ...]:
     return tuple(_choice(node, there, keys) for node in order)
 
 
-def hold_the_newest(keys: PartitionKeys, holders: Holders) -> tuple[str, ...]:
+def hold_the_newest(keys: PartitionKeys, holders: ReplicaHolders) -> tuple[str, ...]:
     """Members that are there and not known to lack the newest lineage: the operator chooses among
     them by itself."""
     least = last_forced_token(keys)
@@ -78,7 +82,7 @@ def hold_the_newest(keys: PartitionKeys, holders: Holders) -> tuple[str, ...]:
     return tuple(node for node in sorted(nodes & holders.hold(keys)) if may(node))
 
 
-def waiting(holders: Holders) -> tuple[str, ...]:
+def waiting(holders: ReplicaHolders) -> tuple[str, ...]:
     """Nodes whose replicas wait for their start order: they show what they hold if looked at."""
     return tuple(node for node in sorted(holders.group.replicas) if holders.is_hidden(node))
 
@@ -92,7 +96,7 @@ def _rank(replica: ReplicaStatus) -> tuple[int, int, int, int]:
     )
 
 
-def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> Choice:
+def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> SurvivorChoice:
     replica = there[node]
     assert replica.configuration is not None
     lineage, user = replica.configuration.lineage, _user(replica)
@@ -112,7 +116,7 @@ def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> 
         given_up.append(f"user entries up to {position_text(best)}, held by {few(who)}")
     if not replica.abstains and not given_up and not _is_whole(node, there):
         given_up.append("what only nodes that are away have")
-    return Choice(
+    return SurvivorChoice(
         peer=PeerName(node, replica.incarnation),
         lineage=lineage,
         user=user,
@@ -134,6 +138,6 @@ def _user(replica: ReplicaStatus) -> Position:
     return replica.last_user_term, replica.last_user_index
 
 
-def choice_on(found: Sequence[Choice], node: str) -> Choice | None:
+def choice_on(found: Sequence[SurvivorChoice], node: str) -> SurvivorChoice | None:
     """The choice on this node."""
     return next((choice for choice in found if choice.peer.node == node), None)

@@ -6,15 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zonequake_ctl.reset_choices import Choice, choice_on, choices, hold_the_newest
+from zonequake_ctl.reset_choices import SurvivorChoice, choice_on, choices, hold_the_newest
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_operator.high_availability.cold_start import awaits_its_chain, must_unwind
-from zonequake_operator.high_availability.reset import Holders, forced_node, has_lost_majority
+from zonequake_operator.high_availability.reset import (
+    ReplicaHolders,
+    forced_node,
+    has_lost_majority,
+)
 from zonequake_operator.resources.model import Partition, ResetRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class MajorityReport:
     """The known state of one partition's majority, as sentences for people.
 
     `stable`: its members. `holders`: those of them that are there and still have its data.
@@ -29,8 +33,8 @@ class Proof:
     refused: str | None
     topology_version: int
     is_led: bool = False
-    choices: tuple[Choice, ...] = ()
-    survivor: Choice | None = None
+    choices: tuple[SurvivorChoice, ...] = ()
+    survivor: SurvivorChoice | None = None
 
     @property
     def request(self) -> ResetRequest:
@@ -60,7 +64,9 @@ class Proof:
         return [*shown, f"  goes on from the newest data of {which}; what that lacks is given up"]
 
 
-def prove(partition: Partition, holders: Holders, named: str | None = None) -> Proof:
+def prove(
+    partition: Partition, holders: ReplicaHolders, named: str | None = None
+) -> MajorityReport:
     """Has this partition lost its majority, as far as resources and data nodes tell?
 
     By the rule by which the operator judges the request (`reset.has_lost_majority`); nor is a chain
@@ -98,7 +104,7 @@ def prove(partition: Partition, holders: Holders, named: str | None = None) -> P
             if alive
             else "none of its nodes is there"
         )
-    return Proof(
+    return MajorityReport(
         partition=partition,
         stable=nodes,
         holders=held,
@@ -111,7 +117,7 @@ def prove(partition: Partition, holders: Holders, named: str | None = None) -> P
     )
 
 
-def _said(node: str, holders: Holders, *, has_data: bool) -> str:
+def _said(node: str, holders: ReplicaHolders, *, has_data: bool) -> str:
     """One node: whether it is there, and what is left on it."""
     topology = holders.topology
     if node not in topology.nodes:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from zonequake_kube.connection import REQUEST_TIMEOUT_S, Connection
+from zonequake_kube.connection import REQUEST_TIMEOUT_S, ApiConnection
 from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.execution import PROTOCOL, ExecResult, Execution, named_errors
 from zonequake_kube.objects import Json
@@ -52,7 +52,7 @@ class WatchEvent:
     object: Json
 
 
-class Kube(Connection):
+class Kube(ApiConnection):
     """The calls of one connection; each raises ClusterError where it isn't answered."""
 
     # Objects -----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ _UNUSABLE = (
 """What the client raises for files that are no kubeconfig, or a damaged one."""
 
 
-class Connection:
+class ApiConnection:
     """One connection to one cluster and namespace."""
 
     def __init__(

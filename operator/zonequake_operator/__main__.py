@@ -12,8 +12,8 @@ import sys
 import kopf
 from prometheus_client import REGISTRY
 
-from zonequake_operator.api_server.kube import Kube
-from zonequake_operator.controller.app import HTTP_PORT, App, Options
+from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.controller.app import HTTP_PORT, App, OperatorOptions
 from zonequake_operator.leader.election import Candidate
 from zonequake_operator.leader.elector import Elector
 from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
@@ -34,7 +34,7 @@ def main() -> None:
     )
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
-        options = Options(
+        options = OperatorOptions(
             namespace=os.environ["ZQ_NAMESPACE"],
             release=os.environ["ZQ_RELEASE"],
             resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
@@ -86,7 +86,7 @@ async def _operate(app: App) -> None:
 async def _run_elected(app: App, election_s: float) -> None:
     """Stand by until this process leads. It never stands by again: a fresh one takes its place."""
     options = app.options
-    kube = await Kube.connect(options.namespace, options.release)
+    kube = await NamespaceApi.connect(options.namespace, options.release)
     name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
     elector = Elector(kube, f"{options.release}-operator", Candidate(name, election_s))
     app.stands_by = True

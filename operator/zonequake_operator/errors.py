@@ -5,11 +5,11 @@ OperatorError
 │   └── FilterError          its data nodes filter, with the position
 ├── ResourceError            a resource's status isn't what this operator writes
 ├── KubeError                the Kubernetes API refused or didn't answer
-│   ├── Conflict             409: somebody else wrote first; read again
-│   ├── NotFound             404
-│   ├── Forbidden            403: a right is missing
-│   ├── Invalid              422: the server's schema or a CEL rule refused it
-│   └── Deposed              not sent: another operator may lead by now
+│   ├── KubeConflict         409: somebody else wrote first; read again
+│   ├── KubeNotFound         404
+│   ├── KubeForbidden        403: a right is missing
+│   ├── KubeInvalid          422: the server's schema or a CEL rule refused it
+│   └── NoLongerLeader       not sent: another operator may lead by now
 └── NodeUnreachable          a data node's admin API didn't answer, or not in its language
 """
 
@@ -54,23 +54,23 @@ class KubeError(OperatorError):
         self.retry_after_s = retry_after_s
 
 
-class Conflict(KubeError):
+class KubeConflict(KubeError):
     """Somebody else wrote the object first (409)."""
 
 
-class NotFound(KubeError):
+class KubeNotFound(KubeError):
     """There is no such object (404)."""
 
 
-class Forbidden(KubeError):
+class KubeForbidden(KubeError):
     """The account lacks a right, or an admission rule said no (403)."""
 
 
-class Invalid(KubeError):
+class KubeInvalid(KubeError):
     """The server's schema or one of its CEL rules refused the object (422)."""
 
 
-class Deposed(KubeError):
+class NoLongerLeader(KubeError):
     """A write that this process must not do any more: it leads no longer."""
 
     def __init__(self, call: str) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from tenacity import wait_exponential
 
-from zonequake_operator.api_server.kube import REQUEST_TIMEOUT_S, Kube, error_of
+from zonequake_operator.api_server.kube import REQUEST_TIMEOUT_S, NamespaceApi, error_of
 from zonequake_operator.errors import KubeError, NodeUnreachable
 from zonequake_operator.fleet.store_client import ORDERS_TIMEOUT_S, REPORT_TIMEOUT_S, StoreClient
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus, ReplicasReport
@@ -45,7 +45,7 @@ class ApiWeather:
     slowest_us: int = 8_000
 
 
-class SimulatedKube(Kube):
+class SimulatedNamespaceApi(NamespaceApi):
     """The real client's calls and repetitions, answered by simulated objects."""
 
     pauses = wait_exponential(multiplier=0.1, max=2)

@@ -12,7 +12,7 @@ from zonequake_operator.controller.zone_loop import watch
 from zonequake_operator.fleet.fleet import Fleet
 from zonequake_simulation.member import Node
 from zonequake_simulation.network import Network
-from zonequake_simulation.operated.edges import OrdersSeen, SimulatedKube, SimulatedStore
+from zonequake_simulation.operated.edges import OrdersSeen, SimulatedNamespaceApi, SimulatedStore
 from zonequake_simulation.operated.event_loop import VirtualLoop
 from zonequake_simulation.operated.objects import Object, Objects
 from zonequake_simulation.operated.pods import Pods
@@ -54,7 +54,7 @@ class OperatorProcess:
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []
         self._loop = VirtualLoop(world)
-        self.kube = SimulatedKube(self._loop, world, objects, name)
+        self.kube = SimulatedNamespaceApi(self._loop, world, objects, name)
         self.store = store = SimulatedStore(
             self._loop,
             world,

@@ -43,20 +43,20 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InUse:
+class UsedCertificate:
     """The certificate that a process reports to use."""
 
     trust: str
     expiry_s: float
 
 
-def in_use(metrics: str) -> InUse | None:
+def in_use(metrics: str) -> UsedCertificate | None:
     """Out of a process's metrics; None: it knows of no certificate."""
     trust = _TRUST.search(metrics)
     expiry = _EXPIRY.search(metrics)
     if trust is None or expiry is None:
         return None
-    return InUse(trust=trust[1], expiry_s=float(expiry[1]))
+    return UsedCertificate(trust=trust[1], expiry_s=float(expiry[1]))
 
 
 class Certificates:
@@ -146,7 +146,7 @@ class Certificates:
         wanted = trust_of(authorities)
         await self._until_used("these authorities", lambda used: used.trust == wanted)
 
-    async def _until_used(self, what: str, holds: Callable[[InUse], bool]) -> None:
+    async def _until_used(self, what: str, holds: Callable[[UsedCertificate], bool]) -> None:
         end_s = time.monotonic() + self._patience_s
         while waiting := await self._unlike(holds):
             if time.monotonic() > end_s:
@@ -157,7 +157,7 @@ class Certificates:
                 )
             await asyncio.sleep(_POLL_S)
 
-    async def _unlike(self, holds: Callable[[InUse], bool]) -> list[str]:
+    async def _unlike(self, holds: Callable[[UsedCertificate], bool]) -> list[str]:
         """Pods of which it doesn't hold, or that don't say."""
         unlike = []
         labels = f"app.kubernetes.io/instance={self._place.release}"

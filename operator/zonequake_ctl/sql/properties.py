@@ -18,7 +18,7 @@ MAX_INT = 2**31 - 1
 INFINITE = "Infinite"
 
 
-class Form(StrEnum):
+class ValueForm(StrEnum):
     """The lexical form of a value in a statement."""
 
     NUMBER = "number"
@@ -33,7 +33,7 @@ class Value:
     `offsets`: of a string, where each of its characters stands in the text, and its end.
     """
 
-    form: Form
+    form: ValueForm
     text: str
     at: int
     offsets: tuple[int, ...] = ()
@@ -48,7 +48,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
+class FixedProperty:
     """A field that can't be altered, and why not. `default`: what it is if nothing was said."""
 
     default: int | str
@@ -66,7 +66,7 @@ def _number(low: int, high: int) -> Callable[[Value], int]:
 
 
 def _seconds(value: Value) -> int | str:
-    if value.form is not Form.NUMBER and value.text.casefold() == INFINITE.casefold():
+    if value.form is not ValueForm.NUMBER and value.text.casefold() == INFINITE.casefold():
         return INFINITE
     number = _whole(value)
     if number is None or not 0 <= number <= MAX_INT:
@@ -76,7 +76,7 @@ def _seconds(value: Value) -> int | str:
 
 def _whole(value: Value) -> int | None:
     """The number, with underscores between digits as in 300_000."""
-    if value.form is not Form.NUMBER:
+    if value.form is not ValueForm.NUMBER:
         return None
     try:
         return int(value.text)
@@ -85,19 +85,19 @@ def _whole(value: Value) -> int | None:
 
 
 def _no_number(value: Value, expected: str) -> ValueError:
-    is_quoted = value.form is not Form.NUMBER and value.text.replace("_", "").isdigit()
+    is_quoted = value.form is not ValueForm.NUMBER and value.text.replace("_", "").isdigit()
     return ValueError(f"{expected}, without quotes" if is_quoted else expected)
 
 
 def _filter(value: Value) -> str | None:
     """Without its quotes; empty means no filter. The parser checks what is in it."""
-    if value.form is not Form.STRING:
+    if value.form is not ValueForm.STRING:
         raise ValueError("a filter in single quotes, such as '\"SSD\"'")
     return value.text or None
 
 
 def _function(value: Value) -> str:
-    if value.form is Form.NUMBER or value.text.casefold() != "rendezvous":
+    if value.form is ValueForm.NUMBER or value.text.casefold() != "rendezvous":
         raise ValueError("rendezvous, the only affinity function")
     return "rendezvous"
 
@@ -125,11 +125,11 @@ ZONE_PROPERTIES: Mapping[str, Property] = {
 }
 """By SQL name, in the order in which they are shown."""
 
-FIXED: Mapping[str, Fixed] = {
-    "PARTITIONS": Fixed(
+FIXED: Mapping[str, FixedProperty] = {
+    "PARTITIONS": FixedProperty(
         default=DEFAULT_PARTITIONS, because="keys would belong to other partitions"
     ),
-    "CONSISTENCY_MODE": Fixed(
+    "CONSISTENCY_MODE": FixedProperty(
         default=ConsistencyMode.STRONG_CONSISTENCY.value,
         because="the data was written under the other promise",
     ),

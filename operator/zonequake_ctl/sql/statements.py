@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_ctl.sql.properties import Form, Value
+from zonequake_ctl.sql.properties import Value, ValueForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +165,13 @@ def as_value(written: Value | SqlName) -> Value:
     """Returns a name as a value, too: properties take some without quotes."""
     if isinstance(written, Value):
         return written
-    return Value(form=Form.NAME, text=".".join(written.parts), at=written.at)
+    return Value(form=ValueForm.NAME, text=".".join(written.parts), at=written.at)
 
 
 def as_written(written: Value | SqlName) -> str:
     """Returns a value as it may be written again."""
     if isinstance(written, SqlName):
         return written.written
-    if written.form is Form.STRING:
+    if written.form is ValueForm.STRING:
         return "'" + written.text.replace("'", "''") + "'"
     return written.text

@@ -15,7 +15,7 @@ from zonequake_protocol.admin import (
 )
 
 
-class Do(StrEnum):
+class ActionKind(StrEnum):
     """Kinds of actions. Bootstraps, grants and inspections aren't shown: what-if supposes them."""
 
     START_REPLICA = "startReplica"
@@ -32,7 +32,7 @@ class Action:
 
     partition: int
     node: str
-    do: Do
+    do: ActionKind
     peers: tuple[str, ...] | None = None
 
 
@@ -41,17 +41,17 @@ def action_of(partition: int, node: str, order: Order) -> Action | None:
     peers: tuple[str, ...] | None = None
     match order:
         case StartReplica():
-            do = Do.START_REPLICA
+            do = ActionKind.START_REPLICA
         case StopReplica(erase=True):
-            do = Do.ERASE_REPLICA
+            do = ActionKind.ERASE_REPLICA
         case StopReplica():
-            do = Do.STOP_REPLICA
+            do = ActionKind.STOP_REPLICA
         case ChangePeers():
-            do, peers = Do.CHANGE_PEERS, tuple(sorted(peer.node for peer in order.peers))
+            do, peers = ActionKind.CHANGE_PEERS, tuple(sorted(peer.node for peer in order.peers))
         case CancelChangePeers():
-            do = Do.CANCEL_CHANGE_PEERS
+            do = ActionKind.CANCEL_CHANGE_PEERS
         case ResetPeers():
-            do, peers = Do.RESET_PEERS, tuple(sorted(peer.node for peer in order.peers))
+            do, peers = ActionKind.RESET_PEERS, tuple(sorted(peer.node for peer in order.peers))
         case _:
             return None
     return Action(partition=partition, node=node, do=do, peers=peers)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zonequake_ctl.what_if.actions import Action, Do
+from zonequake_ctl.what_if.actions import Action, ActionKind
 from zonequake_ctl.what_if.timeline import TimelineStep
-from zonequake_ctl.what_if.world import Write
+from zonequake_ctl.what_if.world import KeysWrite
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 
 _DATA_NODES = {
@@ -43,14 +43,15 @@ _RESET = f"{_PHASE_1}: resetPartition"
 _CHAIN = "high-availability, Chain of assignments"
 _STOPPED = "high-availability, Example scenario, step 5; Key outcomes, 2; holes 7 and 9"
 _ORDERS = {
-    Do.START_REPLICA: "rebalance, Start new raft nodes and initiate change peers (2); hole 4",
-    Do.CHANGE_PEERS: "rebalance, Start new raft nodes and initiate change peers (2): "
+    ActionKind.START_REPLICA: "rebalance, Start new raft nodes and initiate change peers (2); "
+    "hole 4",
+    ActionKind.CHANGE_PEERS: "rebalance, Start new raft nodes and initiate change peers (2): "
     "changePeersAsync(leaderTerm, peers)",
-    Do.CANCEL_CHANGE_PEERS: f"{_ADJUSTABLE}, Approach 2: cancelChangePeers on the leader",
-    Do.RESET_PEERS: "high-availability, Algorithm for phase 1: resetPartition, its first phase; "
-    "hole 11",
-    Do.STOP_REPLICA: "rebalance, Cleanup redundant raft nodes (3); hole 15",
-    Do.ERASE_REPLICA: "rebalance, Cleanup redundant raft nodes (3); hole 15",
+    ActionKind.CANCEL_CHANGE_PEERS: f"{_ADJUSTABLE}, Approach 2: cancelChangePeers on the leader",
+    ActionKind.RESET_PEERS: "high-availability, Algorithm for phase 1: resetPartition, its first "
+    "phase; hole 11",
+    ActionKind.STOP_REPLICA: "rebalance, Cleanup redundant raft nodes (3); hole 15",
+    ActionKind.ERASE_REPLICA: "rebalance, Cleanup redundant raft nodes (3); hole 15",
 }
 
 
@@ -95,7 +96,7 @@ def _cleared(cause: str) -> str:
 
 def _of_action(action: Action, cause: str) -> dict[str, Any]:
     rule = _DATA_NODES["drop"] if cause == "drop" else _ORDERS[action.do]
-    if cause in ("reconfigurationError", "leaderElected") and action.do is Do.CHANGE_PEERS:
+    if cause in ("reconfigurationError", "leaderElected") and action.do is ActionKind.CHANGE_PEERS:
         helper = "onReconfigurationError" if cause == "reconfigurationError" else "onLeaderElected"
         rule = f"rebalance, Failover helpers: {helper}"
     return {
@@ -106,7 +107,7 @@ def _of_action(action: Action, cause: str) -> dict[str, Any]:
     }
 
 
-def rules_of(write: Write, cause: str) -> Iterator[tuple[str, str]]:
+def rules_of(write: KeysWrite, cause: str) -> Iterator[tuple[str, str]]:
     """The changed keys of one write, each with its rule."""
     before, after = write.before, write.after
     switched = _is_switch(before, after, cause)

@@ -12,9 +12,14 @@ from collections.abc import Collection, Mapping
 
 from zonequake_ctl.what_if.group import SupposedGroup
 from zonequake_ctl.what_if.reading.question import GivenKeys, GivenReplica, GivenSet
-from zonequake_ctl.what_if.replica import LINEAGE, LogEnd, Replica
+from zonequake_ctl.what_if.replica import LINEAGE, LogEnd, SupposedReplica
 from zonequake_operator.rebalance.orders import hosts
-from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys, TokenPeers
+from zonequake_operator.resources.model import (
+    AssignmentSet,
+    AssignmentsLink,
+    PartitionKeys,
+    TokenPeers,
+)
 from zonequake_protocol.admin import ConfigurationReport, PeerName, Stage
 
 
@@ -26,7 +31,7 @@ def build(
     `revision` is the change trigger revision as the resources count it.
     """
     chain = tuple(
-        Link(
+        AssignmentsLink(
             nodes=link.nodes,
             term=_lineage(i) * LINEAGE + link.term,
             index=link.index,
@@ -65,7 +70,7 @@ def _build_group(
     given: GivenKeys,
     group: SupposedGroup,
     alive: frozenset[str],
-    chain: tuple[Link, ...],
+    chain: tuple[AssignmentsLink, ...],
     token: int,
 ) -> None:
     """Every member of stable has a replica with its configuration; `restore` knows older links."""
@@ -110,7 +115,9 @@ def _begin_change(
         group.go_joint()
 
 
-def restore(group: SupposedGroup, chain: tuple[Link, ...], present: Collection[str] = ()) -> None:
+def restore(
+    group: SupposedGroup, chain: tuple[AssignmentsLink, ...], present: Collection[str] = ()
+) -> None:
     """Give each node of each link, if it has none, the replica that it had under its last link.
 
     A group that restarts reports what the file says, also where the operator erased a replica. Of a
@@ -157,7 +164,7 @@ def _install(
         peers=list(_peers(group, nodes)), token=token, index=at[1], lineage=lineage
     )
     for node in nodes:
-        replica: Replica = group.replicas[node]
+        replica: SupposedReplica = group.replicas[node]
         replica.token, replica.configuration, replica.configuration_at = token, configuration, at
     group.configuration, group.at, group.term = configuration, at, max(at[0], group.term)
 
@@ -172,7 +179,9 @@ def _set(given: GivenSet | None) -> AssignmentSet | None:
     return AssignmentSet(nodes=given.nodes, force=given.force, from_reset=given.from_reset)
 
 
-def log_ends(given: Mapping[str, GivenReplica], chain: tuple[Link, ...]) -> dict[str, LogEnd]:
+def log_ends(
+    given: Mapping[str, GivenReplica], chain: tuple[AssignmentsLink, ...]
+) -> dict[str, LogEnd]:
     """Returns the end of each node's log, in whole terms."""
     return {
         node: LogEnd(
@@ -183,7 +192,7 @@ def log_ends(given: Mapping[str, GivenReplica], chain: tuple[Link, ...]) -> dict
     }
 
 
-def _whole(node: str, term: int, index: int, chain: tuple[Link, ...]) -> tuple[int, int]:
+def _whole(node: str, term: int, index: int, chain: tuple[AssignmentsLink, ...]) -> tuple[int, int]:
     lineage = 0
     for link in chain:
         since_term, since_index = link.since

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from zonequake_ctl.what_if.replica import LINEAGE, LogEnd, Replica
+from zonequake_ctl.what_if.replica import LINEAGE, LogEnd, SupposedReplica
 from zonequake_operator.groups.reports import is_majority, members
 from zonequake_protocol.admin import (
     Bootstrap,
@@ -30,7 +30,7 @@ from zonequake_protocol.admin import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deposed:
+class DeposedLeader:
     """A node that reports as the leader of an older term (whole), with these peers."""
 
     node: str
@@ -46,7 +46,7 @@ class SupposedGroup:
     zone: str
     partition: int
     ends: Mapping[str, LogEnd] = field(default_factory=dict)
-    replicas: dict[str, Replica] = field(default_factory=dict)
+    replicas: dict[str, SupposedReplica] = field(default_factory=dict)
     configuration: ConfigurationReport | None = None
     settled: ConfigurationReport | None = None
     """The newest that isn't joint."""
@@ -64,16 +64,16 @@ class SupposedGroup:
     stage_peers: tuple[PeerName, ...] = ()
     caught_up: bool = False
     failed: ReconfigurationStatus | None = None
-    deposed: Deposed | None = None
+    deposed: DeposedLeader | None = None
     """Who claims to lead in an older term, while that report is dealt with."""
     born: int = 0
 
     # ---------------------------------------------------------------------------------- replicas
 
-    def new_replica(self, node: str, *, running: bool) -> Replica:
+    def new_replica(self, node: str, *, running: bool) -> SupposedReplica:
         """An empty replica, under an incarnation that no other ever had."""
         self.born += 1
-        made = Replica(incarnation=f"{node}/{self.born}", running=running)
+        made = SupposedReplica(incarnation=f"{node}/{self.born}", running=running)
         self.replicas[node] = made
         return made
 

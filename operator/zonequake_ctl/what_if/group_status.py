@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from zonequake_ctl.what_if.group import Deposed, SupposedGroup
+from zonequake_ctl.what_if.group import DeposedLeader, SupposedGroup
 from zonequake_ctl.what_if.replica import LogEnd
 from zonequake_protocol.admin import ReplicaRole, ReplicaStatus
 
@@ -53,7 +53,7 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
     return _with_stage(group, status) if leads else status
 
 
-def _claim(group: SupposedGroup, node: str, deposed: Deposed) -> ReplicaStatus:
+def _claim(group: SupposedGroup, node: str, deposed: DeposedLeader) -> ReplicaStatus:
     """Returns what a node reports that was deposed, and doesn't know it: the operator must refuse
     it.
     """

@@ -24,7 +24,7 @@ class ShownTimer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TimelineState:
     """The state at one instant. `handled`: the revision that counts as trigger revision of every
     partition whose keys it didn't change (design §3, Revision)."""
 
@@ -35,7 +35,7 @@ class State:
     timers: Mapping[str, ShownTimer | None]
     keys: Mapping[int, PartitionKeys]
 
-    def looks_like(self, other: State) -> bool:
+    def looks_like(self, other: TimelineState) -> bool:
         """Would a line show the same, but for its time?"""
         return (
             (self.revision, self.handled) == (other.revision, other.handled)
@@ -53,7 +53,7 @@ class State:
         return [name for name, timer in self.timers.items() if timer and timer.at_ms <= at_ms]
 
 
-def look(world: WhatIfWorld) -> State:
+def look(world: WhatIfWorld) -> TimelineState:
     """The world as it is."""
     status, spec = world.zone.status, world.spec
     timers: dict[str, ShownTimer | None] = dict.fromkeys(TIMERS)
@@ -72,7 +72,7 @@ def look(world: WhatIfWorld) -> State:
     if status.reset is not None:
         at_ms = status.reset.armed_ms + spec.reset_timeout_s * 1000
         timers["reset"] = _timer(at_ms, status.reset.nodes)
-    return State(
+    return TimelineState(
         at_ms=world.now_ms,
         revision=world.revision,
         handled=world.handled,
@@ -86,7 +86,7 @@ def _timer(at_ms: int, nodes: Iterable[str]) -> ShownTimer:
     return ShownTimer(at_ms=at_ms, nodes=tuple(sorted(nodes)))
 
 
-def line(cause: str, state: State, actions: Iterable[Action]) -> dict[str, Any]:
+def line(cause: str, state: TimelineState, actions: Iterable[Action]) -> dict[str, Any]:
     """The line of one step."""
     return {
         "at": seconds(state.at_ms),

@@ -11,7 +11,7 @@ LINEAGE = 10**9
 
 
 @dataclass(slots=True)
-class Replica:
+class SupposedReplica:
     """A replica on one node's disk or in its memory."""
 
     incarnation: str

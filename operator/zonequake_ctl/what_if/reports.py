@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from zonequake_ctl.what_if.group import Deposed, SupposedGroup, names
+from zonequake_ctl.what_if.group import DeposedLeader, SupposedGroup, names
 from zonequake_ctl.what_if.replica import LINEAGE
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import ReconfigurationStatus, Stage
@@ -69,7 +69,7 @@ def _depose(group: SupposedGroup, node: str, number: int, peers: tuple[str, ...]
     if replica is None or current is None:
         return False
     named = sorted(map(group.claimed_peer, peers))
-    group.deposed = Deposed(
+    group.deposed = DeposedLeader(
         node=node,
         term=current.lineage * LINEAGE + number,
         configuration=replace(current, peers=named) if named else current,

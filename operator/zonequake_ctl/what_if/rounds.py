@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from zonequake_ctl.reset_choices import waiting
-from zonequake_ctl.reset_proof import Proof, prove
-from zonequake_ctl.what_if.actions import Action, Do, action_of
+from zonequake_ctl.reset_proof import MajorityReport, prove
+from zonequake_ctl.what_if.actions import Action, ActionKind, action_of
 from zonequake_ctl.what_if.group_status import status_of
 from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_kube.errors import HarnessError
@@ -34,8 +34,8 @@ from zonequake_operator.resources.model import (
     AssignmentSet,
     ConsistencyMode,
     Partition,
-    Snapshot,
     TokenPeers,
+    ZoneSnapshot,
 )
 from zonequake_protocol.admin import (
     Bootstrap,
@@ -140,9 +140,9 @@ class Rounds:
         self._plan_wake_ms = decided.wake_at_ms
         return decided
 
-    def _snapshot(self, partitions: Mapping[int, Partition]) -> Snapshot:
+    def _snapshot(self, partitions: Mapping[int, Partition]) -> ZoneSnapshot:
         world = self._world
-        return Snapshot(
+        return ZoneSnapshot(
             now_ms=world.now_ms,
             zone=world.zone,
             partitions=partitions,
@@ -151,7 +151,7 @@ class Rounds:
             inspected=world.inspected,
         )
 
-    def prove(self, number: int, survivor: str | None) -> Proof:
+    def prove(self, number: int, survivor: str | None) -> MajorityReport:
         """Returns the proof of this partition that `zonequake reset` shows, which also looks at
         replicas that wait, where nobody leads."""
         world = self._world
@@ -221,7 +221,7 @@ class Rounds:
         for node in keys.stable.nodes:
             replica = group.new_replica(node, running=True)
             peers.append(PeerName(node, replica.incarnation))
-            world.actions.append(Action(partition=number, node=node, do=Do.START_REPLICA))
+            world.actions.append(Action(partition=number, node=node, do=ActionKind.START_REPLICA))
         group.install(peers, token=token)
         bootstrapped = replace(keys, bootstrap=TokenPeers(token=token, peers=tuple(peers)))
         world.partitions[number] = replace(world.partitions[number], keys=bootstrapped)

@@ -11,34 +11,35 @@ from dataclasses import dataclass
 
 from zonequake_ctl.what_if import given, reports
 from zonequake_ctl.what_if.actions import Action
-from zonequake_ctl.what_if.lines import State, look
+from zonequake_ctl.what_if.lines import TimelineState, look
 from zonequake_ctl.what_if.reading.question import (
-    Alter,
-    Applied,
-    Cancelled,
-    CaughtUp,
-    Drop,
-    GroupRestart,
-    LeaderElected,
-    Membership,
-    OperatorRestart,
+    AlterEvent,
+    AppliedEvent,
+    CancelledEvent,
+    CaughtUpEvent,
+    DropEvent,
+    GroupRestartEvent,
+    LeaderElectedEvent,
+    MembershipEvent,
+    OperatorRestartEvent,
     PartitionEvent,
     Question,
-    ReconfigurationError,
-    ReplicaLost,
-    ResetByHand,
+    ReconfigurationErrorEvent,
+    ReplicaLostEvent,
+    ResetByHandEvent,
     StageReported,
     TargetEvent,
     TimelineEvent,
 )
 from zonequake_ctl.what_if.rounds import Rounds
-from zonequake_ctl.what_if.world import WhatIfWorld, Write, is_back_at_stable
+from zonequake_ctl.what_if.world import KeysWrite, WhatIfWorld, is_back_at_stable
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.resources.model import AssignmentSet
 from zonequake_protocol.admin import Stage
 
-LEADERS_REPORTS = (Applied, LeaderElected, ReconfigurationError, StageReported)
-"""Events in which a leader shows its configuration; so does CaughtUp, but of a change that runs."""
+LEADERS_REPORTS = (AppliedEvent, LeaderElectedEvent, ReconfigurationErrorEvent, StageReported)
+"""Events in which a leader shows its configuration; so does CaughtUpEvent, but of a change that
+runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,10 @@ class TimelineStep:
     """An instant at which something changed: the state after it and what led there."""
 
     cause: str
-    before: State | None
-    state: State
+    before: TimelineState | None
+    state: TimelineState
     actions: tuple[Action, ...]
-    writes: tuple[Write, ...]
+    writes: tuple[KeysWrite, ...]
 
 
 def run(
@@ -70,7 +71,7 @@ class _Run:
         """The highest number that any event has."""
         self._known = 0
         """The highest revision that was given, or that the zone had: what isn't above is stale."""
-        self._shown: State | None = None
+        self._shown: TimelineState | None = None
 
     def steps(self) -> Iterator[TimelineStep]:
         world, question = self._world, self._question
@@ -86,7 +87,7 @@ class _Run:
             yield from self._timers(event.at_ms)
             world.now_ms = event.at_ms
             yield from self._event(event)
-            if isinstance(event, Drop):
+            if isinstance(event, DropEvent):
                 return
         yield from self._timers(question.until_ms)
 
@@ -146,10 +147,10 @@ class _Run:
             world.as_given.clear()
         cause = _cause(event)
         match event:
-            case Membership():
+            case MembershipEvent():
                 world.change_topology(event.join, event.leave)
                 self._raise_revision(event.revision)
-            case Alter():
+            case AlterEvent():
                 world.alter(event.changes)
                 self._raise_revision(event.revision)
             case TargetEvent():
@@ -163,7 +164,7 @@ class _Run:
                     world.keys(event.partition)
                 ):
                     world.reported = event.partition
-                if isinstance(event, ResetByHand):
+                if isinstance(event, ResetByHandEvent):
                     self._reset_by_hand(event)
                 elif self._report(event):
                     self._operator.settle(
@@ -189,19 +190,19 @@ class _Run:
         """
         world = self._world
         match event:
-            case Drop():
+            case DropEvent():
                 world.drop()
                 self._operator.stop()
                 return False
-            case OperatorRestart():
+            case OperatorRestartEvent():
                 self._operator.restart()
-            case Applied():
+            case AppliedEvent():
                 keys = world.keys(event.partition)
                 if keys.pending is None or event.peers != keys.pending.nodes:
                     return False  # hole 2: a late callback of an older change
                 group = world.group(event.partition)
                 reports.report_applied(group, event.peers, event.term, event.index, keys)
-            case LeaderElected():
+            case LeaderElectedEvent():
                 keys = world.keys(event.partition)
                 stable = keys.stable.nodes if keys.stable else ()
                 # Nobody sent the group elsewhere: a configuration that isn't stable's is none.
@@ -213,22 +214,22 @@ class _Run:
                     peers = stable
                 group = world.group(event.partition)
                 return reports.report_leader(group, event.node, event.term, peers, keys)
-            case ReconfigurationError() | StageReported():
+            case ReconfigurationErrorEvent() | StageReported():
                 return self._report_stage(event)
-            case CaughtUp():
+            case CaughtUpEvent():
                 keys = world.keys(event.partition)
                 reports.report_caught_up(world.group(event.partition), event.peers, keys)
-            case Cancelled():
+            case CancelledEvent():
                 if event.result and world.keys(event.partition).planned is not None:
                     reports.hear_leader(world.group(event.partition))
                 world.answer_cancel(event.partition, accepted=event.result)
-            case ReplicaLost():
+            case ReplicaLostEvent():
                 world.lose_replica(event.partition, event.node)
-            case GroupRestart():
+            case GroupRestartEvent():
                 world.restart_group(event.partition, event.alive)
         return True
 
-    def _reset_by_hand(self, event: ResetByHand) -> None:
+    def _reset_by_hand(self, event: ResetByHandEvent) -> None:
         """Does what `zonequake reset` does, and says why if nothing comes of it."""
         world, number = self._world, event.partition
         before = world.keys(number)
@@ -242,12 +243,12 @@ class _Run:
             at = f"{world.now_ms / 1000:g}"
             self._tell(f"at {at}: resetByHand of partition {number} changes nothing: {why}")
 
-    def _report_stage(self, event: ReconfigurationError | StageReported) -> bool:
+    def _report_stage(self, event: ReconfigurationErrorEvent | StageReported) -> bool:
         pending = self._world.keys(event.partition).pending
         group = self._world.group(event.partition)
         if pending is not None and not pending.force:
             reports.hear_leader(group)
-        if isinstance(event, ReconfigurationError):
+        if isinstance(event, ReconfigurationErrorEvent):
             reports.report_stage(group, Stage.NONE, event.status)
         elif event.stage is Stage.NONE or pending is not None:
             reports.report_stage(group, event.stage)
@@ -301,7 +302,7 @@ class _Run:
 
 def _cause(event: TimelineEvent) -> str:
     """The event's key in the file."""
-    if isinstance(event, Membership):
+    if isinstance(event, MembershipEvent):
         return ", ".join(event.kinds)
     name = type(event).__name__.removesuffix("Reported").removesuffix("Event")
     return name[0].lower() + name[1:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from zonequake_ctl.what_if.actions import Action, Do
+from zonequake_ctl.what_if.actions import Action, ActionKind
 from zonequake_ctl.what_if.given import log_ends, restore
 from zonequake_ctl.what_if.group import SupposedGroup
 from zonequake_ctl.what_if.group_status import status_of
@@ -22,9 +22,9 @@ from zonequake_operator.resources.model import (
     AssignmentSet,
     Partition,
     PartitionKeys,
-    PartitionView,
+    PartitionStatus,
     ResetRequest,
-    Storage,
+    StorageKind,
     Topology,
     Zone,
     ZoneSpec,
@@ -41,7 +41,7 @@ from zonequake_protocol.admin import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class KeysWrite:
     """One write of a partition's keys; both through the operator's own rules."""
 
     partition: int
@@ -76,7 +76,7 @@ class WhatIfWorld:
         self.instead: dict[int, AssignmentSet | None] = {}
         """Sets that stand in for the calculated ones; None: an empty one."""
         self.actions: list[Action] = []
-        self.writes: list[Write] = []
+        self.writes: list[KeysWrite] = []
         self._logs: Mapping[int, Mapping[str, GivenReplica]] = {}
         self._started_at = 0
         self.inspected: dict[str, dict[str, ReplicaStatus]] = {}
@@ -139,7 +139,7 @@ class WhatIfWorld:
 
     def give(self, number: int, keys: PartitionKeys, group: SupposedGroup) -> None:
         """Keys that the file gives, and the group that has come there."""
-        if self.spec.storage is Storage.PERSISTENT:
+        if self.spec.storage is StorageKind.PERSISTENT:
             restore(group, keys.chain, present=self.topology.nodes)
         self.groups[number] = group
         self.partitions[number] = replace(self.partitions[number], keys=keys)
@@ -166,7 +166,7 @@ class WhatIfWorld:
         """One topology version. A node that joins while it is there has restarted."""
         for name in self.nodes.change(join, leave):
             self._end_process(name)
-        if self.spec.storage is Storage.VOLATILE:
+        if self.spec.storage is StorageKind.VOLATILE:
             self._come_back_empty(join)
 
     def _come_back_empty(self, names: Iterable[str]) -> None:
@@ -182,7 +182,7 @@ class WhatIfWorld:
 
     def _stop_replica(self, number: int, name: str) -> None:
         group = self.group(number)
-        group.stop(name, keeps_state=self.spec.storage is Storage.PERSISTENT)
+        group.stop(name, keeps_state=self.spec.storage is StorageKind.PERSISTENT)
         self.asked.pop((number, name), None)
         self.inspected.get(name, {}).pop(group.name, None)
 
@@ -190,7 +190,7 @@ class WhatIfWorld:
         """The replica restarts without its state, under another incarnation."""
         self.group(number).stop(name, keeps_state=False)
         self.asked.pop((number, name), None)
-        self.nodes.restart(name, wiped=self.spec.storage is Storage.PERSISTENT)
+        self.nodes.restart(name, wiped=self.spec.storage is StorageKind.PERSISTENT)
 
     def restart_group(self, number: int, started: tuple[str, ...]) -> None:
         """Every replica was stopped; those of `started` wait on their nodes, which are there.
@@ -199,7 +199,7 @@ class WhatIfWorld:
         tells either: this is what nodes report, not what a zone's timers wait for.
         """
         group = self.groups[number]
-        if self.spec.storage is Storage.PERSISTENT:
+        if self.spec.storage is StorageKind.PERSISTENT:
             restore(group, self.keys(number).chain)
         stopped = frozenset(group.replicas)
         for name in stopped:
@@ -245,7 +245,7 @@ class WhatIfWorld:
         for number, group in self.groups.items():
             for node in sorted(group.replicas):
                 if node in self.topology.nodes:
-                    action = Action(partition=number, node=node, do=Do.ERASE_REPLICA)
+                    action = Action(partition=number, node=node, do=ActionKind.ERASE_REPLICA)
                     self.actions.append(action)
         self.partitions, self.groups = {}, {}
         self.zone = replace(
@@ -263,7 +263,7 @@ class WhatIfWorld:
 
     # --------------------------------------------------------------------------------------- keys
 
-    def store(self, number: int, keys: PartitionKeys, view: PartitionView) -> bool:
+    def store(self, number: int, keys: PartitionKeys, view: PartitionStatus) -> bool:
         """Store a partition's status; says whether its keys have changed."""
         stored = self.partitions[number]
         if number in self.as_given:
@@ -271,7 +271,7 @@ class WhatIfWorld:
         self.partitions[number] = replace(stored, keys=keys, view=view)
         if keys == stored.keys:
             return False
-        self.writes.append(Write(partition=number, before=stored.keys, after=keys))
+        self.writes.append(KeysWrite(partition=number, before=stored.keys, after=keys))
         if is_back_at_stable(keys):
             self._statuses.pop(number, None)
         if keys.planned != stored.keys.planned:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from zonequake_ctl.zq.sight import NO_ANSWER, Sight, ZoneSight
+from zonequake_ctl.zq.namespace_view import NO_ANSWER, NamespaceView, ZoneView
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability.reset import forced_node
 from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
-from zonequake_operator.resources.model import ConsistencyMode, Storage, ZoneSpec
+from zonequake_operator.resources.model import ConsistencyMode, StorageKind, ZoneSpec
 from zonequake_protocol.admin import LeaseTrouble, ReplicaRole, ReplicaStatus
 
 QUIET_REASONS = {
@@ -57,7 +57,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Finding:
+class ZoneFinding:
     """One sentence; `why` has a line for each cause."""
 
     severity: Severity
@@ -69,29 +69,29 @@ _Trouble = tuple[Severity, str, tuple[str, ...]]
 """How bad, a sentence without its partitions, and why."""
 
 
-def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
+def findings(view: NamespaceView, zone: ZoneView) -> list[ZoneFinding]:
     """All of a zone, the worst first."""
-    verdicts = zone.verdicts(sight) if any(one.lost for one in zone.health.values()) else {}
+    verdicts = zone.verdicts(view) if any(one.lost for one in zone.health.values()) else {}
     found = [
-        *_partitions(sight, zone, verdicts),
-        *_conditions(sight, zone, verdicts),
-        *_nodes(sight, zone),
-        *_operator(sight, zone),
+        *_partitions(view, zone, verdicts),
+        *_conditions(view, zone, verdicts),
+        *_nodes(view, zone),
+        *_operator(view, zone),
     ]
     return sorted(found, key=lambda finding: finding.severity)
 
 
 def _partitions(
-    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, KeysVerdict]
-) -> Iterable[Finding]:
+    view: NamespaceView, zone: ZoneView, verdicts: Mapping[int, KeysVerdict]
+) -> Iterable[ZoneFinding]:
     alike: dict[_Trouble, list[int]] = {}
     for number, health in zone.health.items():
         stable = health.keys.stable
-        if stable is None or health.keys.bootstrap is None or sight.reports.keys() == set():
+        if stable is None or health.keys.bootstrap is None or view.reports.keys() == set():
             continue
         size, missing = len(stable.nodes), health.missing
         serving = size - len(missing)
-        why = tuple(f"{node} {why_missing(sight, zone, number, node)}" for node in missing)
+        why = tuple(f"{node} {why_missing(view, zone, number, node)}" for node in missing)
         if health.lost:
             text = f"majority lost, {serving} of {size} members run"
             key = (Severity.LOST, text, (*why, _way_back(zone, number, verdicts.get(number))))
@@ -113,7 +113,7 @@ def _partitions(
     yield from _shortened(alike)
 
 
-def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
+def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[ZoneFinding]:
     """A sentence for each trouble, but no more than fit on a screen.
 
     One for all that differ only in the words behind a colon: a damaged disk has other words for
@@ -140,10 +140,10 @@ def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
             shown[MAX_OF_A_KIND:] = [(rest, ("the same, with other nodes",))]
         for numbers, why in shown:
             found = f"{partitions_text(numbers)}: {text}"
-            yield Finding(severity=severity, text=found, why=why)
+            yield ZoneFinding(severity=severity, text=found, why=why)
 
 
-def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
+def _way_back(zone: ZoneView, number: int, verdict: KeysVerdict | None) -> str:
     """Returns what has to happen before a partition without its majority is served again."""
     health, spec = zone.health[number], zone.spec
     stable = health.keys.stable
@@ -152,7 +152,7 @@ def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
         if verdict.inspect:
             unread = ", ".join(sorted(verdict.inspect))
             return f"it rests on what replicas hold that wait for their start order ({unread})"
-        storage = spec.storage if spec is not None else Storage.PERSISTENT
+        storage = spec.storage if spec is not None else StorageKind.PERSISTENT
         return verdict.sentence("the partition", storage)
     node = None if verdict is None else forced_node(verdict.keys)
     if verdict is not None and verdict.keys != health.keys and node is not None:
@@ -164,7 +164,7 @@ def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
             f"only {held} of {len(stable.nodes)} members can still have its data, fewer than a "
             "majority: it doesn't come back by itself"
         )
-        if spec is not None and spec.storage is Storage.VOLATILE:
+        if spec is not None and spec.storage is StorageKind.VOLATILE:
             back += ", unless the others lose theirs too and it starts over with nothing"
     else:
         more = needed - serving
@@ -182,16 +182,16 @@ def _mode(spec: ZoneSpec | None) -> str:
     return spec.consistency_mode.value if spec is not None else "a zone whose spec can't be read"
 
 
-def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
+def why_missing(view: NamespaceView, zone: ZoneView, number: int, node: str) -> str:
     """Returns why a node's replica doesn't serve, as far as can be told from outside."""
-    if node not in sight.topology.nodes:
-        if node not in sight.topology.departed:
+    if node not in view.topology.nodes:
+        if node not in view.topology.departed:
             return "has not joined yet"
-        report = sight.reports.get(node)
+        report = view.reports.get(node)
         answers = report is not None and report.node.lease_trouble is not None
         return "has left: it answers, but its Lease ran out" if answers else "has left"
-    if node not in sight.reports:
-        why = sight.unheard.get(node, "it has no pod")
+    if node not in view.reports:
+        why = view.unheard.get(node, "it has no pod")
         return "doesn't answer" if why == NO_ANSWER else f"can't be asked: {why}"
     replica = zone.groups[number].replicas.get(node)
     if replica is None:
@@ -211,8 +211,8 @@ def _why_replica(replica: ReplicaStatus) -> str:
 
 
 def _conditions(
-    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, KeysVerdict]
-) -> Iterable[Finding]:
+    view: NamespaceView, zone: ZoneView, verdicts: Mapping[int, KeysVerdict]
+) -> Iterable[ZoneFinding]:
     for condition in zone.zone.conditions:
         if condition.is_well:
             continue
@@ -222,12 +222,12 @@ def _conditions(
             said = any(verdict.awaits for verdict in verdicts.values())
             said |= any(one.lost and one.emptied for one in zone.health.values())
             if condition.reason is Reason.MAJORITY_LOST and waits and not said:
-                yield Finding(severity=Severity.RISK, text=waits)
+                yield ZoneFinding(severity=Severity.RISK, text=waits)
             continue
         text = f"{condition.reason.value}: {condition.message}"
         since_ms = zone.since_ms.get(condition.type.value)
-        age = f" (for {duration_text((sight.now_ms - since_ms) / 1000)})" if since_ms else ""
-        yield Finding(
+        age = f" (for {duration_text((view.now_ms - since_ms) / 1000)})" if since_ms else ""
+        yield ZoneFinding(
             severity=_severity(condition),
             text=f"{text}{age}",
         )
@@ -241,51 +241,51 @@ def _severity(condition: Condition) -> Severity:
     return Severity.WARNING
 
 
-def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
-    for node, report in sorted(sight.reports.items()):
+def _nodes(view: NamespaceView, zone: ZoneView) -> Iterable[ZoneFinding]:
+    for node, report in sorted(view.reports.items()):
         problem = report.node.storage_problem
         if problem is not None:
-            yield Finding(severity=Severity.RISK, text=f"{node} takes no writes: {problem}")
+            yield ZoneFinding(severity=Severity.RISK, text=f"{node} takes no writes: {problem}")
     if zone.spec and zone.spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-        yield from _leases(sight)
+        yield from _leases(view)
     held = {node for p in zone.partitions.values() if p.keys.stable for node in p.keys.stable.nodes}
-    silent = sorted((sight.topology.nodes.keys() - sight.reports.keys()) - held)
-    if silent and sight.reports:
-        yield Finding(severity=Severity.NOTE, text=f"{', '.join(silent)} doesn't answer")
-    if not sight.reports and (sight.topology.nodes or held):
-        reasons = sorted(set(sight.unheard.values())) or ["there are no pods"]
-        yield Finding(
+    silent = sorted((view.topology.nodes.keys() - view.reports.keys()) - held)
+    if silent and view.reports:
+        yield ZoneFinding(severity=Severity.NOTE, text=f"{', '.join(silent)} doesn't answer")
+    if not view.reports and (view.topology.nodes or held):
+        reasons = sorted(set(view.unheard.values())) or ["there are no pods"]
+        yield ZoneFinding(
             severity=Severity.WARNING,
             text="No data node could be asked, so that all below is what the operator stored last",
             why=tuple(reasons[:3]),
         )
 
 
-def _leases(sight: Sight) -> Iterable[Finding]:
+def _leases(view: NamespaceView) -> Iterable[ZoneFinding]:
     """By the nodes' own word, which is newer than the condition, and there while the API server
     takes no writes."""
-    for node, report in sorted(sight.reports.items()):
+    for node, report in sorted(view.reports.items()):
         trouble, since_ms = report.node.lease_trouble, report.node.lease_unrenewed_since_ms
         if trouble is None:
             continue
-        unrenewed = f"its Lease is unrenewed for {duration_text((sight.now_ms - since_ms) / 1000)}"
+        unrenewed = f"its Lease is unrenewed for {duration_text((view.now_ms - since_ms) / 1000)}"
         if trouble is LeaseTrouble.EXPIRED:
             text = f"{node} acknowledges nothing of HighAvailability zones: {unrenewed}"
         else:
             text = f"{node} will soon acknowledge nothing of HighAvailability zones: {unrenewed}"
         why = report.node.lease_problem or "the reason is unknown"
-        yield Finding(severity=Severity.RISK, text=text, why=(why,))
+        yield ZoneFinding(severity=Severity.RISK, text=text, why=(why,))
 
 
-def _operator(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
-    operator = sight.operator
+def _operator(view: NamespaceView, zone: ZoneView) -> Iterable[ZoneFinding]:
+    operator = view.operator
     seen, generation = zone.zone.status.observed_generation, zone.zone.generation
     if seen < generation:
         text = f"The operator has not taken notice of the spec yet (generation {generation})"
-        yield Finding(severity=Severity.NOTE, text=text)
+        yield ZoneFinding(severity=Severity.NOTE, text=text)
     if operator is not None and operator.ready == 0:
         text = "No operator runs" if operator.pods == 0 else "The operator isn't ready"
-        yield Finding(
+        yield ZoneFinding(
             severity=Severity.WARNING,
             text=f"{text}: nothing is started, moved or written until one does",
         )

@@ -24,7 +24,7 @@ from zonequake_operator.resources.model import (
     AssignmentSet,
     Partition,
     PartitionKeys,
-    Snapshot,
+    ZoneSnapshot,
     ZoneSpec,
 )
 from zonequake_protocol.admin import InspectReplica
@@ -86,7 +86,7 @@ class Forecast:
     unseen: frozenset[tuple[str, str]] = frozenset()
 
 
-def forecast(snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
+def forecast(snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forecast:
     """Returns the zone's partitions as they would become if its spec were `spec`."""
     zone = replace(snapshot.zone, spec=spec, generation=snapshot.zone.generation + 1)
     if spec == snapshot.zone.spec:
@@ -122,7 +122,7 @@ def _unseen(decided: Plan) -> set[tuple[str, str]]:
     }
 
 
-def _settled(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+def _settled(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
     """The snapshot when nothing is left to write, and what is decided then."""
     for _ in range(MAX_ROUNDS):
         decided = plan(snapshot)
@@ -134,7 +134,7 @@ def _settled(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
 
 
 def _step(
-    before: Mapping[int, Partition], after: Snapshot, decided: Plan, *, after_ms: int
+    before: Mapping[int, Partition], after: ZoneSnapshot, decided: Plan, *, after_ms: int
 ) -> ForecastStep:
     moves, created = [], {}
     for number, partition in sorted(after.partitions.items()):

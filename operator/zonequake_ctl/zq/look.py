@@ -17,14 +17,14 @@ import msgspec
 import yaml
 
 from zonequake_ctl.context import DEFAULT_RELEASE, ReleasePlace
-from zonequake_ctl.zq.sight import (
+from zonequake_ctl.zq.namespace_view import (
     NO_ANSWER,
     Inspected,
+    NamespaceView,
     OperatorView,
-    Sight,
     topology_of,
     unseen,
-    zone_sights,
+    zone_views,
 )
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound, UsageError
@@ -83,7 +83,7 @@ def _namespace_of(kubeconfig: Path, context: str | None) -> str:
     return "default"
 
 
-async def look(kube: Kube) -> Sight:
+async def look(kube: Kube) -> NamespaceView:
     """Everything that one screen needs. Raises ClusterError, UsageError."""
     try:
         zones, partitions, topologies, pods, operators = await asyncio.gather(
@@ -100,11 +100,11 @@ async def look(kube: Kube) -> Sight:
     views = {view.name: view for view in map(pod_view, pods)}
     reports, unheard = await _ask(kube, views)
     try:
-        sight = Sight(
+        view = NamespaceView(
             now_ms=time.time_ns() // 1_000_000,
             namespace=kube.namespace,
             topology=topology_of(topologies),
-            zones=zone_sights(zones, partitions, reports),
+            zones=zone_views(zones, partitions, reports),
             pods=views,
             reports=reports,
             unheard=unheard,
@@ -114,8 +114,8 @@ async def look(kube: Kube) -> Sight:
         raise ClusterError(
             f"namespace {kube.namespace}: {error}; is this plugin older than the operator?"
         ) from error
-    asked = unseen(sight)[:MAX_INSPECTIONS]
-    return replace(sight, inspected=await inspect(kube, asked)) if asked else sight
+    asked = unseen(view)[:MAX_INSPECTIONS]
+    return replace(view, inspected=await inspect(kube, asked)) if asked else view
 
 
 async def inspect(kube: Kube, asked: Iterable[tuple[str, str]]) -> Inspected:

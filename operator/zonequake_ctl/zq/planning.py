@@ -12,19 +12,19 @@ from rich.console import RenderableType
 from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
 from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
-from zonequake_ctl.zq.sight import Sight, ZoneSight, named_zone
+from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_kube.yaml_text import read_yaml, read_yaml_documents
-from zonequake_operator.resources.model import Partition, Snapshot, ZoneSpec, group_name
+from zonequake_operator.resources.model import Partition, ZoneSnapshot, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_zone
 
 KIND = "DistributionZone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WantedZone:
     """A zone as somebody wants it: a whole spec (`fields` False), or some fields of one."""
 
     zone: str
@@ -32,14 +32,14 @@ class Wish:
     fields: bool
 
 
-def wishes_of_file(path: Path) -> list[Wish]:
+def wishes_of_file(path: Path) -> list[WantedZone]:
     """The DistributionZones of a manifest file. Raises UsageError."""
     try:
         documents = [each for each in read_yaml_documents(path.read_text()) if each]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"{path} can't be read: {error}") from error
     wishes = [
-        Wish(zone=str(one["metadata"]["name"]), spec=one.get("spec") or {}, fields=False)
+        WantedZone(zone=str(one["metadata"]["name"]), spec=one.get("spec") or {}, fields=False)
         for one in documents
         if isinstance(one, dict)
         and one.get("kind") == KIND
@@ -50,7 +50,7 @@ def wishes_of_file(path: Path) -> list[Wish]:
     return wishes
 
 
-def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
+def wish_of_settings(zone: str, settings: Sequence[str]) -> WantedZone:
     """`replicas=5` words over the zone's present spec. Raises UsageError."""
     spec: Json = {}
     for setting in settings:
@@ -62,26 +62,26 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
         except yaml.YAMLError as error:
             problem = getattr(error, "problem", None) or "it isn't YAML"
             raise UsageError(f"--set {setting!r}: found {value!r}, {problem}") from error
-    return Wish(zone=zone, spec=spec, fields=True)
+    return WantedZone(zone=zone, spec=spec, fields=True)
 
 
-async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
+async def answer(kube: Kube, wish: WantedZone, *, show_all: bool) -> RenderableType:
     """Returns the forecast of the zone for the screen. Raises UsageError if there is none."""
     present = await zone_object(kube, wish.zone)
     if present is None and wish.fields:
         named_zone(await look(kube), wish.zone)  # says which there are
     wanted = await _accepted(kube, wish, present)
-    sight = await look(kube)
-    if present is not None and not sight.reports:
-        reasons = "; ".join(sorted(set(sight.unheard.values()))) or "there are no pods"
+    view = await look(kube)
+    if present is not None and not view.reports:
+        reasons = "; ".join(sorted(set(view.unheard.values()))) or "there are no pods"
         raise ClusterError(
             f"found no data node that answers, expected one or more: {reasons}; look at their pods"
         )
-    zone = _zone(sight, wish.zone, wanted)
+    zone = _zone(view, wish.zone, wanted)
     spec = parse_zone(wanted).spec
     if isinstance(spec, str):
         raise UsageError(f"zone {wish.zone}: {spec}")
-    foretold = await _foretold(kube, zone.snapshot(sight), replace(spec, paused=False))
+    foretold = await _foretold(kube, zone.snapshot(view), replace(spec, paused=False))
     sizes = await copy_bytes(kube, _asked(zone, foretold.steps))
     changes = spec_changes((present or {}).get("spec") or {}, wanted["spec"])
     return forecast_screen(
@@ -95,7 +95,7 @@ async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
     )
 
 
-async def _foretold(kube: Kube, snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
+async def _foretold(kube: Kube, snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forecast:
     """The forecast, once everything was looked at that it rests on and that lets itself be seen."""
     tried: frozenset[tuple[str, str]] = frozenset()
     while True:
@@ -110,7 +110,7 @@ async def _foretold(kube: Kube, snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
         snapshot = replace(snapshot, inspected=inspected)
 
 
-async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
+async def _accepted(kube: Kube, wish: WantedZone, present: Json | None) -> Json:
     """The zone as the server would store it. Raises UsageError with the server's own words."""
     if present is None:
         manifest: Json = {
@@ -132,15 +132,15 @@ async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
     return wanted
 
 
-def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
-    for zone in sight.zones:
+def _zone(view: NamespaceView, name: str, wanted: Json) -> ZoneView:
+    for zone in view.zones:
         if zone.zone.name == name:
             return zone
     none: dict[int, Partition] = {}
-    return ZoneSight(zone=parse_zone(wanted), partitions=none, reports=sight.reports)
+    return ZoneView(zone=parse_zone(wanted), partitions=none, reports=view.reports)
 
 
-def _asked(zone: ZoneSight, steps: Sequence[ForecastStep]) -> list[tuple[int, str, str]]:
+def _asked(zone: ZoneView, steps: Sequence[ForecastStep]) -> list[tuple[int, str, str]]:
     """Returns whose sizes are worth asking: partitions of which some node gets a copy."""
     numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
     asked = []

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from zonequake_ctl.zq.findings import Finding, Severity, duration_text, findings
+from zonequake_ctl.zq.findings import Severity, ZoneFinding, duration_text, findings
+from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView
 from zonequake_ctl.zq.progress import catching_up_text
-from zonequake_ctl.zq.sight import Sight, ZoneSight
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.conditions import Health
 from zonequake_operator.resources.model import PartitionState, Timer, ZoneSpec
@@ -42,33 +42,33 @@ _STATE_STYLES = {
 }
 
 
-def screen(sight: Sight) -> RenderableType:
+def screen(view: NamespaceView) -> RenderableType:
     """Every zone in sight, one after another; without any, the data nodes' pods."""
-    if not sight.zones:
-        none = Text(f"There are no zones in namespace {sight.namespace}.")
-        nodes = (Text.assemble(f"{node}  ", _pod(sight, node)) for node in sorted(sight.pods))
+    if not view.zones:
+        none = Text(f"There are no zones in namespace {view.namespace}.")
+        nodes = (Text.assemble(f"{node}  ", _pod(view, node)) for node in sorted(view.pods))
         return Group(none, *nodes)
     parts: list[RenderableType] = []
-    for number, zone in enumerate(sight.zones):
+    for number, zone in enumerate(view.zones):
         parts += [Text("")] if number else []
-        parts += zone_parts(sight, zone)
+        parts += zone_parts(view, zone)
     return Group(*parts)
 
 
-def zone_parts(sight: Sight, zone: ZoneSight) -> list[RenderableType]:
+def zone_parts(view: NamespaceView, zone: ZoneView) -> list[RenderableType]:
     """One zone, top to bottom: the verdict first."""
-    found = findings(sight, zone)
-    parts: list[RenderableType] = [_headline(sight, zone, found), _settings(zone)]
+    found = findings(view, zone)
+    parts: list[RenderableType] = [_headline(view, zone, found), _settings(zone)]
     if found:
         parts += [Text(""), *(_finding(finding) for finding in found)]
     parts += [Text(""), _section("Partitions", _partitions(zone))]
-    timers = list(_timers(sight, zone))
+    timers = list(_timers(view, zone))
     if timers:
         parts += [_section("Timers", Group(*timers))]
-    parts += [Text(""), _nodes(sight, zone)]
+    parts += [Text(""), _nodes(view, zone)]
     moving = {n: h for n, h in zone.health.items() if h.is_moving}
     if moving:
-        parts += [Text(""), _moves(sight, zone, moving)]
+        parts += [Text(""), _moves(view, zone, moving)]
     return parts
 
 
@@ -80,7 +80,7 @@ def _section(title: str, body: RenderableType) -> RenderableType:
     return grid
 
 
-def _headline(sight: Sight, zone: ZoneSight, found: list[Finding]) -> Text:
+def _headline(view: NamespaceView, zone: ZoneView, found: list[ZoneFinding]) -> Text:
     worst = min((finding.severity for finding in found), default=Severity.NOTE)
     health = zone.health.values()
     led = sum(one.view.leader is not None for one in health)
@@ -90,7 +90,7 @@ def _headline(sight: Sight, zone: ZoneSight, found: list[Finding]) -> Text:
         words = "being deleted"
     elif zone.spec is None:
         words = "its spec can't be used"
-    elif not sight.reports:
+    elif not view.reports:
         words = "unknown: no data node could be asked"
     elif led == total:
         words = f"all {total} partitions are served"
@@ -109,7 +109,7 @@ def _headline(sight: Sight, zone: ZoneSight, found: list[Finding]) -> Text:
     return text
 
 
-def _settings(zone: ZoneSight) -> Text:
+def _settings(zone: ZoneView) -> Text:
     spec = zone.spec
     if spec is None:
         return Text(str(zone.zone.spec), style="red")
@@ -128,7 +128,7 @@ def _settings(zone: ZoneSight) -> Text:
     return Text("  ".join(words), style="dim")
 
 
-def _finding(finding: Finding) -> RenderableType:
+def _finding(finding: ZoneFinding) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=4, no_wrap=True)
     grid.add_column()
@@ -139,7 +139,7 @@ def _finding(finding: Finding) -> RenderableType:
     return grid
 
 
-def _partitions(zone: ZoneSight) -> Text:
+def _partitions(zone: ZoneView) -> Text:
     counts = Counter(health.view.state for health in zone.health.values())
     text = Text()
     for state in PartitionState:
@@ -153,7 +153,7 @@ def _partitions(zone: ZoneSight) -> Text:
     return text
 
 
-def _timers(sight: Sight, zone: ZoneSight) -> Iterable[Text]:
+def _timers(view: NamespaceView, zone: ZoneView) -> Iterable[Text]:
     status, spec = zone.zone.status, zone.spec
     state = status.data_nodes
     if spec is None:
@@ -164,11 +164,11 @@ def _timers(sight: Sight, zone: ZoneSight) -> Iterable[Text]:
         verbs = ("scale-up confirms" if known else "scale-up adds", "scale-down removes")
         for timer, deadline_ms, verb in zip((state.up, state.down), deadlines, verbs, strict=True):
             if timer is not None:
-                yield _timer(sight, verb, timer.nodes, timer.armed_ms, deadline_ms, spec)
+                yield _timer(view, verb, timer.nodes, timer.armed_ms, deadline_ms, spec)
     if status.reset is not None:
         deadline_ms = status.reset.armed_ms + spec.reset_timeout_s * 1000
         yield _timer(
-            sight,
+            view,
             "reset of partitions without a majority, after the loss of",
             status.reset.nodes,
             status.reset.armed_ms,
@@ -178,7 +178,7 @@ def _timers(sight: Sight, zone: ZoneSight) -> Iterable[Text]:
 
 
 def _timer(
-    sight: Sight,
+    view: NamespaceView,
     verb: str,
     nodes: Iterable[str],
     armed_ms: int,
@@ -190,33 +190,33 @@ def _timer(
     elif spec.paused:
         when = "not while the zone is paused:"
     else:
-        left_s = (deadline_ms - sight.now_ms) / 1000
+        left_s = (deadline_ms - view.now_ms) / 1000
         when = f"in {duration_text(left_s)}" if left_s > 0 else "now"
-    armed = duration_text((sight.now_ms - armed_ms) / 1000)
+    armed = duration_text((view.now_ms - armed_ms) / 1000)
     return Text(f"{when} {verb} {', '.join(sorted(nodes))} (armed {armed} ago)")
 
 
-def _nodes(sight: Sight, zone: ZoneSight) -> Table:
+def _nodes(view: NamespaceView, zone: ZoneView) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("NODE", "IN THE ZONE", "ANSWERS", "LEADS", "REPLICAS", "POD", "REMARKS"):
         table.add_column(column, justify="right" if column in ("LEADS", "REPLICAS") else "left")
-    for node in sight.nodes():
+    for node in view.nodes():
         held = zone.replicas_on(node)
-        answers = node in sight.reports
+        answers = node in view.reports
         leads = sum(health.view.leader == node for health in zone.health.values())
         table.add_row(
             node,
-            _membership(sight, zone, node),
+            _membership(view, zone, node),
             Text("yes") if answers else Text("no", style="red"),
             str(leads) if answers or leads else "?",
             str(len(held)) if answers else "?",
-            _pod(sight, node),
-            _remarks(sight, zone, node),
+            _pod(view, node),
+            _remarks(view, zone, node),
         )
     return table
 
 
-def _membership(sight: Sight, zone: ZoneSight, node: str) -> Text:
+def _membership(view: NamespaceView, zone: ZoneView, node: str) -> Text:
     state = zone.zone.status.data_nodes
     waiting: tuple[tuple[Timer | None, str], ...] = (
         ((state.up, "not yet"), (state.down, "left, still kept")) if state is not None else ()
@@ -226,15 +226,15 @@ def _membership(sight: Sight, zone: ZoneSight, node: str) -> Text:
         if timer is not None and node in timer.nodes - (zone.data_nodes if came_back else set()):
             return Text(words, style="yellow")
     if node in zone.data_nodes:
-        return Text("yes") if node in sight.topology.nodes else Text("left", style="red")
-    if node not in sight.topology.nodes:
-        words = "left" if node in sight.topology.departed else "has not joined"
+        return Text("yes") if node in view.topology.nodes else Text("left", style="red")
+    if node not in view.topology.nodes:
+        words = "left" if node in view.topology.departed else "has not joined"
         return Text(words, style="dim")
     return Text("no, filtered out" if zone.spec is not None and zone.spec.filter else "no")
 
 
-def _pod(sight: Sight, node: str) -> Text:
-    pod = sight.pods.get(node)
+def _pod(view: NamespaceView, node: str) -> Text:
+    pod = view.pods.get(node)
     if pod is None:
         return Text("none", style="red")
     if pod.deleting:
@@ -249,10 +249,10 @@ def _pod(sight: Sight, node: str) -> Text:
     return text
 
 
-def _remarks(sight: Sight, zone: ZoneSight, node: str) -> str:
-    report = sight.reports.get(node)
+def _remarks(view: NamespaceView, zone: ZoneView, node: str) -> str:
+    report = view.reports.get(node)
     if report is None:
-        return sight.unheard.get(node, "")
+        return view.unheard.get(node, "")
     remarks = []
     if report.node.draining:
         remarks.append("is draining")
@@ -268,7 +268,7 @@ def _remarks(sight: Sight, zone: ZoneSight, node: str) -> str:
     return "; ".join(remarks)
 
 
-def _moves(sight: Sight, zone: ZoneSight, moving: dict[int, Health]) -> Group:
+def _moves(view: NamespaceView, zone: ZoneView, moving: dict[int, Health]) -> Group:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("MOVING", "FROM", "TO", "STAGE", "CATCHING UP", "THEN"):
         table.add_column(column)
@@ -282,7 +282,7 @@ def _moves(sight: Sight, zone: ZoneSight, moving: dict[int, Health]) -> Group:
             str(number),
             " ".join(before),
             change_text(before, after),
-            _stage(sight, health),
+            _stage(view, health),
             "\n".join(catching_up_text(one) for one in (leading.progress if leading else ())),
             " ".join(planned.nodes) if planned is not None else "",
         )
@@ -307,12 +307,12 @@ def change_text(before: Iterable[str], after: Iterable[str]) -> Text:
     return text
 
 
-def _stage(sight: Sight, health: Health) -> str:
+def _stage(view: NamespaceView, health: Health) -> str:
     pending = health.keys.pending
     kind = " (reset)" if pending is not None and pending.force else ""
     if health.view.stage is Stage.NONE:
         wanted = pending.nodes if pending is not None else ()
-        away = [node for node in wanted if node not in sight.reports] if sight.reports else []
+        away = [node for node in wanted if node not in view.reports] if view.reports else []
         if health.view.leader is None:
             return f"waits for its leader{kind}"
         return (f"waits for {', '.join(away)}" if away else "about to begin") + kind
@@ -321,7 +321,7 @@ def _stage(sight: Sight, health: Health) -> str:
     return f"{health.view.stage.value}{granted}{kind}"
 
 
-def _total_progress(zone: ZoneSight, moving: dict[int, Health]) -> str | None:
+def _total_progress(zone: ZoneView, moving: dict[int, Health]) -> str | None:
     running = [
         progress
         for number in moving

@@ -12,8 +12,8 @@ from rich.text import Text
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.zq.findings import duration_text
 from zonequake_ctl.zq.look import look
+from zonequake_ctl.zq.namespace_view import NamespaceView, narrowed
 from zonequake_ctl.zq.screen import screen
-from zonequake_ctl.zq.sight import Sight, narrowed
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 
@@ -31,9 +31,9 @@ async def show_status(place: ReleasePlace, zone: str | None, *, watch: bool) -> 
             console.print(shown)
 
 
-async def _see(kube: Kube, zone: str | None) -> Sight:
-    sight = await look(kube)
-    return sight if zone is None else narrowed(sight, zone)
+async def _see(kube: Kube, zone: str | None) -> NamespaceView:
+    view = await look(kube)
+    return view if zone is None else narrowed(view, zone)
 
 
 async def _watch(kube: Kube, zone: str | None, shown: RenderableType) -> None:

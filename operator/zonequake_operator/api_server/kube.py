@@ -2,7 +2,7 @@
 
 Nothing else imports the client. Reads and compare-and-swaps may be repeated, so they are, on
 throttling, server errors and broken connections; a lost reply to a compare-and-swap ends as
-Conflict, upon which the caller reads again.
+KubeConflict, upon which the caller reads again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from tenacity import (
 from tenacity.wait import wait_base
 
 from zonequake_operator.api_server.rendering import render_topology
-from zonequake_operator.errors import Conflict, Deposed, Forbidden, Invalid, KubeError, NotFound
+from zonequake_operator.errors import (
+    KubeConflict,
+    KubeError,
+    KubeForbidden,
+    KubeInvalid,
+    KubeNotFound,
+    NoLongerLeader,
+)
 from zonequake_operator.resources.crd_schema import (
     GROUP,
     TOPOLOGY_NAME,
@@ -48,14 +55,14 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """Is posted to and changes nothing."""
 
 _BY_STATUS: dict[int, type[KubeError]] = {
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    422: Invalid,
+    403: KubeForbidden,
+    404: KubeNotFound,
+    409: KubeConflict,
+    422: KubeInvalid,
 }
 
 
-class Kube:
+class NamespaceApi:
     """One namespace of one cluster."""
 
     pauses: wait_base = wait_exponential_jitter(multiplier=0.1, max=2)
@@ -73,7 +80,7 @@ class Kube:
         """Called when the API server refused something that is needed."""
 
     @classmethod
-    async def connect(cls, namespace: str, release: str) -> Kube:
+    async def connect(cls, namespace: str, release: str) -> NamespaceApi:
         """With the pod's service account, or else the current kubeconfig context."""
         try:
             config.load_incluster_config()  # type: ignore[no-untyped-call]
@@ -96,7 +103,7 @@ class Kube:
         return await self._list(self._custom("distributionzones"))
 
     async def list_tables(self) -> list[Object]:
-        """All Tables. Raises NotFound if the cluster doesn't know the kind."""
+        """All Tables. Raises KubeNotFound if the cluster doesn't know the kind."""
         return await self._list(self._custom("tables"))
 
     async def list_partitions(self, zone: str) -> list[Object]:
@@ -104,14 +111,14 @@ class Kube:
         return await self._list(self._custom("partitions"), label_selector=f"{ZONE_LABEL}={zone}")
 
     async def create_partition(self, body: Object) -> Object:
-        """Raises Conflict if there is one of that name."""
+        """Raises KubeConflict if there is one of that name."""
         return await self._call("POST", self._custom("partitions"), body=body)
 
     async def delete_partition(self, name: str) -> None:
         """Delete a Partition; it may be gone already."""
         try:
             await self._call("DELETE", f"{self._custom('partitions')}/{name}")
-        except NotFound:
+        except KubeNotFound:
             return
 
     async def write_status(
@@ -120,7 +127,7 @@ class Kube:
         """Compare-and-swap of a whole status; returns the new resourceVersion.
 
         Raises:
-            Conflict: the object isn't at `resource_version` any more.
+            KubeConflict: the object isn't at `resource_version` any more.
         """
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -136,7 +143,7 @@ class Kube:
         return str(written["metadata"]["resourceVersion"])
 
     async def create_event(self, body: Object) -> None:
-        """Raises Conflict if there is one of that name."""
+        """Raises KubeConflict if there is one of that name."""
         await self._call("POST", f"/api/v1/namespaces/{self._namespace}/events", body=body)
 
     async def get_or_create_topology(self) -> Object:
@@ -144,7 +151,7 @@ class Kube:
         path = self._custom("logicaltopologies")
         try:
             return await self._call("GET", f"{path}/{TOPOLOGY_NAME}")
-        except NotFound:
+        except KubeNotFound:
             return await self._call("POST", path, body=render_topology(self._namespace))
 
     # ------------------------------------------------------------------------------ pods and others
@@ -168,7 +175,7 @@ class Kube:
             return []
         try:
             return await self._list(_MACHINES)
-        except Forbidden:
+        except KubeForbidden:
             return []
 
     async def list_leases(self) -> list[Object]:
@@ -176,31 +183,31 @@ class Kube:
         return await self._list(self._leases, label_selector="app.kubernetes.io/component=store")
 
     async def get_lease(self, name: str) -> Object:
-        """One Lease. Raises NotFound."""
+        """One Lease. Raises KubeNotFound."""
         return await self._call("GET", f"{self._leases}/{name}")
 
     async def create_lease(self, body: Object) -> Object:
-        """Raises Conflict if there is one of that name."""
+        """Raises KubeConflict if there is one of that name."""
         return await self._call("POST", self._leases, body=body)
 
     async def replace_lease(self, body: Object) -> Object:
-        """Write a Lease over the resourceVersion that it carries. Raises Conflict, NotFound."""
+        """Write a Lease over its resourceVersion. Raises KubeConflict, KubeNotFound."""
         return await self._call("PUT", f"{self._leases}/{body['metadata']['name']}", body=body)
 
     async def delete_lease(self, name: str, *, uid: str, resource_version: str) -> None:
-        """Delete this very Lease as it was read; it may be gone already. Raises Conflict."""
+        """Delete this very Lease as it was read; it may be gone already. Raises KubeConflict."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         try:
             await self._call(
                 "DELETE", f"{self._leases}/{name}", body={"preconditions": preconditions}
             )
-        except NotFound:
+        except KubeNotFound:
             return
 
     async def set_pod_condition(self, name: str, uid: str, condition: Object) -> None:
         """Set one condition of a pod (its readiness gate).
 
-        Raises Conflict or Invalid if another pod has its name by now.
+        Raises KubeConflict or KubeInvalid if another pod has its name by now.
         """
         await self._call(
             "PATCH",
@@ -285,7 +292,7 @@ class Kube:
     ) -> Object:
         is_write = method != "GET" and path != _REVIEWS
         if is_write and not self.may_write():
-            raise Deposed(f"{method} {path}")
+            raise NoLongerLeader(f"{method} {path}")
         parameters = list((query or {}).items())
         if method != "GET":
             parameters.append(("fieldManager", FIELD_MANAGER))

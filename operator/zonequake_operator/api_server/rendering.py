@@ -28,10 +28,10 @@ from zonequake_operator.resources.crd_schema import (
 )
 from zonequake_operator.resources.model import (
     PartitionKeys,
+    PartitionStatus,
     PartitionSummary,
-    PartitionView,
     ResetTimer,
-    Stored,
+    ResourceStruct,
     Timer,
     Topology,
     Zone,
@@ -152,7 +152,7 @@ def render_partition(zone: Zone, number: int) -> Object:
     }
 
 
-def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
+def render_partition_status(keys: PartitionKeys, view: PartitionStatus) -> Object:
     """A partition's whole status."""
     status = as_json(copied(keys, WirePartitionStatus))
     status |= as_json(copied(view, WirePartitionStatus))
@@ -186,7 +186,7 @@ def render_topology_status(topology: Topology) -> Object:
     )
 
 
-def as_json(wire: Stored) -> Object:
+def as_json(wire: ResourceStruct) -> Object:
     """The value as the API server gives it back: lists, never tuples."""
     built: Object = msgspec.json.decode(msgspec.json.encode(wire))
     return built

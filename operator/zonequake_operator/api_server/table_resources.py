@@ -8,11 +8,11 @@ from typing import Any
 from zonequake_operator.api_server.rendering import as_json, render_conditions
 from zonequake_operator.planning.tables import Table, TableStatus
 from zonequake_operator.resources.crd_schema import Object, WireCondition
-from zonequake_operator.resources.model import Stored
+from zonequake_operator.resources.model import ResourceStruct
 from zonequake_operator.resources.parsing import convert, parse_conditions
 
 
-class WireTableStatus(Stored, frozen=True):
+class WireTableStatus(ResourceStruct, frozen=True):
     observed_generation: int = 0
     primary_zone: str = ""
     zone_uid: str = ""

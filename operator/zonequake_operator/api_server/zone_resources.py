@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zonequake_operator.api_server.kube import Kube
-from zonequake_operator.errors import NotFound
-from zonequake_operator.fleet.fleet import Fleet, View
-from zonequake_operator.resources.leases import Session
+from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.errors import KubeNotFound
+from zonequake_operator.fleet.fleet import Fleet, FleetView
+from zonequake_operator.resources.leases import LeaseSession
 from zonequake_operator.resources.model import Partition, ResetRequest, Zone
 from zonequake_operator.resources.parsing import owner_uid, parse_partition, parse_zone
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredZone:
     """The zone and its partitions as the API server holds them."""
 
     zone: Zone
@@ -40,7 +40,7 @@ class ZoneResources:
         name: str,
         *,
         uid: str,
-        kube: Kube,
+        kube: NamespaceApi,
         fleet: Fleet,
         resync_s: float,
         monotonic_s: Callable[[], float],
@@ -51,22 +51,22 @@ class ZoneResources:
         self._fleet = fleet
         self._resync_s = resync_s
         self._monotonic_s = monotonic_s
-        self._stored: Stored | None = None
+        self._stored: StoredZone | None = None
         self._invalidations = 0
         """Grows at any time, also in the middle of a step, which then ends on what it has read."""
         self._known: dict[int, str] = {}
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
         """The first view that was heard after the newest keys of another writer were read."""
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, LeaseSession] = {}
         """Of the nodes' Leases, as they were when the resources were read."""
         self._asked_for_topology = 0
         """The newest topology that a zone knew before us, and for which we looked again."""
         self._heeded_from = 0
-        """The first view behind that look has so much in `View.heeded`."""
+        """The first view behind that look has so much in `FleetView.heeded`."""
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> StoredZone:
         """The result of the last `read`; not available before the first one."""
         assert self._stored is not None
         return self._stored
@@ -85,7 +85,7 @@ class ZoneResources:
         if self._stored is not None and requests != self._stored.zone.reset_requests:
             self.invalidate()
 
-    async def read_behind(self, view: View) -> tuple[Stored, View]:
+    async def read_behind(self, view: FleetView) -> tuple[StoredZone, FleetView]:
         """The resources, and a view that may be judged by them.
 
         They are read after each session of a Lease that this view shows and the one before did not:
@@ -103,7 +103,7 @@ class ZoneResources:
             self._fleet.hurry()
             view = await self._fleet.next_view(view.edition, self._resync_s)
 
-    def _heed_newer_topology(self, zone: Zone, view: View) -> None:
+    def _heed_newer_topology(self, zone: Zone, view: FleetView) -> None:
         """The zone may have accepted a newer topology from another operator: ours would undo it.
 
         Once: one that is still older then was deleted and made again, and counts.
@@ -119,12 +119,12 @@ class ZoneResources:
             self._heard_from = self.next_round()
 
     def next_round(self) -> int:
-        """The first round of hearing that begins from now on."""
+        """The first polling round that begins from now on."""
         return self._fleet.rounds + 1
 
-    async def read(self) -> Stored:
-        """The resources as they were read last, or again. Raises KubeError, NotFound if the zone is
-        gone, or another one has its name.
+    async def read(self) -> StoredZone:
+        """The resources as they were read last, or again. Raises KubeError; KubeNotFound if the
+        zone is gone, or another one has its name.
         """
         now_s = self._monotonic_s()
         stored = self._stored
@@ -141,14 +141,14 @@ class ZoneResources:
         zone = parse_zone(raw)
         if zone.uid != self._uid:
             # Else a zone that was let go by force would be erased in its namesake.
-            raise NotFound(
+            raise KubeNotFound(
                 f"GET zone {self._name}",
                 404,
                 f"found the uid {zone.uid}, expected {self._uid}: this one is gone, and another "
                 "has its name",
             )
         mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
-        self._stored = Stored(
+        self._stored = StoredZone(
             zone=zone,
             raw_status=raw.get("status") or {},
             partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},

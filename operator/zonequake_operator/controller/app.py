@@ -16,14 +16,14 @@ import kopf
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import metrics
 from zonequake_operator.controller.event_poster import EventPoster
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.controller.rights_keeper import RightsKeeper
 from zonequake_operator.controller.table_keeper import TableKeeper
 from zonequake_operator.controller.zone_loop import watch
-from zonequake_operator.errors import NotFound
+from zonequake_operator.errors import KubeNotFound
 from zonequake_operator.fleet.fleet import Fleet
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.resources.crd_schema import FINALIZER, GROUP, VERSION, reset_requests
@@ -44,7 +44,7 @@ ERASE_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class OperatorOptions:
     """From the environment."""
 
     namespace: str
@@ -60,7 +60,7 @@ class Options:
 class _Running:
     """The objects that live as long as the process."""
 
-    kube: Kube
+    kube: NamespaceApi
     store: StoreClient
     fleet: Fleet
     events: EventPoster
@@ -78,7 +78,7 @@ def wall_ms() -> int:
 class App:
     """The operator's handlers, registered in a registry of their own."""
 
-    def __init__(self, options: Options, credentials: Credentials | None) -> None:
+    def __init__(self, options: OperatorOptions, credentials: Credentials | None) -> None:
         """`credentials`: for data nodes that speak TLS."""
         self.options = options
         self._credentials = credentials
@@ -109,7 +109,7 @@ class App:
     async def start(self, settings: kopf.OperatorSettings, **_: object) -> None:
         """Settings of kopf, connections, and the fleet."""
         configure(settings)
-        kube = await Kube.connect(self.options.namespace, self.options.release)
+        kube = await NamespaceApi.connect(self.options.namespace, self.options.release)
         store = StoreClient(self._credentials)
         kube.reads_nodes = self.options.read_nodes
         kube.may_write = store.may_order = self.may_act
@@ -160,7 +160,7 @@ class App:
         reconciler.resources.invalidate()
         try:
             await self._erase(reconciler)
-        except NotFound as error:
+        except KubeNotFound as error:
             logger.warning("zone %s was let go by force, its files stay: %s", name, error)
         self._forget(name, uid)
 
@@ -275,7 +275,7 @@ class App:
 
 
 async def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401
-    """With the pod's service account, or else the current kubeconfig context, as `Kube` does."""
+    """With the pod's service account, or else the current kubeconfig context, as `NamespaceApi`."""
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 

@@ -13,8 +13,8 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable
 
-from zonequake_operator.api_server.kube import Kube
-from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.errors import KubeConflict, KubeError
 from zonequake_operator.planning.kubernetes_events import Announcement
 from zonequake_operator.resources.crd_schema import API_VERSION, Object, to_rfc3339
 from zonequake_operator.resources.model import Zone
@@ -32,7 +32,7 @@ PERIOD_S = 0.1
 class EventPoster:
     """Posts Events, at once or by a queue and the task that empties it."""
 
-    def __init__(self, kube: Kube, *, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, kube: NamespaceApi, *, wall_ms: Callable[[], int]) -> None:
         self._kube = kube
         self._wall_ms = wall_ms
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(WAITING_LIMIT)
@@ -69,7 +69,7 @@ class EventPoster:
     async def _create(self, event: Object) -> None:
         try:
             await self._kube.create_event(event)
-        except Conflict:
+        except KubeConflict:
             logger.debug("event %s is there already", event["metadata"]["name"])
         except KubeError as error:
             logger.warning("the event %r is lost: %s", event["message"], error)

@@ -20,7 +20,7 @@ from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.planning.zone_orders import SendOrder
-from zonequake_operator.resources.model import Attempts
+from zonequake_operator.resources.model import ChangeAttempts
 from zonequake_protocol.admin import Order, OrderReply, OrderStatus
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class OrderSender:
         self.inspections = Inspections()
 
     @property
-    def attempts(self) -> Mapping[str, Attempts]:
+    def attempts(self) -> Mapping[str, ChangeAttempts]:
         """The number of requests for each group's newest change."""
         return self._pacer.attempts
 

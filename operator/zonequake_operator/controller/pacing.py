@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from zonequake_operator.planning.zone_orders import SendOrder
-from zonequake_operator.resources.model import Attempts
+from zonequake_operator.resources.model import ChangeAttempts
 from zonequake_protocol.admin import ChangePeers, Order, ResetPeers, StopReplica
 
 FIRST_DELAY_S = 0.3
@@ -50,10 +50,10 @@ class Pacer:
         """Since when an erasure that has patience has been called for."""
 
     @property
-    def attempts(self) -> Mapping[str, Attempts]:
+    def attempts(self) -> Mapping[str, ChangeAttempts]:
         """The number of requests for each group's newest change."""
         return {
-            group: Attempts(token=change.token, count=change.count)
+            group: ChangeAttempts(token=change.token, count=change.count)
             for group, change in self._changes.items()
         }
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.api_server.rendering import (
     render_partition,
     render_partition_status,
     render_zone_status,
 )
-from zonequake_operator.api_server.zone_resources import Stored, ZoneResources
+from zonequake_operator.api_server.zone_resources import StoredZone, ZoneResources
 from zonequake_operator.controller import metrics
 from zonequake_operator.controller.event_poster import EventPoster
 from zonequake_operator.controller.order_sender import OrderSender
-from zonequake_operator.errors import Conflict, KubeError
-from zonequake_operator.fleet.fleet import Fleet, View
+from zonequake_operator.errors import KubeConflict, KubeError
+from zonequake_operator.fleet.fleet import Fleet, FleetView
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.groups.reports import by_group
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason, announce
@@ -47,8 +47,8 @@ from zonequake_operator.resources.model import (
     DEFAULT_RETRY_THRESHOLD,
     Partition,
     PartitionKeys,
-    Snapshot,
     Zone,
+    ZoneSnapshot,
     ZoneSpec,
 )
 from zonequake_operator.resources.parsing import parse_partition
@@ -65,10 +65,10 @@ class _Rest:
     """A plan with nothing to do, and what it was made of."""
 
     decided: Plan
-    stored: Stored
-    view: View
+    stored: StoredZone
+    view: FleetView
 
-    def lasts(self, stored: Stored, view: View, now_ms: int) -> bool:
+    def lasts(self, stored: StoredZone, view: FleetView, now_ms: int) -> bool:
         """Would it be made again? What is stored is only written by those that have to do."""
         wake_at_ms = self.decided.wake_at_ms
         return (
@@ -90,7 +90,7 @@ class ZoneReconciler:
         name: str,
         *,
         uid: str,
-        kube: Kube,
+        kube: NamespaceApi,
         store: StoreClient,
         fleet: Fleet,
         events: EventPoster,
@@ -129,7 +129,7 @@ class ZoneReconciler:
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
-    async def step(self, view: View) -> Plan:
+    async def step(self, view: FleetView) -> Plan:
         """Decide and act once on this view.
 
         Raises:
@@ -139,7 +139,7 @@ class ZoneReconciler:
         try:
             async with self._turn:
                 return await self._step(view)
-        except Conflict:
+        except KubeConflict:
             self.resources.invalidate()
             metrics.RECONCILES.labels(self.name, "conflict").inc()
             raise
@@ -148,7 +148,7 @@ class ZoneReconciler:
             metrics.RECONCILES.labels(self.name, "failed").inc()
             raise
 
-    async def _step(self, view: View) -> Plan:
+    async def _step(self, view: FleetView) -> Plan:
         for _ in range(MAX_REPLANS):
             # What was written may have taken long: a newer view shows what it waits for.
             view = max(view, self._fleet.view, key=_edition)
@@ -181,10 +181,10 @@ class ZoneReconciler:
         metrics.RECONCILES.labels(self.name, "ok").inc()
         return decided
 
-    def _plan(self, stored: Stored, view: View) -> Plan:
+    def _plan(self, stored: StoredZone, view: FleetView) -> Plan:
         with metrics.PLAN_SECONDS.time():
             return plan(
-                Snapshot(
+                ZoneSnapshot(
                     now_ms=self._wall_ms(),
                     zone=stored.zone,
                     partitions=stored.partitions,
@@ -310,7 +310,7 @@ class ZoneReconciler:
         try:
             version = await self._kube.write_status(plural, kind, name, at.resource_version, status)
         except KubeError as error:
-            result = "conflict" if isinstance(error, Conflict) else "failed"
+            result = "conflict" if isinstance(error, KubeConflict) else "failed"
             metrics.KEY_WRITES.labels(kind, result).inc()
             raise
         metrics.KEY_WRITES.labels(kind, "ok").inc()
@@ -318,7 +318,7 @@ class ZoneReconciler:
 
     # ---------------------------------------------------------------------------------- erasing
 
-    async def erase(self, view: View) -> tuple[set[str], set[str]]:
+    async def erase(self, view: FleetView) -> tuple[set[str], set[str]]:
         """Stop and erase the zone's replicas; says who still holds some, and who is silent.
 
         Judged by a view in which every replica shows that was ordered to start.
@@ -331,7 +331,7 @@ class ZoneReconciler:
                 view = await self._fleet.next_view(view.edition, self._resync_s)
             return await self._erase(view)
 
-    async def _erase(self, view: View) -> tuple[set[str], set[str]]:
+    async def _erase(self, view: FleetView) -> tuple[set[str], set[str]]:
         stored = await self.resources.read()
         zone = stored.zone
         orders: dict[str, list[Order]] = {}
@@ -376,7 +376,7 @@ class ZoneReconciler:
             self._events.post_soon(zone, announcement)
 
 
-def _edition(view: View) -> int:
+def _edition(view: FleetView) -> int:
     return view.edition
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import metrics
 from zonequake_operator.errors import KubeError
 from zonequake_operator.resources.rights import NEEDED, Right, advice, sentence
@@ -26,7 +26,7 @@ MISSING_S = 3.0
 class RightsKeeper:
     """`tell` gets the rights that are missing, whenever these are others than before."""
 
-    def __init__(self, kube: Kube, *, tell: Callable[[frozenset[Right]], None]) -> None:
+    def __init__(self, kube: NamespaceApi, *, tell: Callable[[frozenset[Right]], None]) -> None:
         self._kube = kube
         self._tell = tell
         self._missing: frozenset[Right] | None = None

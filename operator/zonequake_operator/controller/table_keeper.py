@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.api_server.table_resources import parse_table, render_table_status
-from zonequake_operator.errors import Conflict, KubeError, NotFound, ResourceError
+from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound, ResourceError
 from zonequake_operator.fleet.fleet import Fleet
 from zonequake_operator.planning.tables import Table, TableStatus, filled_zones, judge
 from zonequake_operator.resources.crd_schema import Object
@@ -27,7 +27,7 @@ class TableKeeper:
     """`run` never ends; `wake` makes it look at once."""
 
     def __init__(
-        self, kube: Kube, fleet: Fleet, *, resync_s: float, wall_ms: Callable[[], int]
+        self, kube: NamespaceApi, fleet: Fleet, *, resync_s: float, wall_ms: Callable[[], int]
     ) -> None:
         self._kube = kube
         self._fleet = fleet
@@ -47,10 +47,10 @@ class TableKeeper:
             rest_s = self._resync_s
             try:
                 await self.once()
-            except NotFound:
+            except KubeNotFound:
                 logger.info("there is no kind Table here; looked for again in a minute")
                 rest_s = UNKNOWN_KIND_S
-            except Conflict as error:
+            except KubeConflict as error:
                 logger.info("tables: read again, %s", error)
                 self._wanted.set()
             except KubeError as error:
@@ -96,5 +96,5 @@ class TableKeeper:
             await self._kube.write_status(
                 "tables", "Table", table.name, table.resource_version, rendered
             )
-        except NotFound:
+        except KubeNotFound:
             logger.info("table %s is gone", table.name)

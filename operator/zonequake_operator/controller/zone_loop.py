@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from zonequake_operator.controller.reconciler import ZoneReconciler
-from zonequake_operator.errors import Conflict, KubeError, ResourceError
+from zonequake_operator.errors import KubeConflict, KubeError, ResourceError
 from zonequake_operator.fleet.fleet import Fleet
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ async def watch(
         seen = view.edition
         try:
             wake_at_ms = (await reconciler.step(view)).wake_at_ms
-        except Conflict as error:
+        except KubeConflict as error:
             logger.info("zone %s: read again, %s", reconciler.name, error)
         except (KubeError, ResourceError) as error:
             logger.warning("zone %s: tried again soon, %s", reconciler.name, error)

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import metrics
-from zonequake_operator.errors import Conflict, KubeError, NotFound, ResourceError
+from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound, ResourceError
 from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.leases import Lease, Renewals
 
@@ -25,7 +25,7 @@ DELETE_AGAIN_S = 30.0
 class Fencing:
     """One operator's view of the Leases, and its compare-and-swaps on them."""
 
-    def __init__(self, kube: Kube, *, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, kube: NamespaceApi, *, monotonic_s: Callable[[], float]) -> None:
         self._kube = kube
         self._monotonic_s = monotonic_s
         self._objects: dict[str, Object] = {}
@@ -68,7 +68,7 @@ class Fencing:
     async def _find(self, name: str) -> Object | None:
         try:
             return await self._kube.get_lease(name)
-        except NotFound:
+        except KubeNotFound:
             return None
 
     async def fence(self, names: Iterable[str], why: str) -> None:
@@ -90,7 +90,7 @@ class Fencing:
         }
         try:
             written = await self._kube.replace_lease(body)
-        except (Conflict, NotFound) as error:
+        except (KubeConflict, KubeNotFound) as error:
             logger.info("%s keeps its Lease for now: %s", name, error)
             return
         logger.warning("%s was fenced, and has left: %s", name, why)

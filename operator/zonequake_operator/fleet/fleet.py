@@ -1,6 +1,6 @@
 """The data nodes of the release: hears them again and again, and says who is there.
 
-One `Fleet` serves all zones: a round asks every node for its replicas (`hearing`), then brings the
+One `Fleet` serves all zones: a round asks every node for its replicas (`polling`), then brings the
 LogicalTopology up to date (`membership`) and wakes the zones. Beside the rounds, whoever is proven
 to have left is counted out at once:
 
@@ -22,19 +22,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import metrics
 from zonequake_operator.errors import KubeError
 from zonequake_operator.fleet.fencing import Fencing
 from zonequake_operator.fleet.gates import Gates
-from zonequake_operator.fleet.hearing import Hearing
 from zonequake_operator.fleet.membership import Membership
-from zonequake_operator.fleet.pods import Evidence
+from zonequake_operator.fleet.pods import PodEvidence
+from zonequake_operator.fleet.polling import NodePolling
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.resources import leases
 from zonequake_operator.resources.crd_schema import Object
-from zonequake_operator.resources.leases import Session, Trouble, TroubleKind
+from zonequake_operator.resources.leases import LeaseSession, NodeLeaseTrouble, TroubleKind
 from zonequake_operator.resources.model import Topology
 from zonequake_operator.resources.rights import Right
 from zonequake_protocol.admin import ReplicasReport
@@ -49,12 +49,12 @@ PODS_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class FleetView:
     """The topology, who answered what, and where nodes can be reached.
 
     Attributes:
         edition: how many views there have been. One may show another topology, and no newer answer.
-        number: of the oldest round of hearing in which one of `reports` was asked for.
+        number: of the oldest polling round in which one of `reports` was asked for.
         reports: the newest answers of nodes in the topology.
         outdated: those of them that were asked for before somebody was last counted out.
         heeded: for how many calls of `topology_is_old` the topology was read again.
@@ -67,12 +67,12 @@ class View:
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
     addresses: Mapping[str, str] = field(default_factory=dict)
-    lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    lease_troubles: Mapping[str, NodeLeaseTrouble] = field(default_factory=dict)
     missing_rights: frozenset[Right] = frozenset()
     heeded: int = 0
 
     @property
-    def sessions(self) -> dict[str, Session]:
+    def sessions(self) -> dict[str, LeaseSession]:
         """The sessions in which nodes may be permitted."""
         return sessions_of(self.reports, self.topology)
 
@@ -82,18 +82,18 @@ class Fleet:
 
     def __init__(
         self,
-        kube: Kube,
+        kube: NamespaceApi,
         store: StoreClient,
         *,
         monotonic_s: Callable[[], float],
         wall_ms: Callable[[], int],
     ) -> None:
         self._monotonic_s = monotonic_s
-        self._evidence = Evidence(kube)
+        self._evidence = PodEvidence(kube)
         self._listed_s = float("-inf")
         self._fencing = Fencing(kube, monotonic_s=monotonic_s)
         self._membership = Membership(kube, self._fencing, self._evidence, monotonic_s=monotonic_s)
-        self._hearing = Hearing(store, returned=self.hurry)
+        self._polling = NodePolling(store, returned=self.hurry)
         self._stale_pods = True
         self._hurry = asyncio.Event()
         self._has_ended = asyncio.Event()
@@ -108,13 +108,13 @@ class Fleet:
         self._gates = Gates(kube, monotonic_s=monotonic_s, wall_ms=wall_ms)
         self.missing_rights: frozenset[Right] = frozenset()
         """Of our own account, as the last look at them found."""
-        self.view = View()
+        self.view = FleetView()
         self.heard_s = self.ended_s = monotonic_s()
         """When the last good round ended, and when the last one did."""
 
     def pods_changed(self, seen: Object | None = None) -> None:
         """Look at the pods now; `seen`: one of them as an event shows it."""
-        if seen is not None and self._evidence.show(seen, in_round=self._hearing.round):
+        if seen is not None and self._evidence.show(seen, in_round=self._polling.round):
             self._has_ended.set()
         self._stale_pods = True
         self._hurry.set()
@@ -129,8 +129,8 @@ class Fleet:
         self._hurry.set()
 
     def topology_is_old(self) -> int:
-        """Somebody knows a newer one: read it again. Returns the `View.heeded` of the views behind
-        that."""
+        """Somebody knows a newer one: read it again. Returns the `FleetView.heeded` of the views
+        behind that."""
         return self._membership.is_old()
 
     def hurry(self) -> None:
@@ -152,18 +152,18 @@ class Fleet:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds of hearing begun; see `View.number`."""
-        return self._hearing.round
+        """The number of polling rounds begun; see `FleetView.number`."""
+        return self._polling.round
 
-    async def next_view(self, after: int, timeout_s: float) -> View:
+    async def next_view(self, after: int, timeout_s: float) -> FleetView:
         """The first view of a later edition, or the present one after `timeout_s`."""
         return await self._first_view(lambda: self.view.edition > after, timeout_s)
 
-    async def next_topology(self, after: int, timeout_s: float) -> View:
+    async def next_topology(self, after: int, timeout_s: float) -> FleetView:
         """The first view of a newer topology, or the present one after `timeout_s`."""
         return await self._first_view(lambda: self.view.topology.version > after, timeout_s)
 
-    async def _first_view(self, of_which: Callable[[], bool], timeout_s: float) -> View:
+    async def _first_view(self, of_which: Callable[[], bool], timeout_s: float) -> FleetView:
         try:
             async with asyncio.timeout(timeout_s), self._published:
                 await self._published.wait_for(of_which)
@@ -240,10 +240,10 @@ class Fleet:
             if pod.ip and ((known is not None and pod.name in known.nodes) or not pod.terminated)
         ]
         with metrics.ROUND_SECONDS.time():
-            await self._hearing.hear(pods)
+            await self._polling.hear(pods)
         async with self._turn:
             before, after = await self._membership.advance(
-                self._hearing.answers, in_round=self._hearing.round
+                self._polling.answers, in_round=self._polling.round
             )
             await self._publish()
         if self.view.outdated or (hears_at_once and self._stale_pods):
@@ -270,30 +270,30 @@ class Fleet:
 
     async def _leave(self) -> None:
         """Count out who is proven to have left; no answer is waited for."""
-        hearing = self._hearing
-        left = await self._membership.leave(hearing.answers, in_round=hearing.round)
+        polling = self._polling
+        left = await self._membership.leave(polling.answers, in_round=polling.round)
         if not left:
             return
         topology = self._membership.topology
         assert topology is not None, "it was just written"
         logger.info("topology %d: %s", topology.version, ", ".join(topology.nodes) or "empty")
         # A node whose Lease has run out may answer all the same, and then it is in trouble.
-        hearing.drop(left - self._fencing.run_out)
+        polling.drop(left - self._fencing.run_out)
         if self.view.edition:
             await self._publish()
 
     async def _publish(self) -> None:
         """A view of what is known now."""
-        topology, answers = self._membership.topology, self._hearing.answers
+        topology, answers = self._membership.topology, self._polling.answers
         assert topology is not None, "it was read before"
         identities = {name: heard.report.node for name, heard in answers.items()}
         # Whoever answers but was given up is no part of any group until it has noticed.
         heard = {name: each for name, each in answers.items() if name in topology.nodes}
         changed_in = self._membership.changed_in
         async with self._published:
-            self.view = View(
+            self.view = FleetView(
                 edition=self.view.edition + 1,
-                number=min((h.asked_in for h in heard.values()), default=self._hearing.round),
+                number=min((h.asked_in for h in heard.values()), default=self._polling.round),
                 topology=topology,
                 reports={name: each.report for name, each in heard.items()},
                 outdated=frozenset(n for n, each in heard.items() if each.asked_in <= changed_in),
@@ -313,9 +313,9 @@ class Fleet:
         # Before pods are listed and nodes heard: what another operator saw of them is newer than
         # what we did before it wrote, and judged by that a process would be replaced by its
         # predecessor.
-        if not await self._membership.read(in_round=self._hearing.round) and not is_due:
+        if not await self._membership.read(in_round=self._polling.round) and not is_due:
             return
         self._stale_pods = False
         self._listed_s = float("-inf")  # due until it succeeds
-        await self._evidence.list(in_round=self._hearing.round)
+        await self._evidence.list(in_round=self._polling.round)
         self._listed_s = self._monotonic_s()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeError
 from zonequake_operator.nodes.topology import Pod
 from zonequake_operator.resources.crd_schema import to_rfc3339
@@ -40,7 +40,7 @@ class Gates:
     """The gates of all data nodes. `set` is called after each round, `judged` after each plan."""
 
     def __init__(
-        self, kube: Kube, *, monotonic_s: Callable[[], float], wall_ms: Callable[[], int]
+        self, kube: NamespaceApi, *, monotonic_s: Callable[[], float], wall_ms: Callable[[], int]
     ) -> None:
         self._kube = kube
         self._monotonic_s = monotonic_s

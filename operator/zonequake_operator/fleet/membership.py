@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.api_server.rendering import render_topology_status
 from zonequake_operator.controller import metrics
-from zonequake_operator.errors import Conflict
+from zonequake_operator.errors import KubeConflict
 from zonequake_operator.fleet.fencing import Fencing
-from zonequake_operator.fleet.hearing import Heard
-from zonequake_operator.fleet.pods import Evidence
+from zonequake_operator.fleet.pods import PodEvidence
+from zonequake_operator.fleet.polling import NodeAnswer
 from zonequake_operator.nodes import topology
 from zonequake_operator.nodes.topology import Pod
 from zonequake_operator.resources.crd_schema import TOPOLOGY_NAME, Object
@@ -48,9 +48,9 @@ class Membership:
 
     def __init__(
         self,
-        kube: Kube,
+        kube: NamespaceApi,
         fencing: Fencing,
-        evidence: Evidence,
+        evidence: PodEvidence,
         *,
         monotonic_s: Callable[[], float],
     ) -> None:
@@ -70,7 +70,7 @@ class Membership:
         self.has_leases = False
         """Whether a node ever said that it has one."""
         self.changed_in = 0
-        """The newest round of hearing when somebody was last counted out, by us or by another
+        """The newest polling round when somebody was last counted out, by us or by another
         operator: what was answered until then was said before that."""
 
     @property
@@ -96,7 +96,7 @@ class Membership:
     async def read(self, *, in_round: int) -> bool:
         """Read it if ours may be old; whether it is another one now.
 
-        `in_round`: the newest round of hearing. What was answered until then is older than what
+        `in_round`: the newest polling round. What was answered until then is older than what
         another operator saw: judged by that a process would be replaced by its predecessor.
         """
         known, now_s = self._known, self._monotonic_s()
@@ -127,7 +127,7 @@ class Membership:
         self._read_s = now_s if older == self._older else float("-inf")
         return is_another
 
-    async def leave(self, answers: Mapping[str, Heard], *, in_round: int) -> frozenset[str]:
+    async def leave(self, answers: Mapping[str, NodeAnswer], *, in_round: int) -> frozenset[str]:
         """Count out who is proven to have left, whatever else is known; says who has.
 
         A pod that a list alone shows ended is asked first, if its node answered in the last round:
@@ -147,9 +147,9 @@ class Membership:
         return _left(before, after)
 
     async def advance(
-        self, answers: Mapping[str, Heard], *, in_round: int
+        self, answers: Mapping[str, NodeAnswer], *, in_round: int
     ) -> tuple[Topology, Topology]:
-        """After this round of hearing: the topology before and now."""
+        """After this polling round: the topology before and now."""
         if self._known is None:  # somebody else wrote it as we counted somebody out
             await self.read(in_round=in_round)
         assert self._known is not None, "it was just read"
@@ -166,7 +166,7 @@ class Membership:
         return before, after
 
     def _seen(
-        self, before: Topology, answers: Mapping[str, Heard], *, in_this_round: bool
+        self, before: Topology, answers: Mapping[str, NodeAnswer], *, in_this_round: bool
     ) -> _Seen:
         """Returns of each node the newer of its answer and its end."""
         evidence = self._evidence
@@ -197,7 +197,7 @@ class Membership:
         self,
         before: Topology,
         seen: _Seen,
-        answers: Mapping[str, Heard],
+        answers: Mapping[str, NodeAnswer],
         *,
         ask_first: bool = False,
     ) -> _Seen:
@@ -264,7 +264,7 @@ class Membership:
                 resource_version,
                 render_topology_status(after),
             )
-        except Conflict:
+        except KubeConflict:
             metrics.KEY_WRITES.labels("topology", "conflict").inc()
             raise
         metrics.KEY_WRITES.labels("topology", "ok").inc()
@@ -297,7 +297,7 @@ def _left(before: Topology, after: Topology) -> frozenset[str]:
     )
 
 
-def have_leases(answers: Mapping[str, Heard]) -> bool:
+def have_leases(answers: Mapping[str, NodeAnswer]) -> bool:
     """Returns whether any of these nodes says that it has a Lease."""
     return any(heard.report.node.lease_session for heard in answers.values())
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.fleet.gates import GATE
 from zonequake_operator.nodes.topology import Pod
 from zonequake_operator.resources.crd_schema import Object
@@ -21,22 +21,22 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedPod:
     """A pod that an event showed without a running container. `number`: of what was shown, in its
-    order; `in_round`: the newest round of hearing at that time."""
+    order; `in_round`: the newest polling round at that time."""
 
     pod: Pod
     number: int
     in_round: int
 
 
-class Evidence:
+class PodEvidence:
     """The last list of pods, and what events have shown since."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: NamespaceApi) -> None:
         self._kube = kube
         self._number = 0
-        self._ended: dict[tuple[str, str], Ended] = {}
+        self._ended: dict[tuple[str, str], EndedPod] = {}
         """By name and uid of the pod."""
         self.pods: dict[str, Pod] = {}
         self.wanted: Mapping[str, int] = {}
@@ -44,7 +44,7 @@ class Evidence:
         self.lost: frozenset[str] = frozenset()
         """Machines that are proven gone."""
         self.listed_in = 0
-        """The round of hearing behind which the list was made."""
+        """The polling round behind which the list was made."""
         self.is_listed = False
         """Whether there was a list at all."""
 
@@ -55,7 +55,7 @@ class Evidence:
         if not pod.terminated:
             self._ended.pop((pod.name, pod.uid), None)  # that was the process before
             return False
-        self._ended[pod.name, pod.uid] = Ended(pod=pod, number=self._number, in_round=in_round)
+        self._ended[pod.name, pod.uid] = EndedPod(pod=pod, number=self._number, in_round=in_round)
         if pod.name in self.pods and self.pods[pod.name].uid == pod.uid:
             self.pods[pod.name] = pod  # who has left isn't asked any more
         return True
@@ -78,7 +78,7 @@ class Evidence:
             if shown.number > number or name not in self.pods or self.pods[name].uid != uid
         }
 
-    def ended(self, topology: Topology) -> dict[str, Ended]:
+    def ended(self, topology: Topology) -> dict[str, EndedPod]:
         """Returns the pods, of nodes in the topology, that events showed to have ended."""
         self._ended = {
             (name, uid): shown

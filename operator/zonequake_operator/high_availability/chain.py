@@ -17,7 +17,12 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from zonequake_operator.groups.reports import is_majority
-from zonequake_operator.resources.model import AssignmentSet, ConsistencyMode, Link, PartitionKeys
+from zonequake_operator.resources.model import (
+    AssignmentSet,
+    AssignmentsLink,
+    ConsistencyMode,
+    PartitionKeys,
+)
 from zonequake_protocol.admin import ReplicaStatus
 
 MAX_LINKS = 16
@@ -26,12 +31,12 @@ that seven nodes end after three links, and a graceful change leaves one. What m
 group that is stopped again and again: each unwinding adds one."""
 
 
-def first(stable: AssignmentSet) -> tuple[Link, ...]:
+def first(stable: AssignmentSet) -> tuple[AssignmentsLink, ...]:
     """The chain of a partition that takes its first stable set: all user entries come later."""
-    return (Link(nodes=stable.nodes, term=0, index=0),)
+    return (AssignmentsLink(nodes=stable.nodes, term=0, index=0),)
 
 
-def adopted(stable: AssignmentSet, leading: ReplicaStatus) -> tuple[Link, ...]:
+def adopted(stable: AssignmentSet, leading: ReplicaStatus) -> tuple[AssignmentsLink, ...]:
     """The chain of a group that lives, but whose keys were lost, as this leader reports it.
 
     What its last reset gave up stays shut out: an old majority that comes back would else be let
@@ -41,7 +46,9 @@ def adopted(stable: AssignmentSet, leading: ReplicaStatus) -> tuple[Link, ...]:
     if configuration is None or not configuration.lineage:
         return ()
     term, index = _position(leading)
-    return (Link(nodes=stable.nodes, term=term, index=index, token=configuration.lineage),)
+    return (
+        AssignmentsLink(nodes=stable.nodes, term=term, index=index, token=configuration.lineage),
+    )
 
 
 def kept(before: PartitionKeys, after: PartitionKeys, mode: ConsistencyMode) -> PartitionKeys:
@@ -63,7 +70,7 @@ def after_switch(
     switched_from_pending: AssignmentSet,
     new_stable: AssignmentSet,
     leading: ReplicaStatus,
-) -> tuple[Link, ...]:
+) -> tuple[AssignmentsLink, ...]:
     """The chain that goes into the write of a stable switch.
 
     "newChain = AssignmentsChain.of(term, index, newStable)", or `replaceLast`, or `addLast`, by the
@@ -84,13 +91,13 @@ def after_switch(
     last = keys.chain[-1] if keys.chain else None
     if switched_from_pending.force:
         token = leading.configuration.token
-        added = Link(nodes=new_stable.nodes, term=term, index=index, token=token)
+        added = AssignmentsLink(nodes=new_stable.nodes, term=term, index=index, token=token)
         return _without_superseded((*keys.chain, added))
     token = last.token if last else leading.configuration.lineage
     if not switched_from_pending.from_reset:
-        return (Link(nodes=new_stable.nodes, term=term, index=index, token=token),)
+        return (AssignmentsLink(nodes=new_stable.nodes, term=term, index=index, token=token),)
     since_term, since_index = last.since if last else (None, None)
-    replaced = Link(
+    replaced = AssignmentsLink(
         nodes=new_stable.nodes,
         term=term,
         index=index,
@@ -101,7 +108,7 @@ def after_switch(
     return _without_superseded((*keys.chain[:-1], replaced))
 
 
-def _without_superseded(chain: tuple[Link, ...]) -> tuple[Link, ...]:
+def _without_superseded(chain: tuple[AssignmentsLink, ...]) -> tuple[AssignmentsLink, ...]:
     """A chain that has grown beyond MAX_LINKS, without the links that say nothing any more.
 
         [A,B,C] ─▶ [A] ─▶ [A] ─▶ … ─▶ [A]          becomes   [A,B,C] ─▶ [A]
@@ -122,7 +129,7 @@ def _without_superseded(chain: tuple[Link, ...]) -> tuple[Link, ...]:
     return (*older, merged)
 
 
-def _holds_majority(newer: Link, older: Link) -> bool:
+def _holds_majority(newer: AssignmentsLink, older: AssignmentsLink) -> bool:
     return is_majority(len({*newer.nodes} & {*older.nodes}), len(older.nodes))
 
 
@@ -143,7 +150,7 @@ def _position(leading: ReplicaStatus) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unwound:
+class UnwoundChain:
     """The link (the oldest is 0) that a restarted group forms on, and the source of its data."""
 
     link: int
@@ -151,7 +158,7 @@ class Unwound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unjudged:
+class UnjudgedLink:
     """A link that can't be judged yet: `more` of `nodes` have to report."""
 
     link: int
@@ -160,8 +167,8 @@ class Unjudged:
 
 
 def unwind(
-    chain: tuple[Link, ...], reported: Mapping[str, ReplicaStatus | None]
-) -> Unwound | Unjudged:
+    chain: tuple[AssignmentsLink, ...], reported: Mapping[str, ReplicaStatus | None]
+) -> UnwoundChain | UnjudgedLink:
     """Find the target link and its source (hole 9).
 
     "From the newest link back, the target is the first link of which a node of its own set reports
@@ -180,9 +187,9 @@ def unwind(
         holding = {node: status for node, status in heard.items() if status is not None}
         if not is_majority(len(heard), len(link.nodes)) or (number == 0 and not holding):
             silent = tuple(node for node in link.nodes if node not in heard)
-            return Unjudged(link=number, nodes=silent, more=max(needed - len(heard), 1))
+            return UnjudgedLink(link=number, nodes=silent, more=max(needed - len(heard), 1))
         if number == 0 or any(s.has_user_inputs(*link.since) for s in holding.values()):
-            return Unwound(link=number, source=_newest_user_entry(holding))
+            return UnwoundChain(link=number, source=_newest_user_entry(holding))
     raise ValueError("found a chain without links, expected at least one")
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability import chain
-from zonequake_operator.high_availability.reset import Holders, forced_node, two_phases
+from zonequake_operator.high_availability.reset import ReplicaHolders, forced_node, two_phases
 from zonequake_operator.resources.model import PartitionKeys
 
 # ------------------------------------------------------------------------- The mark with the keys
 
 
-def has_just_stopped(keys: PartitionKeys, holders: Holders) -> bool:
+def has_just_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Must the mark be set? Not for a group all of whose members run: it is about to lead, and a
     new one never did."""
     if keys.is_stopped or keys.stable is None or not was_stopped(keys, holders):
@@ -53,7 +53,7 @@ def without_mark(keys: PartitionKeys) -> PartitionKeys:
     return keys if keys.is_forced else replace(keys, stopped_token=0)
 
 
-def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:
+def was_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Is no member "alive": running, with a leader of its group since its process started?
 
     A member that is silent may be. Members are those of stable, and of pending while it is locked
@@ -75,7 +75,7 @@ def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class AwaitedNodes:
     """A stopped group needs `more` of `nodes`, which are away or lack its data, for a majority of
     `of`."""
 
@@ -84,7 +84,7 @@ class Awaited:
     more: int
 
 
-def awaited(keys: PartitionKeys, holders: Holders) -> Awaited | None:
+def awaited(keys: PartitionKeys, holders: ReplicaHolders) -> AwaitedNodes | None:
     """Returns the nodes that a stopped group still needs to lead: for stable and, while locked, for
     pending (hole 6).
 
@@ -96,13 +96,13 @@ def awaited(keys: PartitionKeys, holders: Holders) -> Awaited | None:
     for names in (keys.stable.nodes, tuple(p.node for p in locked.peers) if locked else ()):
         lacking = tuple(node for node in names if node not in hold)
         if names and not is_majority(len(names) - len(lacking), len(names)):
-            return Awaited(
+            return AwaitedNodes(
                 of=names, nodes=lacking, more=len(names) // 2 + 1 - len(names) + len(lacking)
             )
     return None
 
 
-def all_are_back(keys: PartitionKeys, holders: Holders) -> bool:
+def all_are_back(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Is every member there, and readable? Then nobody is left to wait for."""
     return all(
         node in holders.topology.nodes and not holders.is_broken(node)
@@ -113,7 +113,7 @@ def all_are_back(keys: PartitionKeys, holders: Holders) -> bool:
 # --------------------------------------------------------------------------------- Chain unwind
 
 
-def must_unwind(keys: PartitionKeys, holders: Holders) -> bool:
+def must_unwind(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Is the whole group stopped, with more than one set that may hold the newest user data?"""
     return (
         keys.is_stopped
@@ -123,14 +123,14 @@ def must_unwind(keys: PartitionKeys, holders: Holders) -> bool:
     )
 
 
-def awaits_its_chain(keys: PartitionKeys, holders: Holders) -> bool:
+def awaits_its_chain(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Is the group stopped, and must more nodes report before its chain can be unwound?"""
     return must_unwind(keys, holders) and isinstance(
-        unwind(keys, holders, revision=0, token=0), chain.Unjudged
+        unwind(keys, holders, revision=0, token=0), chain.UnjudgedLink
     )
 
 
-def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
+def is_under_way(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     """Does a reset go on whose survivor is there with its data?
 
     One that was decided since the group stopped; with one link one of before, too: no other set
@@ -145,8 +145,8 @@ def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
 
 
 def unwind(
-    keys: PartitionKeys, holders: Holders, *, revision: int, token: int
-) -> PartitionKeys | chain.Unjudged:
+    keys: PartitionKeys, holders: ReplicaHolders, *, revision: int, token: int
+) -> PartitionKeys | chain.UnjudgedLink:
     """The keys that form the group again, on the link that the chain's user entries name.
 
     A replica without a configuration, which died before it stored its bootstrap, holds nothing: it
@@ -164,7 +164,7 @@ def unwind(
         and not holders.is_broken(node)
     }
     found = chain.unwind(keys.chain, reported)
-    if isinstance(found, chain.Unjudged):
+    if isinstance(found, chain.UnjudgedLink):
         return found
     together = [n for n in keys.chain[found.link].nodes if reported.get(n) is not None]
     return two_phases(keys, found.source, together, revision=revision, token=token)

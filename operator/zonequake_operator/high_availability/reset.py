@@ -78,7 +78,7 @@ def _fire(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holders:
+class ReplicaHolders:
     """One partition's replicas as far as they are known.
 
     `silent`: nodes in the topology that didn't answer in this round: they may hold whatever they
@@ -154,7 +154,7 @@ def _named(keys: PartitionKeys, group: Group) -> dict[str, frozenset[str]]:
 # ------------------------------------------------------------------------------- checkMajority
 
 
-def has_lost_majority(keys: PartitionKeys, holders: Holders, since_version: int) -> bool:
+def has_lost_majority(keys: PartitionKeys, holders: ReplicaHolders, since_version: int) -> bool:
     """checkMajority(partition, revision) is false, at that event's version and ever since.
 
     Hole 6: for stable and, while the lock isn't empty, for pending too. Hole 7: a forced pending
@@ -185,7 +185,7 @@ def has_lost_majority(keys: PartitionKeys, holders: Holders, since_version: int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undecided:
+class UndecidedReset:
     """A reset that is due and can't be decided: `unheard` must answer or leave first, or, if there
     are none, somebody must come who holds the partition's newest state."""
 
@@ -200,8 +200,8 @@ def last_forced_token(keys: PartitionKeys) -> int:
 
 
 def reset_partition(
-    keys: PartitionKeys, holders: Holders, *, revision: int, token: int
-) -> PartitionKeys | Undecided:
+    keys: PartitionKeys, holders: ReplicaHolders, *, revision: int, token: int
+) -> PartitionKeys | UndecidedReset:
     """ "Reset must work in 2 phases: (planned=targetTopology, pending=singleAliveNode)" (hole 7).
 
     The candidates are the alive holders, of stable or pending, whose configuration isn't older than
@@ -212,7 +212,7 @@ def reset_partition(
     nodes = keys.stable_nodes | keys.pending_nodes
     unheard = {n for n in nodes if n in holders.silent or holders.is_hidden(n)}
     if unheard:
-        return Undecided(unheard=tuple(sorted(unheard)))
+        return UndecidedReset(unheard=tuple(sorted(unheard)))
     hold, least = holders.hold(keys), last_forced_token(keys)
     candidates = {
         node: replica
@@ -222,11 +222,11 @@ def reset_partition(
         and replica.configuration.token >= least
     }
     if not candidates:
-        return Undecided(unheard=())
+        return UndecidedReset(unheard=())
     return two_phases(keys, newest_log(candidates), candidates, revision=revision, token=token)
 
 
-def is_there(survivor: PeerName, holders: Holders) -> bool:
+def is_there(survivor: PeerName, holders: ReplicaHolders) -> bool:
     """Is this very replica there, and may it go on? One that is silent, or that nobody has looked
     at yet, may."""
     node = survivor.node
@@ -241,8 +241,8 @@ def is_there(survivor: PeerName, holders: Holders) -> bool:
 
 
 def reset_to(
-    keys: PartitionKeys, holders: Holders, survivor: PeerName, *, revision: int, token: int
-) -> PartitionKeys | Undecided:
+    keys: PartitionKeys, holders: ReplicaHolders, survivor: PeerName, *, revision: int, token: int
+) -> PartitionKeys | UndecidedReset:
     """A reset by hand to the replica that a person has chosen, one that `is_there`.
 
     Also to one of an older lineage, where who was reset to died before anybody had a copy of its
@@ -252,7 +252,7 @@ def reset_to(
     nodes = keys.stable_nodes | keys.pending_nodes | {survivor.node}
     unheard = {n for n in nodes if n in holders.silent or holders.is_hidden(n)}
     if unheard:
-        return Undecided(unheard=tuple(sorted(unheard)))
+        return UndecidedReset(unheard=tuple(sorted(unheard)))
     chosen = holders.seen(survivor.node)
     assert chosen is not None
     assert chosen.configuration is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from zonequake_operator.groups.evidence import next_token
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability import chain, cold_start, reset
-from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
 from zonequake_operator.planning.conditions import few
 from zonequake_operator.resources.model import (
     ConsistencyMode,
@@ -22,8 +22,8 @@ from zonequake_operator.resources.model import (
     PartitionKeys,
     ResetDue,
     ResetRequest,
-    Snapshot,
-    Storage,
+    StorageKind,
+    ZoneSnapshot,
     ZoneSpec,
     ZoneStatus,
 )
@@ -40,17 +40,17 @@ class KeysVerdict:
 
     keys: PartitionKeys
     withheld: bool = False
-    awaits: Undecided | chain.Unjudged | cold_start.Awaited | None = None
+    awaits: UndecidedReset | chain.UnjudgedLink | cold_start.AwaitedNodes | None = None
     inspect: frozenset[str] = frozenset()
 
-    def sentence(self, partition: str, storage: Storage = Storage.PERSISTENT) -> str:
+    def sentence(self, partition: str, storage: StorageKind = StorageKind.PERSISTENT) -> str:
         """For whom the partition, which is called so, waits; empty if for nobody."""
         awaits, keys = self.awaits, self.keys
         if awaits is None:
             return ""
         subject = f"{partition[0].upper()}{partition[1:]}"
-        if isinstance(awaits, cold_start.Awaited):
-            if storage is Storage.VOLATILE:
+        if isinstance(awaits, cold_start.AwaitedNodes):
+            if storage is StorageKind.VOLATILE:
                 return (
                     f"{subject} waits for {few(awaits.of)}: all its nodes had stopped, and its "
                     "data is gone with them; it starts over, empty, once all of them are back."
@@ -60,7 +60,7 @@ class KeysVerdict:
                 f"its data: all its nodes had stopped, and who is back may lack what a majority of "
                 f"{few(awaits.of)} has acknowledged; or it is reset by hand (zonequake reset)."
             )
-        if isinstance(awaits, chain.Unjudged):
+        if isinstance(awaits, chain.UnjudgedLink):
             nodes = few(awaits.nodes) or "a node that holds its data"
             return (
                 f"{subject} waits for {awaits.more} more of {nodes} to "
@@ -79,7 +79,7 @@ class KeysVerdict:
 
 def judge(
     keys: PartitionKeys,
-    holders: Holders,
+    holders: ReplicaHolders,
     *,
     due: ResetDue | None,
     revision: int,
@@ -127,16 +127,16 @@ def judge(
     return KeysVerdict(keys=keys)
 
 
-def _unwind(keys: PartitionKeys, holders: Holders, revision: int) -> KeysVerdict:
+def _unwind(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysVerdict:
     token = next_token(keys, holders.group)
     unwound = cold_start.unwind(keys, holders, revision=revision, token=token)
-    if isinstance(unwound, chain.Unjudged):
+    if isinstance(unwound, chain.UnjudgedLink):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
         return KeysVerdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
     return KeysVerdict(keys=unwound, withheld=True)
 
 
-def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> KeysVerdict:
+def _recover(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysVerdict:
     """Ordinary recovery of a group that stopped as a whole: its majority must come back.
 
     Nobody is left to wait for once all members are there. If too many of them came back with
@@ -151,7 +151,7 @@ def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> KeysVerdic
 
 
 def _reset(
-    keys: PartitionKeys, holders: Holders, revision: int, by_hand: ResetRequest | None = None
+    keys: PartitionKeys, holders: ReplicaHolders, revision: int, by_hand: ResetRequest | None = None
 ) -> KeysVerdict:
     token = next_token(keys, holders.group)
     survivor = by_hand.survivor if by_hand is not None else None
@@ -159,13 +159,13 @@ def _reset(
         after = reset.reset_to(keys, holders, survivor, revision=revision, token=token)
     else:
         after = reset.reset_partition(keys, holders, revision=revision, token=token)
-    if isinstance(after, Undecided):
+    if isinstance(after, UndecidedReset):
         hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
         return KeysVerdict(keys=keys, awaits=after, inspect=hidden)
     return KeysVerdict(keys=after)
 
 
-def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
+def is_due(keys: PartitionKeys, holders: ReplicaHolders, due: ResetDue) -> bool:
     """Is the majority missing for which the timer fired, and no reset written for that loss?
 
     It is void for a group that has stopped as a whole since.
@@ -181,7 +181,7 @@ def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
 
 
 def judge_zone(
-    snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
+    snapshot: ZoneSnapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> dict[int, KeysVerdict]:
     """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""
     automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
@@ -214,7 +214,7 @@ def asked_for(partition: Partition, requests: Mapping[int, ResetRequest]) -> Res
 
 
 def without_done_reset(
-    snapshot: Snapshot, status: ZoneStatus, groups: Mapping[int, Group]
+    snapshot: ZoneSnapshot, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> ZoneStatus:
     """The zone's status without a due reset that no partition needs (any more).
 
@@ -227,8 +227,8 @@ def without_done_reset(
 
 
 def each_with_holders(
-    snapshot: Snapshot, groups: Mapping[int, Group]
-) -> Iterator[tuple[Partition, Holders]]:
+    snapshot: ZoneSnapshot, groups: Mapping[int, Group]
+) -> Iterator[tuple[Partition, ReplicaHolders]]:
     """The zone's partitions, each with what is known of its replicas.
 
     Who answered only before somebody was counted out is silent: until then members may have
@@ -242,7 +242,7 @@ def each_with_holders(
             for node, found in snapshot.inspected.items()
             if group.name in found
         }
-        holders = Holders(
+        holders = ReplicaHolders(
             group=group, topology=snapshot.topology, answered=answered, inspected=inspected
         )
         yield partition, holders

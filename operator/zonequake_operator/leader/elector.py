@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from zonequake_operator.api_server.kube import Kube
-from zonequake_operator.errors import Conflict, KubeError, NotFound
+from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound
 from zonequake_operator.leader.election import RENEW_SHARE, Ballot, Candidate
 from zonequake_operator.resources.crd_schema import Object
 
@@ -28,7 +28,7 @@ class Elector:
     leadership.
     """
 
-    def __init__(self, kube: Kube, lease: str, candidate: Candidate) -> None:
+    def __init__(self, kube: NamespaceApi, lease: str, candidate: Candidate) -> None:
         self._kube = kube
         self._lease = lease
         self._candidate = candidate
@@ -90,14 +90,14 @@ class Elector:
             return
         try:
             await self._write(wanted)
-        except (Conflict, NotFound):
+        except (KubeConflict, KubeNotFound):
             return  # somebody was quicker
         self._candidate.wrote(asked_s)
 
     async def _read(self) -> Ballot:
         try:
             return ballot_of(await self._kube.get_lease(self._lease))
-        except NotFound:
+        except KubeNotFound:
             return Ballot(holder="", transitions=0, version=None)
 
     async def _write(self, ballot: Ballot) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from zonequake_operator.resources.leases import Lease, Session
+from zonequake_operator.resources.leases import Lease, LeaseSession
 from zonequake_operator.resources.model import Departure, Topology, TopologyNode
 from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
@@ -234,12 +234,14 @@ def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str
     return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts
 
 
-def sessions_of(reports: Mapping[str, ReplicasReport], topology: Topology) -> dict[str, Session]:
+def sessions_of(
+    reports: Mapping[str, ReplicasReport], topology: Topology
+) -> dict[str, LeaseSession]:
     """Returns the sessions in which nodes may be permitted, by name: those that they report and are
     in the topology with.
     """
     return {
-        name: Session(holder=known.process_incarnation, number=known.lease_session)
+        name: LeaseSession(holder=known.process_incarnation, number=known.lease_session)
         for name, report in reports.items()
         if (known := topology.nodes.get(name)) is not None
         and known.process_incarnation == report.node.process_incarnation

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone
-from zonequake_operator.resources.model import Partition, Snapshot
+from zonequake_operator.resources.model import Partition, ZoneSnapshot
 
 
-def stored(snapshot: Snapshot, decided: Plan) -> Snapshot:
+def stored(snapshot: ZoneSnapshot, decided: Plan) -> ZoneSnapshot:
     """The snapshot once all of the plan's writes have been stored; equal if there are none."""
     zone, partitions = snapshot.zone, dict(snapshot.partitions)
     for write in decided.writes:

@@ -9,13 +9,13 @@ from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.rebalance.volatile_switch import lost
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.crd_schema import to_rfc3339
-from zonequake_operator.resources.leases import Trouble, TroubleKind
+from zonequake_operator.resources.leases import NodeLeaseTrouble, TroubleKind
 from zonequake_operator.resources.model import (
-    Attempts,
+    ChangeAttempts,
     PartitionKeys,
     PartitionState,
+    PartitionStatus,
     PartitionSummary,
-    PartitionView,
     ZoneSpec,
     ZoneStatus,
 )
@@ -40,7 +40,7 @@ class Health:
     """
 
     keys: PartitionKeys
-    view: PartitionView
+    view: PartitionStatus
     missing: tuple[str, ...]
     broken: Mapping[str, str]
     at_risk: bool
@@ -57,7 +57,10 @@ class Health:
 
 
 def diagnose(
-    keys: PartitionKeys, group: Group, before: PartitionView, attempts: Attempts | None = None
+    keys: PartitionKeys,
+    group: Group,
+    before: PartitionStatus,
+    attempts: ChangeAttempts | None = None,
 ) -> Health:
     """State of one partition from its keys, its group's reports and the stored view `before`.
 
@@ -82,7 +85,7 @@ def diagnose(
         state = PartitionState.UNAVAILABLE
     return Health(
         keys=keys,
-        view=PartitionView(
+        view=PartitionStatus(
             leader=group.leader,
             term=leading.term if leading else 0,
             stage=leading.stage if leading else Stage.NONE,
@@ -138,7 +141,7 @@ def judge(
     filter_problem: str | None,
     data_nodes: Sequence[str],
     retry_threshold: int,
-    lease_troubles: Mapping[str, Trouble] | None = None,
+    lease_troubles: Mapping[str, NodeLeaseTrouble] | None = None,
     missing_rights: Collection[Right] = (),
 ) -> tuple[Condition, ...]:
     """All conditions of a zone whose spec could be read.
@@ -345,7 +348,7 @@ _MAX_WHY = 300
 """Characters of what came of a node's last call: messages have a limit."""
 
 
-def _lease_trouble(troubles: Mapping[str, Trouble]) -> Condition:
+def _lease_trouble(troubles: Mapping[str, NodeLeaseTrouble]) -> Condition:
     of = ConditionType.LEASE_TROUBLE
     if not troubles:
         return _condition(of, False, Reason.LEASES_RENEWED, "No node's Lease is overdue.")
@@ -366,7 +369,7 @@ def _lease_trouble(troubles: Mapping[str, Trouble]) -> Condition:
     )
 
 
-def _unrenewed_since(trouble: Trouble) -> str:
+def _unrenewed_since(trouble: NodeLeaseTrouble) -> str:
     if not trouble.since_ms:
         return ""
     return f" (unrenewed since {to_rfc3339(trouble.since_ms // 1000 * 1000)})"

@@ -30,15 +30,15 @@ from zonequake_operator.planning.waiting import waits_for
 from zonequake_operator.planning.zone_orders import SendOrder, cleanings, zone_orders
 from zonequake_operator.rebalance import key_changes
 from zonequake_operator.resources.condition_types import Condition
-from zonequake_operator.resources.leases import Trouble
+from zonequake_operator.resources.leases import NodeLeaseTrouble
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ConsistencyMode,
     PartitionKeys,
+    PartitionStatus,
     PartitionSummary,
-    PartitionView,
-    Snapshot,
     Topology,
+    ZoneSnapshot,
     ZoneSpec,
     ZoneStatus,
     group_name,
@@ -76,7 +76,7 @@ class WritePartition:
 
     number: int
     keys: PartitionKeys
-    view: PartitionView
+    view: PartitionStatus
     urgent: bool
 
 
@@ -117,7 +117,7 @@ def calculated_sets(
     return [AssignmentSet.of(*names) if names else None for names in sets]
 
 
-def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
+def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     """Decide about one zone; `calculate` stands for its affinity function."""
     zone = snapshot.zone
     if zone.deleting:
@@ -189,7 +189,7 @@ def _is_at_rest(health: Health) -> bool:
     return not health.is_moving and health.view.leader is not None and not health.missing
 
 
-def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
+def _plan_unreadable(snapshot: ZoneSnapshot, problem: str) -> Plan:
     zone = snapshot.zone
     status = replace(zone.status, observed_generation=zone.generation)
     conditions = invalid_spec(problem)
@@ -201,7 +201,7 @@ def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
     return Plan(writes=writes, orders=[], settled=True, health={})
 
 
-def groups_of(snapshot: Snapshot) -> dict[int, Group]:
+def groups_of(snapshot: ZoneSnapshot) -> dict[int, Group]:
     """Returns each partition's Raft group as its replicas report it, by partition."""
     zone = snapshot.zone
     replicas: dict[str, dict[str, ReplicaStatus]] = by_group(snapshot.reports.values())
@@ -213,7 +213,7 @@ def groups_of(snapshot: Snapshot) -> dict[int, Group]:
 # ------------------------------------------------------------------------------ 1. accept inputs
 
 
-def _accept_inputs(snapshot: Snapshot, spec: ZoneSpec) -> tuple[str | None, ZoneStatus]:
+def _accept_inputs(snapshot: ZoneSnapshot, spec: ZoneSpec) -> tuple[str | None, ZoneStatus]:
     """Returns why the filter can't be used, and the zone's status with all inputs accepted."""
     zone, before = snapshot.zone, snapshot.zone.status
     in_force = before.data_nodes.filter if before.data_nodes else None
@@ -274,13 +274,13 @@ def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
 
 
-def _create_missing(snapshot: Snapshot, spec: ZoneSpec) -> list[Write]:
+def _create_missing(snapshot: ZoneSnapshot, spec: ZoneSpec) -> list[Write]:
     missing = (n for n in range(spec.partitions) if n not in snapshot.partitions)
     return [CreatePartition(number=n) for n in missing]
 
 
 def _write_partitions(
-    snapshot: Snapshot,
+    snapshot: ZoneSnapshot,
     spec: ZoneSpec,
     status: ZoneStatus,
     groups: Mapping[int, Group],
@@ -296,7 +296,7 @@ def _write_partitions(
         if number >= spec.partitions:
             continue
         trigger = max(partition.keys.change_trigger_revision, status.handled_revision)
-        wish = key_changes.Wish(
+        wish = key_changes.WantedKeys(
             target=targets[number],
             revision=status.revision,
             due=trigger < status.revision,
@@ -316,7 +316,7 @@ def _write_partitions(
 
 
 def _zone_write(
-    snapshot: Snapshot,
+    snapshot: ZoneSnapshot,
     spec: ZoneSpec,
     status: ZoneStatus,
     health: Mapping[int, Health],
@@ -348,7 +348,9 @@ def _zone_write(
     )
 
 
-def _lease_troubles(snapshot: Snapshot, spec: ZoneSpec) -> Mapping[str, Trouble] | None:
+def _lease_troubles(
+    snapshot: ZoneSnapshot, spec: ZoneSpec
+) -> Mapping[str, NodeLeaseTrouble] | None:
     """Returns the Lease troubles of the nodes that hold the zone's partitions; None for a zone that
     needs no Leases.
     """

@@ -11,8 +11,8 @@ from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.planning.partition_events import Cleaning
 from zonequake_operator.rebalance import orders
-from zonequake_operator.resources.leases import Session
-from zonequake_operator.resources.model import ConsistencyMode, Partition, Snapshot, ZoneSpec
+from zonequake_operator.resources.leases import LeaseSession
+from zonequake_operator.resources.model import ConsistencyMode, Partition, ZoneSnapshot, ZoneSpec
 from zonequake_protocol.admin import Order, StopReplica
 
 
@@ -26,7 +26,7 @@ class SendOrder:
 
 
 def zone_orders(
-    snapshot: Snapshot,
+    snapshot: ZoneSnapshot,
     spec: ZoneSpec,
     groups: Mapping[int, Group],
     verdicts: Mapping[int, KeysVerdict],
@@ -61,7 +61,7 @@ def zone_orders(
 
 
 def cleanings(
-    sends: list[SendOrder], snapshot: Snapshot, groups: Mapping[int, Group]
+    sends: list[SendOrder], snapshot: ZoneSnapshot, groups: Mapping[int, Group]
 ) -> tuple[Cleaning, ...]:
     """Replicas from before the last reset that these orders erase."""
     numbers = {group.name: number for number, group in groups.items()}
@@ -78,11 +78,11 @@ def cleanings(
 
 
 def _settings(
-    snapshot: Snapshot,
+    snapshot: ZoneSnapshot,
     spec: ZoneSpec,
     partition: Partition,
     addresses: Mapping[str, str],
-    sessions: Mapping[str, Session],
+    sessions: Mapping[str, LeaseSession],
 ) -> orders.ReplicaSettings:
     return orders.ReplicaSettings(
         zone=snapshot.zone.name,

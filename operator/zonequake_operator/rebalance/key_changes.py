@@ -37,14 +37,14 @@ from zonequake_operator.resources.model import (
     ChangePeersMode,
     ConsistencyMode,
     PartitionKeys,
-    Storage,
+    StorageKind,
     TokenPeers,
 )
 from zonequake_protocol.admin import PeerName, ReplicaStatus, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WantedKeys:
     """The wished state of the partition.
 
     `target` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's revision
@@ -56,7 +56,7 @@ class Wish:
     due: bool
     mode: ChangePeersMode = ChangePeersMode.QUEUE
     consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
-    storage: Storage = Storage.PERSISTENT
+    storage: StorageKind = StorageKind.PERSISTENT
     held: frozenset[str] = frozenset()
 
     def wanted(
@@ -73,7 +73,9 @@ class Wish:
         return self.target
 
 
-def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
+def decide(
+    keys: PartitionKeys, group: Group, wish: WantedKeys, alive: frozenset[str]
+) -> PartitionKeys:
     """Returns the keys to store; equal keys if nothing is due. `alive`: nodes in the topology."""
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
@@ -89,7 +91,7 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
 def _on_wish(
     keys: PartitionKeys,
     group: Group,
-    wish: Wish,
+    wish: WantedKeys,
     alive: frozenset[str],
     *,
     waits: bool,
@@ -104,7 +106,7 @@ def _on_wish(
     return replace(after, change_trigger_revision=max(wish.revision, keys.change_trigger_revision))
 
 
-def _waits(keys: PartitionKeys, wish: Wish, alive: frozenset[str], *, promoted: bool) -> bool:
+def _waits(keys: PartitionKeys, wish: WantedKeys, alive: frozenset[str], *, promoted: bool) -> bool:
     """Returns whether a wish comes to its turn behind pending, which is seen through.
 
     A step of a switch leads back to stable. `promoted`: nothing else made the partition due.
@@ -230,7 +232,7 @@ def _set_pending(keys: PartitionKeys, pending: AssignmentSet, group: Group) -> P
 
 
 def _on_report(
-    keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]
+    keys: PartitionKeys, group: Group, wish: WantedKeys, alive: frozenset[str]
 ) -> tuple[PartitionKeys, bool]:
     """Keys after the group's reports, and whether the partition is due again."""
     if any(replica.token > keys.configuration_token for replica in group.replicas.values()):
@@ -302,7 +304,7 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
 
 
 def _on_nothing_wanted(
-    keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]
+    keys: PartitionKeys, group: Group, wish: WantedKeys, alive: frozenset[str]
 ) -> PartitionKeys:
     """`stable` under a new token, if the group stands or is going elsewhere: one more change.
 
@@ -328,7 +330,7 @@ def _on_nothing_wanted(
     return keys
 
 
-def _stable_switch(keys: PartitionKeys, group: Group, wish: Wish) -> PartitionKeys:
+def _stable_switch(keys: PartitionKeys, group: Group, wish: WantedKeys) -> PartitionKeys:
     """onNewPeersConfigurationApplied: "stable = appliedPeers", pending = the next step of a switch,
     else planned, else empty."""
     leading = group.leading

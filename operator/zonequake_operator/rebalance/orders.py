@@ -25,8 +25,13 @@ from zonequake_operator.groups.reports import Group, members
 from zonequake_operator.high_availability import reset, reset_orders
 from zonequake_operator.rebalance import volatile_switch
 from zonequake_operator.rebalance.key_changes import gives_way
-from zonequake_operator.resources.leases import Session
-from zonequake_operator.resources.model import ChangePeersMode, PartitionKeys, Storage, TokenPeers
+from zonequake_operator.resources.leases import LeaseSession
+from zonequake_operator.resources.model import (
+    ChangePeersMode,
+    PartitionKeys,
+    StorageKind,
+    TokenPeers,
+)
 from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,
@@ -40,7 +45,7 @@ from zonequake_protocol.admin import (
     StopReplica,
 )
 
-NO_SESSION = Session(holder="", number=0)
+NO_SESSION = LeaseSession(holder="", number=0)
 NEWCOMER_KEPT_S = 10.0
 """After a change: who flips a wish there and back does it within seconds, and must not pay for the
 copy twice."""
@@ -60,10 +65,10 @@ class ReplicaSettings:
     fsync: bool
     catch_up_bytes_per_second: int
     addresses: Mapping[str, str]
-    storage: Storage = Storage.PERSISTENT
+    storage: StorageKind = StorageKind.PERSISTENT
     mode: ChangePeersMode = ChangePeersMode.QUEUE
     needs_lease: bool = False
-    sessions: Mapping[str, Session] = field(default_factory=dict)
+    sessions: Mapping[str, LeaseSession] = field(default_factory=dict)
 
 
 def orders(
@@ -136,7 +141,7 @@ def _starts(
                 partition=settings.partition,
                 partitions=settings.partitions,
                 token=_start_token(keys, group, node),
-                volatile=settings.storage is Storage.VOLATILE,
+                volatile=settings.storage is StorageKind.VOLATILE,
                 fsync=settings.fsync,
                 enforced_token=reset.forced_token(keys),
                 catch_up_bytes_per_second=settings.catch_up_bytes_per_second,

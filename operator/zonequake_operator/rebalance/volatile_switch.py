@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from zonequake_operator.groups.reports import Group, is_majority, members
-from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, Storage
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, StorageKind
 from zonequake_protocol.admin import PeerName
 
 
@@ -48,7 +48,7 @@ def less_reduced(wanted: AssignmentSet | None, keys: PartitionKeys) -> Assignmen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class SwitchStep:
     """The switch keys after a stable switch; `pending`: the next step, None if none."""
 
     pending: AssignmentSet | None
@@ -58,7 +58,7 @@ class Done:
 
 def on_rebalance_done(
     keys: PartitionKeys, applied: AssignmentSet, calculated: AssignmentSet | None
-) -> Done:
+) -> SwitchStep:
     """ "On rebalance done" with the applied set, which becomes stable; both keys in every branch.
 
     The document subtracts `addedNodes` from switchAppend; here every node of the applied set, which
@@ -67,7 +67,7 @@ def on_rebalance_done(
     everybody comes back.
     """
     if keys.is_forced:
-        return Done(pending=None, switch_reduce=(), switch_append=())
+        return SwitchStep(pending=None, switch_reduce=(), switch_append=())
     resolved = frozenset(applied.nodes)
     reduced = frozenset(keys.switch_reduce) - resolved
     left = frozenset(keys.switch_reduce) & resolved
@@ -80,7 +80,7 @@ def on_rebalance_done(
         pending = AssignmentSet.of(*(added & frozenset(calculated.nodes) if calculated else added))
     elif left and resolved - left:
         pending = AssignmentSet.of(*(resolved - left))
-    return Done(
+    return SwitchStep(
         pending=pending, switch_reduce=tuple(sorted(left)), switch_append=tuple(sorted(append))
     )
 
@@ -138,13 +138,13 @@ def without_moot(keys: PartitionKeys, group: Group) -> PartitionKeys:
 # ------------------------------------------------------------------------- Full partition restart
 
 
-def is_full_restart(keys: PartitionKeys, group: Group, storage: Storage) -> bool:
+def is_full_restart(keys: PartitionKeys, group: Group, storage: StorageKind) -> bool:
     """Has every stable member of a volatile partition come back with nothing?
 
     And can nobody else, whose configuration we haven't followed yet, still lead the group? A
     persistent partition never starts over: its files may still be somewhere.
     """
-    if storage is not Storage.VOLATILE or keys.bootstrap is None or keys.stable is None:
+    if storage is not StorageKind.VOLATILE or keys.bootstrap is None or keys.stable is None:
         return False
     if group.leader is not None:
         return False

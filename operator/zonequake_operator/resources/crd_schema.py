@@ -1,8 +1,8 @@
 """Custom resources' shapes as the API server holds them; names, and times as they are written.
 
 The structs mirror the schemas (charts/zonequake/templates/crds), together with the values of the
-model that are stored as they are (`Stored`). Unknown fields are ignored, so that a newer CRD
-doesn't stop an older operator.
+model that are stored as they are (`ResourceStruct`). Unknown fields are ignored, so that a newer
+CRD doesn't stop an older operator.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from zonequake_operator.resources.model import (
     DEFAULT_REPLICAS,
     DEFAULT_RESET_TIMEOUT_S,
     AssignmentSet,
+    AssignmentsLink,
     ChangePeersMode,
     ConsistencyMode,
-    Link,
     PartitionState,
     PartitionSummary,
     ResetDue,
     ResetRequest,
-    Storage,
-    Stored,
+    ResourceStruct,
+    StorageKind,
     TokenPeers,
 )
 from zonequake_protocol.admin import PeerName, Stage
@@ -42,7 +42,7 @@ ZONE_LABEL = f"{GROUP}/zone"
 Object = dict[str, Any]
 
 
-class WireZoneSpec(Stored, frozen=True):
+class WireZoneSpec(ResourceStruct, frozen=True):
     partitions: int = DEFAULT_PARTITIONS
     replicas: int = DEFAULT_REPLICAS
     data_nodes_auto_adjust: int | str | None = None
@@ -51,20 +51,20 @@ class WireZoneSpec(Stored, frozen=True):
     data_nodes_filter: str | None = None
     consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
     partition_distribution_reset_timeout: int = DEFAULT_RESET_TIMEOUT_S
-    storage: Storage = Storage.PERSISTENT
+    storage: StorageKind = StorageKind.PERSISTENT
     fsync: bool = True
     change_peers: ChangePeersMode = ChangePeersMode.UPDATE
     catch_up_bytes_per_second: int = 0
     paused: bool = False
 
 
-class WireTimer(Stored, frozen=True):
+class WireTimer(ResourceStruct, frozen=True):
     nodes: list[str]
     armed_at: str
     deadline: str | None = None
 
 
-class WireResetTimer(Stored, frozen=True):
+class WireResetTimer(ResourceStruct, frozen=True):
     nodes: list[str]
     armed_at: str
     revision: int
@@ -72,7 +72,7 @@ class WireResetTimer(Stored, frozen=True):
     deadline: str | None = None
 
 
-class WireCondition(Stored, frozen=True):
+class WireCondition(ResourceStruct, frozen=True):
     type: str
     status: str
     reason: str
@@ -81,7 +81,7 @@ class WireCondition(Stored, frozen=True):
     last_transition_time: str = ""
 
 
-class WireZoneStatus(Stored, frozen=True):
+class WireZoneStatus(ResourceStruct, frozen=True):
     observed_generation: int = 0
     revision: int = 0
     handled_revision: int = 0
@@ -98,7 +98,7 @@ class WireZoneStatus(Stored, frozen=True):
     conditions: tuple[WireCondition, ...] = ()
 
 
-class WirePartitionStatus(Stored, frozen=True):
+class WirePartitionStatus(ResourceStruct, frozen=True):
     stable: AssignmentSet | None = None
     pending: AssignmentSet | None = None
     planned: AssignmentSet | None = None
@@ -110,7 +110,7 @@ class WirePartitionStatus(Stored, frozen=True):
     switch_reduce: tuple[str, ...] = ()
     switch_append: tuple[str, ...] = ()
     reset_revision: int = 0
-    chain: tuple[Link, ...] = ()
+    chain: tuple[AssignmentsLink, ...] = ()
     stopped_token: int = 0
     leader: str | None = None
     term: int = 0
@@ -119,7 +119,7 @@ class WirePartitionStatus(Stored, frozen=True):
     waits_for: str = ""
 
 
-class WireNode(Stored, frozen=True):
+class WireNode(ResourceStruct, frozen=True):
     name: str
     process_incarnation: str
     storage_incarnation: str
@@ -131,13 +131,13 @@ class WireNode(Stored, frozen=True):
     lease_session: int = 0
 
 
-class WireDeparture(Stored, frozen=True):
+class WireDeparture(ResourceStruct, frozen=True):
     name: str
     since: int
     left: int
 
 
-class WireTopologyStatus(Stored, frozen=True):
+class WireTopologyStatus(ResourceStruct, frozen=True):
     version: int = 0
     node_count: int | None = None
     node_names: tuple[str, ...] = ()  # `kubectl get` can't show a field of each node

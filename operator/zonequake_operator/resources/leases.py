@@ -49,7 +49,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class LeaseSession:
     """A session of a node's Lease, told from all others: its number alone starts over once the
     Lease of a node that had left for good was deleted."""
 
@@ -66,7 +66,7 @@ class TroubleKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class NodeLeaseTrouble:
     """A node that answers, and whose Lease somebody has to look at.
 
     `since_ms`: when it was renewed last, or first asked for; 0: unknown. `why`: what came of
@@ -80,7 +80,7 @@ class Trouble:
 
 def troubles(
     identities: Mapping[str, NodeIdentity], leases: Mapping[str, Lease]
-) -> dict[str, Trouble]:
+) -> dict[str, NodeLeaseTrouble]:
     """Returns the Lease troubles of the nodes that answered in this round, also of those that do
     not know yet that they were given up. Silent nodes are reported as missing elsewhere, and an
     ended process has no use for its Lease.
@@ -91,10 +91,10 @@ def troubles(
         if lease is not None and lease.is_fenced_for(node.process_incarnation):
             since_ms = node.lease_unrenewed_since_ms or lease.renewed_ms
             why = node.lease_problem or lease.fenced or ""
-            found[name] = Trouble(kind=TroubleKind.FENCED, since_ms=since_ms, why=why)
+            found[name] = NodeLeaseTrouble(kind=TroubleKind.FENCED, since_ms=since_ms, why=why)
         elif node.lease_trouble is not None:
             expired = node.lease_trouble is LeaseTrouble.EXPIRED
-            found[name] = Trouble(
+            found[name] = NodeLeaseTrouble(
                 kind=TroubleKind.EXPIRED if expired else TroubleKind.NOT_RENEWED,
                 since_ms=node.lease_unrenewed_since_ms,
                 why=node.lease_problem or "it doesn't say why",

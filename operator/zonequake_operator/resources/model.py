@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from zonequake_operator.resources.condition_types import Condition
-from zonequake_operator.resources.leases import Trouble
+from zonequake_operator.resources.leases import NodeLeaseTrouble
 from zonequake_operator.resources.rights import Right
 from zonequake_protocol.admin import PeerName, ReplicasReport, ReplicaStatus, Stage
 
@@ -27,7 +27,7 @@ DEFAULT_SCALE_DOWN_S = INFINITE
 DEFAULT_RESET_TIMEOUT_S = 5
 
 
-class Stored(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ResourceStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of values that custom resources hold as they are: camelCase, defaults left out."""
 
 
@@ -52,7 +52,7 @@ class ConsistencyMode(StrEnum):
     HIGH_AVAILABILITY = "HighAvailability"
 
 
-class Storage(StrEnum):
+class StorageKind(StrEnum):
     """The storage of replicas; `VOLATILE` ones lose their data with their process."""
 
     PERSISTENT = "Persistent"
@@ -96,7 +96,7 @@ class ZoneSpec:
     change_peers: ChangePeersMode = ChangePeersMode.UPDATE
     consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
     reset_timeout_s: int = DEFAULT_RESET_TIMEOUT_S
-    storage: Storage = Storage.PERSISTENT
+    storage: StorageKind = StorageKind.PERSISTENT
     catch_up_bytes_per_second: int = 0
     fsync: bool = True
     paused: bool = False
@@ -164,7 +164,7 @@ class Topology:
     departed: Mapping[str, Departure] = field(default_factory=dict)
 
 
-class PartitionSummary(Stored, frozen=True, kw_only=True, omit_defaults=False):
+class PartitionSummary(ResourceStruct, frozen=True, kw_only=True, omit_defaults=False):
     """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss.
 
     Stored with its zeros: an empty column would read as if nobody knew.
@@ -190,7 +190,7 @@ class ResetTimer:
     topology_version: int
 
 
-class ResetDue(Stored, frozen=True, kw_only=True):
+class ResetDue(ResourceStruct, frozen=True, kw_only=True):
     """The reset timer has fired: partitions whose `reset_revision` is lower are judged for it."""
 
     revision: int
@@ -244,7 +244,7 @@ class Zone:
     reset_requests: Mapping[int, ResetRequest] = field(default_factory=dict)
 
 
-class AssignmentSet(Stored, frozen=True, kw_only=True):
+class AssignmentSet(ResourceStruct, frozen=True, kw_only=True):
     """A set of nodes, sorted; `force` and `from_reset` are for the reset (design, holes 7, 13)."""
 
     nodes: tuple[str, ...]
@@ -257,14 +257,14 @@ class AssignmentSet(Stored, frozen=True, kw_only=True):
         return cls(nodes=tuple(sorted(set(nodes))))
 
 
-class TokenPeers(Stored, frozen=True, kw_only=True):
+class TokenPeers(ResourceStruct, frozen=True, kw_only=True):
     """A configuration decided on: its token and its peers with incarnations, by node."""
 
     token: int
     peers: tuple[PeerName, ...]
 
 
-class Link(Stored, frozen=True, kw_only=True):
+class AssignmentsLink(ResourceStruct, frozen=True, kw_only=True):
     """An AssignmentsLink (`high-availability`, "Chain of assignments"): a stable set, and where its
     configuration stands in the log (whole term, index).
 
@@ -310,7 +310,7 @@ class PartitionKeys:
     switch_reduce: tuple[str, ...] = ()
     switch_append: tuple[str, ...] = ()
     reset_revision: int = 0
-    chain: tuple[Link, ...] = ()
+    chain: tuple[AssignmentsLink, ...] = ()
     stopped_token: int = 0
 
     @property
@@ -349,7 +349,7 @@ def _nodes(value: AssignmentSet | None) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView:
+class PartitionStatus:
     """The status beside the keys, for people and triggers; written on transitions only.
 
     `state` is None until the group had its first leader: nobody can have missed it before.
@@ -370,11 +370,11 @@ class Partition:
     number: int
     resource_version: str
     keys: PartitionKeys = PartitionKeys()
-    view: PartitionView = PartitionView()
+    view: PartitionStatus = PartitionStatus()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts:
+class ChangeAttempts:
     """The number of requests for a change of peers: the one with this token."""
 
     token: int
@@ -386,7 +386,7 @@ DEFAULT_RETRY_THRESHOLD = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class ZoneSnapshot:
     """Everything that a decision about one zone rests on.
 
     `reports` holds only nodes that aren't silent; `outdated` are those of them that were asked for
@@ -403,8 +403,8 @@ class Snapshot:
     reports: Mapping[str, ReplicasReport]
     outdated: frozenset[str] = frozenset()
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    attempts: Mapping[str, Attempts] = field(default_factory=dict)
-    lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    attempts: Mapping[str, ChangeAttempts] = field(default_factory=dict)
+    lease_troubles: Mapping[str, NodeLeaseTrouble] = field(default_factory=dict)
     missing_rights: frozenset[Right] = frozenset()
     retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 

@@ -26,12 +26,12 @@ from zonequake_operator.resources.model import (
     DEFAULT_SCALE_UP_S,
     INFINITE,
     AssignmentSet,
+    AssignmentsLink,
     DataNodes,
     Departure,
-    Link,
     Partition,
     PartitionKeys,
-    PartitionView,
+    PartitionStatus,
     ResetTimer,
     Timer,
     Timers,
@@ -44,7 +44,7 @@ from zonequake_operator.resources.model import (
 )
 
 T = TypeVar("T")
-N = TypeVar("N", AssignmentSet, Link)
+N = TypeVar("N", AssignmentSet, AssignmentsLink)
 _TYPES = frozenset(ConditionType)
 _REASONS = frozenset(Reason)
 
@@ -189,7 +189,7 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
             pending_lock=_sorted_peers(wire.pending_lock),
             chain=tuple(map(_sorted_nodes, wire.chain)),
         ),
-        view=copied(wire, PartitionView),
+        view=copied(wire, PartitionStatus),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from kubernetes.aio import client, config
 
 from tests.kube.operator.api_server import ApiServer
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeError
 from zonequake_operator.fleet.gates import GATE
 
@@ -35,7 +35,7 @@ async def test_a_gate_is_not_opened_for_a_pod_that_has_got_the_name_meanwhile(
         str(api_server.kubeconfig)
     )
     async with client.ApiClient() as connection:
-        kube = Kube(connection, api_server.namespace, "zq")
+        kube = NamespaceApi(connection, api_server.namespace, "zq")
         is_open = {"type": GATE, "status": "True", "reason": "CaughtUp", "message": ""}
         old = made(api_server)
         await kube.set_pod_condition("gated", old, is_open)

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from zonequake_operator.__main__ import main
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller.app import App
 
 NEVER_S = 3600.0
@@ -22,9 +22,9 @@ NEVER_S = 3600.0
 def keep_an_index() -> None:
     """Of pods: what was ever listed stays, but for an event of its deletion."""
     index: dict[str, Any] = {}
-    listed, changed = Kube.list_pods, App.pod_changed
+    listed, changed = NamespaceApi.list_pods, App.pod_changed
 
-    async def list_pods(kube: Kube) -> list[Any]:
+    async def list_pods(kube: NamespaceApi) -> list[Any]:
         index.update({pod["metadata"]["name"]: pod for pod in await listed(kube)})
         return list(index.values())
 
@@ -33,7 +33,7 @@ def keep_an_index() -> None:
             index.pop(name, None)
         await changed(app, name=name, event=event, **kwargs)
 
-    Kube.list_pods = list_pods  # type: ignore[method-assign,assignment]
+    NamespaceApi.list_pods = list_pods  # type: ignore[method-assign,assignment]
     App.pod_changed = pod_changed  # type: ignore[method-assign,assignment]
 
 

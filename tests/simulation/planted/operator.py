@@ -14,13 +14,13 @@ import msgspec
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.api_server import zone_resources
 from zonequake_operator.controller import reconciler
-from zonequake_operator.errors import Conflict
+from zonequake_operator.errors import KubeConflict
 from zonequake_operator.fleet import membership
 from zonequake_operator.groups import evidence
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.planning import plan
 from zonequake_operator.rebalance import key_changes, orders, volatile_switch
-from zonequake_operator.resources.model import AssignmentSet, Storage, TokenPeers
+from zonequake_operator.resources.model import AssignmentSet, StorageKind, TokenPeers
 from zonequake_protocol.admin import Stage
 
 # ── holes 1 to 5 ─────────────────────────────────────────────────────────────────────────────
@@ -56,7 +56,7 @@ def act_on_what_was_not_stored(patch: Patch) -> None:
     ) -> str:
         try:
             return await real(self, plural, kind, name, at, *rest)
-        except Conflict:
+        except KubeConflict:
             return str(at.resource_version)
 
     patch.setattr(reconciler.ZoneReconciler, "_cas", never_refused)
@@ -90,9 +90,9 @@ def forget_who_is_to_come_back(patch: Patch) -> None:
 
 
 def begin_anew_beside_members(patch: Patch) -> None:
-    def some_member_is_empty(keys: Any, group: Any, storage: Storage) -> bool:
+    def some_member_is_empty(keys: Any, group: Any, storage: StorageKind) -> bool:
         return (
-            storage is Storage.VOLATILE
+            storage is StorageKind.VOLATILE
             and keys.bootstrap is not None
             and group.leader is None
             and any(n in group.answered and n not in group.replicas for n in keys.stable.nodes)

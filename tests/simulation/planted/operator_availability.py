@@ -14,7 +14,7 @@ from zonequake_operator.high_availability import chain, cold_start, reset, reset
 from zonequake_operator.nodes import topology
 from zonequake_operator.planning import zone_orders
 from zonequake_operator.rebalance import ha_target, key_changes
-from zonequake_operator.resources.leases import Session
+from zonequake_operator.resources.leases import LeaseSession
 from zonequake_protocol.admin import ResetPeers
 from zonequake_store.replica import status
 from zonequake_store.state import partition
@@ -134,10 +134,10 @@ def count_the_silent_as_left(patch: Patch) -> None:
 
 
 def permit_in_any_session(patch: Patch) -> None:
-    def as_reported(reports: Any, _: object) -> dict[str, Session]:
+    def as_reported(reports: Any, _: object) -> dict[str, LeaseSession]:
         nodes = [report.node for report in reports.values() if report.node.lease_session]
         return {
-            node.name: Session(holder=node.process_incarnation, number=node.lease_session)
+            node.name: LeaseSession(holder=node.process_incarnation, number=node.lease_session)
             for node in nodes
         }
 

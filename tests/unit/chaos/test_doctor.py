@@ -12,7 +12,7 @@ from zonequake_cluster import requirements
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 from zonequake_cluster.requirements import FOR_IMAGES, REQUIREMENTS
 from zonequake_ctl.release import doctor
-from zonequake_ctl.release.doctor import Finding
+from zonequake_ctl.release.doctor import DoctorFinding
 
 
 def test_a_machine_with_everything_needs_nothing() -> None:
@@ -62,7 +62,7 @@ def test_each_thing_that_is_missing_has_its_command(tmp_path: Path) -> None:
 def test_the_command_says_it_and_its_code_tells(
     monkeypatch: pytest.MonkeyPatch, mend: str, code: int
 ) -> None:
-    finding = Finding(work="disk", found="no room", mend=mend)
+    finding = DoctorFinding(work="disk", found="no room", mend=mend)
     monkeypatch.setattr(doctor, "examine", lambda _: iter([finding]))
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == code

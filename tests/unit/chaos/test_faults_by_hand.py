@@ -29,10 +29,10 @@ from zonequake_operator.api_server.rendering import render_partition_status, ren
 from zonequake_operator.resources.crd_schema import RESET_ANNOTATION, reset_requests
 from zonequake_operator.resources.model import (
     AssignmentSet,
+    AssignmentsLink,
     Departure,
-    Link,
     PartitionKeys,
-    PartitionView,
+    PartitionStatus,
     ResetRequest,
     TokenPeers,
     Topology,
@@ -48,8 +48,8 @@ from zonequake_protocol.admin import (
 
 UID = "12345678"
 CHAIN = (
-    Link(nodes=tuple("ABC"), term=1, index=1),
-    Link(nodes=("C",), term=5_000_000_001, index=21, token=5),
+    AssignmentsLink(nodes=tuple("ABC"), term=1, index=1),
+    AssignmentsLink(nodes=("C",), term=5_000_000_001, index=21, token=5),
 )
 DEAD = PartitionKeys(
     stable=AssignmentSet.of("C"),
@@ -73,7 +73,7 @@ AGAIN = replace(
     pending=None,
     planned=None,
     configuration_token=9,
-    chain=(*CHAIN[:1], Link(nodes=("A", "B"), term=8_000_000_002, index=22, token=8)),
+    chain=(*CHAIN[:1], AssignmentsLink(nodes=("A", "B"), term=8_000_000_002, index=22, token=8)),
 )
 GIVEN_UP = (
     "all that was written since the reset to C: lineage 5, behind term 1, index 21 (lineage 5)"
@@ -149,7 +149,7 @@ class Cluster:
     def _partition(self, number: int, keys: PartitionKeys) -> dict[str, Any]:
         owner = {"controller": True, "uid": UID}
         metadata = {"name": f"z-{number}", "resourceVersion": "1", "ownerReferences": [owner]}
-        view = PartitionView(leader=self.leaders.get(number))
+        view = PartitionStatus(leader=self.leaders.get(number))
         return {
             "metadata": metadata,
             "spec": {"zone": "z", "partition": number, "group": f"z.{UID}.{number}"},
@@ -267,7 +267,7 @@ async def test_a_choice_that_nobody_saw_in_the_keys_is_told_by_the_newest_link(
     journal: CleanupJournal,
 ) -> None:
     cluster = Cluster(DEAD)
-    alone = Link(nodes=("B",), term=8_000_000_001, index=21, token=8)
+    alone = AssignmentsLink(nodes=("B",), term=8_000_000_001, index=21, token=8)
     cluster.then = [replace(AGAIN, chain=(*CHAIN[:1], alone))]
     (only,) = (await done(ALL, made_injection(cluster, journal)))["partitions"]
     assert (only["survivor"], only["token"]) == ("B", 8)

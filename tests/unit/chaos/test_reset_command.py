@@ -10,19 +10,19 @@ import pytest
 from tests.unit.made_up_nodes import topology_node
 from zonequake_ctl import reset
 from zonequake_ctl.reset import UNFINISHED
-from zonequake_ctl.reset_proof import Proof
+from zonequake_ctl.reset_proof import MajorityReport
 from zonequake_ctl.reset_proof import prove as proved
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import observe
-from zonequake_operator.high_availability.reset import Holders
+from zonequake_operator.high_availability.reset import ReplicaHolders
 from zonequake_operator.resources.model import (
     AssignmentSet,
+    AssignmentsLink,
     Departure,
-    Link,
     Partition,
     PartitionKeys,
-    PartitionView,
+    PartitionStatus,
     ResetRequest,
     TokenPeers,
     Topology,
@@ -60,7 +60,7 @@ def partition(
             pending=pending,
             bootstrap=TokenPeers(token=1, peers=()),
         ),
-        view=PartitionView(leader=leader),
+        view=PartitionStatus(leader=leader),
     )
 
 
@@ -69,12 +69,12 @@ def prove(
     topology: Topology,
     survivor: str | None = None,
     **replicas: ReplicaStatus | None,
-) -> Proof:
+) -> MajorityReport:
     """`replicas`: what nodes answered; None: that they have none of it."""
     found = {node: replica for node, replica in replicas.items() if replica is not None}
     answered = frozenset(replicas)
     group = observe("z.12345678.4", found, answered)
-    holders = Holders(group=group, topology=topology, answered=answered, inspected={})
+    holders = ReplicaHolders(group=group, topology=topology, answered=answered, inspected={})
     return proved(partition, holders, survivor)
 
 
@@ -177,8 +177,8 @@ async def test_only_a_condition_that_is_not_well_says_why_a_reset_is_not_carried
 # ---------------------------------------------------------------- a survivor that died uncopied
 
 CHAIN = (
-    Link(nodes=tuple("ABCDE"), term=1, index=1),
-    Link(nodes=("A",), term=5_000_000_001, index=21, token=5),
+    AssignmentsLink(nodes=tuple("ABCDE"), term=1, index=1),
+    AssignmentsLink(nodes=("A",), term=5_000_000_001, index=21, token=5),
 )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from zonequake_operator.groups.reports import Group
-from zonequake_operator.rebalance.key_changes import Wish, decide
+from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 from zonequake_protocol.admin import ConfigurationReport, Order, PeerName, Stage, StartReplica
@@ -48,7 +48,7 @@ class State:
 
     keys: PartitionKeys
     group: Any
-    wish: Wish
+    wish: WantedKeys
     budget: Budget
     away: frozenset[str] = frozenset()
     late: tuple[tuple[str, Order], ...] = ()

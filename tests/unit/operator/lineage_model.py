@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.resources.model import (
     AssignmentSet,
+    AssignmentsLink,
     DataNodes,
-    Link,
     PartitionKeys,
     TokenPeers,
     ZoneStatus,
@@ -128,7 +128,7 @@ def settled(nodes: str) -> World:
             stable=AssignmentSet.of(*nodes),
             configuration_token=1,
             bootstrap=TokenPeers(token=1, peers=peers),
-            chain=(Link(nodes=tuple(nodes), term=0, index=0),),
+            chain=(AssignmentsLink(nodes=tuple(nodes), term=0, index=0),),
         ),
     )
 

@@ -14,11 +14,11 @@ from zonequake_operator.resources.model import (
     Departure,
     Partition,
     PartitionKeys,
-    Snapshot,
     Timers,
     Topology,
     TopologyNode,
     Zone,
+    ZoneSnapshot,
     ZoneSpec,
 )
 from zonequake_protocol.admin import (
@@ -110,7 +110,7 @@ def _check_survivor(world: World, survivor: str) -> None:
     assert not lost, f"{survivor} is to go on, but lacks {sorted(lost)}"
 
 
-def snapshot(world: World, now_ms: int) -> Snapshot:
+def snapshot(world: World, now_ms: int) -> ZoneSnapshot:
     """What the operator sees."""
     version, nodes, departed = world.topology
     topology = Topology(
@@ -128,7 +128,7 @@ def snapshot(world: World, now_ms: int) -> Snapshot:
         for n in world.inspected & world.up
         if n in replicas and not replicas[n].running
     }
-    return Snapshot(
+    return ZoneSnapshot(
         now_ms=now_ms,
         zone=Zone(
             name="z",

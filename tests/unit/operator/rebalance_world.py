@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.unit.operator import group_model as model
 from zonequake_operator.groups.reports import Group
-from zonequake_operator.rebalance.key_changes import Wish, decide
+from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import AssignmentSet, ChangePeersMode, PartitionKeys
 from zonequake_protocol.admin import Order
@@ -82,7 +82,7 @@ class World:
     ) -> PartitionKeys:
         before = of or self.keys
         due = before.change_trigger_revision < self.revision
-        wish = Wish(target=self.target, revision=self.revision, due=due, mode=self.mode)
+        wish = WantedKeys(target=self.target, revision=self.revision, due=due, mode=self.mode)
         return decide(before, seen, wish, alive)
 
     def twin_reads(self) -> None:

@@ -10,10 +10,10 @@ from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.condition_types import ConditionType, Reason
 from zonequake_operator.resources.model import (
-    Snapshot,
     TokenPeers,
     Topology,
     Zone,
+    ZoneSnapshot,
     ZoneSpec,
     ZoneStatus,
     group_name,
@@ -53,7 +53,7 @@ def zone(spec: ZoneSpec | str, status: ZoneStatus = NEW, generation: int = 1) ->
     )
 
 
-def settle(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+def settle(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
     """Plan and write until there is nothing left to write."""
     for _ in range(20):
         decided = plan(snapshot)
@@ -63,7 +63,7 @@ def settle(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
     raise AssertionError("the planner never stops writing")
 
 
-def reports(snapshot: Snapshot, applied: Mapping[str, int] = {}) -> dict[str, ReplicasReport]:
+def reports(snapshot: ZoneSnapshot, applied: Mapping[str, int] = {}) -> dict[str, ReplicasReport]:
     """Every stable replica runs, and the first of each set leads."""
     found: dict[str, list[ReplicaStatus]] = {n: [] for n in snapshot.topology.nodes}
     for number, partition in snapshot.partitions.items():
@@ -89,9 +89,9 @@ def reports(snapshot: Snapshot, applied: Mapping[str, int] = {}) -> dict[str, Re
     return {n: ReplicasReport(node=node_identity(n), replicas=r) for n, r in found.items()}
 
 
-def healthy(spec: ZoneSpec = FOUR, nodes: str = "ABCD") -> Snapshot:
+def healthy(spec: ZoneSpec = FOUR, nodes: str = "ABCD") -> ZoneSnapshot:
     """A zone that has settled."""
-    empty = Snapshot(
+    empty = ZoneSnapshot(
         now_ms=1000, zone=zone(spec), partitions={}, topology=topology(*nodes), reports={}
     )
     fresh, _ = settle(empty)
@@ -112,5 +112,5 @@ def healthy(spec: ZoneSpec = FOUR, nodes: str = "ABCD") -> Snapshot:
     return settle(replace(fresh, reports=reports(fresh)))[0]
 
 
-def conditions(snapshot: Snapshot) -> dict[ConditionType, tuple[bool, Reason]]:
+def conditions(snapshot: ZoneSnapshot) -> dict[ConditionType, tuple[bool, Reason]]:
     return {c.type: (c.status, c.reason) for c in snapshot.zone.conditions}

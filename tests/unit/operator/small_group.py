@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.key_changes import Wish
+from zonequake_operator.rebalance.key_changes import WantedKeys
 from zonequake_operator.rebalance.orders import ReplicaSettings
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
     PartitionKeys,
-    Storage,
+    StorageKind,
     TokenPeers,
 )
 from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
@@ -25,7 +25,7 @@ SETTINGS = ReplicaSettings(
     fsync=True,
     catch_up_bytes_per_second=0,
     addresses={},
-    storage=Storage.VOLATILE,
+    storage=StorageKind.VOLATILE,
 )
 Q, U, C = ChangePeersMode.QUEUE, ChangePeersMode.UPDATE, ChangePeersMode.CANCEL
 
@@ -106,8 +106,10 @@ def group(
     return observe(GROUP, replicas, answered)
 
 
-def wish(target: str | None, *, due: bool = False, mode: ChangePeersMode = Q) -> Wish:
-    return Wish(target=of(target), revision=7, due=due, mode=mode, storage=Storage.VOLATILE)
+def wish(target: str | None, *, due: bool = False, mode: ChangePeersMode = Q) -> WantedKeys:
+    return WantedKeys(
+        target=of(target), revision=7, due=due, mode=mode, storage=StorageKind.VOLATILE
+    )
 
 
 def shown(found: PartitionKeys) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pytest
 from zonequake_operator.controller import event_poster
 from zonequake_operator.controller.event_poster import WAITING_LIMIT, EventPoster, render_event
 from zonequake_operator.controller.reconciler import ZoneReconciler
-from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.errors import KubeConflict, KubeError
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason, announce
 from zonequake_operator.planning.partition_events import (
@@ -308,7 +308,7 @@ class FakeKube:
 
 
 async def test_events_that_are_there_or_cannot_be_posted_hold_up_nothing() -> None:
-    kube = FakeKube(Conflict("POST", 409, "there"), KubeError("POST", 403, "forbidden"))
+    kube = FakeKube(KubeConflict("POST", 409, "there"), KubeError("POST", 403, "forbidden"))
     poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
     for number in range(3):
         poster.post_soon(SETTLED, replace(ONE, message=f"{number}"))
@@ -319,7 +319,7 @@ async def test_events_that_are_there_or_cannot_be_posted_hold_up_nothing() -> No
 
 
 async def test_what_is_posted_is_there_before_the_write_that_follows() -> None:
-    kube = FakeKube(Conflict("POST", 409, "there"))
+    kube = FakeKube(KubeConflict("POST", 409, "there"))
     poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
     await poster.post(SETTLED, [replace(ONE, message="1"), replace(ONE, message="2")])
     assert kube.taken == ["2"]

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from zonequake_operator.controller.app import App, Options, _Running
-from zonequake_operator.fleet.fleet import View
+from zonequake_operator.controller.app import App, OperatorOptions, _Running
+from zonequake_operator.fleet.fleet import FleetView
 
 
 class Fleet:
     """Nobody is ever heard."""
 
-    view = View()
+    view = FleetView()
 
     def __init__(self) -> None:
         self.forgotten: list[str] = []
         self.heard_s = self.ended_s = time.monotonic()
 
-    async def next_view(self, *_: object) -> View:
-        never: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+    async def next_view(self, *_: object) -> FleetView:
+        never: asyncio.Future[FleetView] = asyncio.get_running_loop().create_future()
         return await never
 
     def forget(self, zone: str) -> None:
@@ -39,7 +39,7 @@ class Stopped:
 
 
 def app() -> tuple[App, _Running, Fleet]:
-    made = App(Options(namespace="n", release="r", resync_s=5.0, view_period_s=5.0), None)
+    made = App(OperatorOptions(namespace="n", release="r", resync_s=5.0, view_period_s=5.0), None)
     fleet = Fleet()
     edges: dict[str, Any] = dict.fromkeys(("kube", "store", "events", "tables"))
     running = made._running = _Running(fleet=fleet, **edges)  # type: ignore[arg-type]
@@ -97,13 +97,13 @@ class Heard:
     def forget(self, _: str) -> None:
         """Nothing is remembered here."""
 
-    async def next_view(self, *_: object) -> View:
+    async def next_view(self, *_: object) -> FleetView:
         self.number += 1
         answers = self.answers[min(self.number, len(self.answers)) - 1]
         reports: dict[str, Any] = {"a": None} if answers else {}
-        return View(edition=self.number, number=self.number, reports=reports)
+        return FleetView(edition=self.number, number=self.number, reports=reports)
 
-    async def erase(self, view: View) -> tuple[set[str], set[str]]:
+    async def erase(self, view: FleetView) -> tuple[set[str], set[str]]:
         if "a" not in view.reports:
             return set(), {"a"} if self.member else set()
         # The first orders fail: its disk did, and it must be started again.

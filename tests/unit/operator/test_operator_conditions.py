@@ -7,7 +7,7 @@ from zonequake_operator.resources.condition_types import ConditionType
 from zonequake_operator.resources.model import (
     PartitionKeys,
     PartitionState,
-    PartitionView,
+    PartitionStatus,
     ZoneSpec,
     ZoneStatus,
 )
@@ -17,7 +17,7 @@ def test_what_a_data_node_says_at_length_is_cut() -> None:
     """The whole status was refused: with it the zone's revision and timers, forever."""
     hurt = Health(
         keys=PartitionKeys(),
-        view=PartitionView(state=PartitionState.DEGRADED),
+        view=PartitionStatus(state=PartitionState.DEGRADED),
         missing=("A",),
         broken={"A": "no " * 5000},
         at_risk=False,

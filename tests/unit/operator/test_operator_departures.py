@@ -11,10 +11,10 @@ import pytest
 
 from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S, OrderSender
-from zonequake_operator.errors import Conflict, KubeError, NodeUnreachable
+from zonequake_operator.errors import KubeConflict, KubeError, NodeUnreachable
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
-from zonequake_operator.fleet.hearing import PATIENCE_S
 from zonequake_operator.fleet.inspections import Inspections
+from zonequake_operator.fleet.polling import PATIENCE_S
 from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_protocol.admin import InspectReplica, Order, OrderReplies, ReplicasReport
 
@@ -82,7 +82,7 @@ class Api:
         if self.refusals:
             self.refusals -= 1
             self.renewals[name] += 1
-            raise Conflict("PUT", 409, "renewed meanwhile")
+            raise KubeConflict("PUT", 409, "renewed meanwhile")
         self.fenced.add(name)
         self.renewals[name] += 1
         self.on_fence()
@@ -163,7 +163,7 @@ async def running(count: int) -> AsyncIterator[World]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that wait forever for whoever hangs."""
-    monkeypatch.setattr("zonequake_operator.fleet.hearing.PATIENCE_S", 1e6)
+    monkeypatch.setattr("zonequake_operator.fleet.polling.PATIENCE_S", 1e6)
 
 
 @pytest.mark.usefixtures("patient")
@@ -242,10 +242,10 @@ async def test_what_a_node_answered_before_it_left_does_not_bring_it_back() -> N
     world.api.list_leases = no_leases  # type: ignore[method-assign]
     await world.fleet._once(hurried=False)
     world.fleet.pods_changed(pod("n-0", ended=True))
-    answers = dict(world.fleet._hearing.answers)
+    answers = dict(world.fleet._polling.answers)
     await world.fleet._leave()
     assert world.present == {"n-1"}
-    world.fleet._hearing._answers.update(answers)
+    world.fleet._polling._answers.update(answers)
     await world.fleet._membership.advance(answers, in_round=world.fleet.rounds)
     assert world.fleet._membership.topology is not None
     assert set(world.fleet._membership.topology.nodes) == {"n-1"}
@@ -260,7 +260,7 @@ async def test_an_answer_that_was_asked_for_behind_the_event_shows_that_its_proc
     world = World(["n-0", "n-1"])
     await world.fleet._once(hurried=False)
     world.fleet.pods_changed(pod("n-0", ended=True))
-    await world.fleet._hearing.hear(world.fleet._evidence.pods.values())
+    await world.fleet._polling.hear(world.fleet._evidence.pods.values())
     await world.fleet._leave()
     assert not world.api.fenced
     assert world.present == {"n-0", "n-1"}
@@ -403,8 +403,8 @@ async def test_a_node_that_hangs_is_silent_once_its_question_has_failed_and_not_
     assert world.fleet.view.number == world.fleet.rounds - 1
     await world.fleet._once(hurried=False)
     assert world.nodes.asked.count("n-0") == 2, "it is still being asked"
-    world.fleet._hearing._open["n-0"].task.cancel()
-    del world.fleet._hearing._open["n-0"]
+    world.fleet._polling._open["n-0"].task.cancel()
+    del world.fleet._polling._open["n-0"]
     world.nodes.hanging.clear()
     world.nodes.refusing.add("n-0")
     await world.fleet._once(hurried=False)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
-from zonequake_operator.errors import NotFound
-from zonequake_operator.fleet.fleet import View
+from zonequake_operator.errors import KubeNotFound
+from zonequake_operator.fleet.fleet import FleetView
 from zonequake_operator.resources.model import Topology
 from zonequake_protocol.admin import (
     Order,
@@ -51,7 +51,7 @@ PARTITION: dict[str, Any] = {
 }
 
 
-def view(*groups: str, nodes: str = "a") -> View:
+def view(*groups: str, nodes: str = "a") -> FleetView:
     """Nodes that hold a replica of each of these groups; each one's address is its name."""
     joined = {name: topology_node(name) for name in nodes}
     identities = {name: node_identity(name) for name in nodes}
@@ -61,7 +61,7 @@ def view(*groups: str, nodes: str = "a") -> View:
         )
         for group in groups
     ]
-    return View(
+    return FleetView(
         edition=9,
         number=9,
         topology=Topology(version=1, nodes=joined),
@@ -109,7 +109,7 @@ class Edges:
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""
 
-    next_reports: View | None = None
+    next_reports: FleetView | None = None
     """What is heard next, if it isn't the same."""
 
     def hurry(self) -> None:
@@ -119,11 +119,11 @@ class Edges:
     def rounds(self) -> int:
         return self.view.number
 
-    async def next_view(self, after: int, _: float) -> View:
+    async def next_view(self, after: int, _: float) -> FleetView:
         edition = max(after, self.view.edition) + 1
         return replace(self.next_reports or self.view, edition=edition, number=edition)
 
-    async def next_topology(self, _: int, timeout_s: float) -> View:
+    async def next_topology(self, _: int, timeout_s: float) -> FleetView:
         await asyncio.sleep(timeout_s)
         return self.view
 
@@ -180,11 +180,11 @@ async def test_a_zone_that_was_let_go_by_force_is_not_erased_in_its_namesake() -
     edges = Edges("z.fedcba98.0", "z.01234567.0")
     reconciler = edges.reconciler()
     edges.uid = "fedcba9876"
-    with pytest.raises(NotFound, match=r"found the uid fedcba9876, expected 0123456789"):
+    with pytest.raises(KubeNotFound, match=r"found the uid fedcba9876, expected 0123456789"):
         await reconciler.erase(edges.view)
-    with pytest.raises(NotFound):
+    with pytest.raises(KubeNotFound):
         await reconciler.delete_partitions()
-    with pytest.raises(NotFound):
+    with pytest.raises(KubeNotFound):
         await reconciler.step(edges.view)
     assert edges.sent == []
 
@@ -193,8 +193,8 @@ async def test_nothing_counts_as_erased_before_anybody_was_heard() -> None:
     """Of a restarted operator: its first round takes longer than the erasure waits for a view."""
     edges = Edges("z.01234567.0")
     heard = edges.view
-    edges.view, edges.next_reports = View(), heard
-    holders, _ = await edges.reconciler().erase(View())
+    edges.view, edges.next_reports = FleetView(), heard
+    holders, _ = await edges.reconciler().erase(FleetView())
     assert holders == {"a"}
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.made_up_nodes import node_identity
 from tests.unit.operator.test_operator_erasure import Edges
-from zonequake_operator.errors import Conflict, NodeUnreachable, NotFound
+from zonequake_operator.errors import KubeConflict, KubeNotFound, NodeUnreachable
 from zonequake_operator.fleet.fencing import FENCED
-from zonequake_operator.fleet.fleet import Fleet, View
+from zonequake_operator.fleet.fleet import Fleet, FleetView
 from zonequake_operator.planning.plan import WritePartition
-from zonequake_operator.resources.leases import Session, TroubleKind
-from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, PartitionView
+from zonequake_operator.resources.leases import LeaseSession, TroubleKind
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, PartitionStatus
 from zonequake_protocol.admin import ReplicasReport
 
 NODE = "zq-default-0"
@@ -61,7 +61,7 @@ class FakeApi:
     async def get_lease(self, name: str) -> dict[str, Any]:
         for lease in await self.list_leases():
             return lease
-        raise NotFound(f"GET {name}", 404, "there is none")
+        raise KubeNotFound(f"GET {name}", 404, "there is none")
 
     async def list_leases(self) -> list[dict[str, Any]]:
         if not self.has_lease:
@@ -85,7 +85,7 @@ class FakeApi:
     async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
         self.calls.append("fence")
         if self.refuses_fence:
-            raise Conflict("PUT", 409, "renewed meanwhile")
+            raise KubeConflict("PUT", 409, "renewed meanwhile")
         self.annotations = body["metadata"]["annotations"]
         self.renewed += 1
         return (await self.list_leases())[0]
@@ -106,7 +106,7 @@ class FakeApi:
         self.calls.append("write topology")
         self.before_writing()
         if arguments[-2] != str(self.written):
-            raise Conflict("PUT", 409, "written meanwhile")
+            raise KubeConflict("PUT", 409, "written meanwhile")
         self.written += 1
         self.topology = arguments[-1]
         return str(self.written)
@@ -147,7 +147,7 @@ async def joined(nodes: FakeNodes | None = None) -> tuple[Fleet, FakeApi]:
     )
     await rounds(fleet, api, 1)
     assert list(fleet.view.topology.nodes) == [NODE]
-    assert fleet.view.sessions == {NODE: Session(holder="p", number=1)}
+    assert fleet.view.sessions == {NODE: LeaseSession(holder="p", number=1)}
     api.calls.clear()
     return fleet, api
 
@@ -165,12 +165,12 @@ async def test_nobody_is_permitted_in_a_session_before_the_topology_has_it() -> 
     nodes = FakeNodes()
     fleet, api = await joined(nodes)
     nodes.session = 2
-    seen = View(topology=fleet.view.topology, reports={NODE: await nodes.replicas("")})
+    seen = FleetView(topology=fleet.view.topology, reports={NODE: await nodes.replicas("")})
     assert seen.sessions == {}
     version = fleet.view.topology.version
     await rounds(fleet, api, 1)
     assert api.writes == ["write topology"]
-    assert fleet.view.sessions == {NODE: Session(holder="p", number=2)}
+    assert fleet.view.sessions == {NODE: LeaseSession(holder="p", number=2)}
     assert fleet.view.topology.version == version, "nobody has left, nobody has joined"
 
 
@@ -190,12 +190,12 @@ async def test_who_is_in_its_next_session_by_another_operator_is_not_counted_out
         api.written += 1
 
     api.before_writing = stands_still
-    with pytest.raises(Conflict):
+    with pytest.raises(KubeConflict):
         await rounds(fleet, api, 12)
     assert FENCED not in api.annotations
     assert api.writes == ["fence", "write topology"]
     await rounds(fleet, api, 1)
-    assert fleet.view.sessions == {NODE: Session(holder="p", number=2)}
+    assert fleet.view.sessions == {NODE: LeaseSession(holder="p", number=2)}
     assert not fleet.view.topology.departed
 
 
@@ -292,7 +292,7 @@ class Counting(Edges):
         self.reads += 1
         return await super().get_zone(name)
 
-    def seen(self, number: int, session: int, process: str = "p") -> View:
+    def seen(self, number: int, session: int, process: str = "p") -> FleetView:
         report = self.view.reports["a"]
         node = msgspec.structs.replace(
             report.node, lease_session=session, process_incarnation=process
@@ -338,7 +338,7 @@ async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None
     asked: list[int] = []
     heard = edges.next_view
 
-    async def next_view(after: int, _: float) -> View:
+    async def next_view(after: int, _: float) -> FleetView:
         asked.append(edges.view.edition)
         return await heard(after, _)
 
@@ -351,7 +351,7 @@ async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None
     )
     edges.view = seen
     await reconciler._write_partition(
-        WritePartition(number=0, keys=forced, view=PartitionView(), urgent=True)
+        WritePartition(number=0, keys=forced, view=PartitionStatus(), urgent=True)
     )
     await reconciler.step(seen)
     assert asked

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.made_up_nodes import node_identity
-from zonequake_operator.errors import KubeError, NodeUnreachable, NotFound
+from zonequake_operator.errors import KubeError, KubeNotFound, NodeUnreachable
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
 from zonequake_protocol.admin import ReplicasReport
 
@@ -52,7 +52,7 @@ class Api:
         return []
 
     async def get_lease(self, name: str) -> dict[str, Any]:
-        raise NotFound(f"GET {name}", 404, "there is none")
+        raise KubeNotFound(f"GET {name}", 404, "there is none")
 
     async def list_zones(self) -> list[dict[str, Any]]:
         return []
@@ -67,7 +67,7 @@ class Api:
     async def write_status(self, _plural: str, _kind: str, *rest: Any) -> str:
         _name, version, status = rest
         if version != str(self.version):
-            raise NotFound("PUT", 404, "deleted")
+            raise KubeNotFound("PUT", 404, "deleted")
         self.version, self.topology = self.version + 1, status
         return str(self.version)
 

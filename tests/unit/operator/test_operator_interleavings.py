@@ -11,13 +11,13 @@ import pytest
 from tests.unit.operator import group_model as model
 from tests.unit.operator import interleavings as search
 from zonequake_operator.rebalance import key_changes, volatile_switch
-from zonequake_operator.rebalance.key_changes import Wish, decide
+from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
     PartitionKeys,
-    Storage,
+    StorageKind,
 )
 
 Budget, State = search.Budget, search.State
@@ -27,7 +27,7 @@ Q, U, C = ChangePeersMode.QUEUE, ChangePeersMode.UPDATE, ChangePeersMode.CANCEL
 LIMIT = 400_000
 
 
-def settings_of(mode: ChangePeersMode, storage: Storage) -> ReplicaSettings:
+def settings_of(mode: ChangePeersMode, storage: StorageKind) -> ReplicaSettings:
     return ReplicaSettings(
         zone="z",
         partition=0,
@@ -40,10 +40,10 @@ def settings_of(mode: ChangePeersMode, storage: Storage) -> ReplicaSettings:
     )
 
 
-def settled(nodes: str, settings: ReplicaSettings) -> tuple[PartitionKeys, object, Wish]:
+def settled(nodes: str, settings: ReplicaSettings) -> tuple[PartitionKeys, object, WantedKeys]:
     """A group that has become what is wished."""
     group, keys = model.StoreGroup(), PartitionKeys()
-    wish = Wish(
+    wish = WantedKeys(
         target=AssignmentSet.of(*nodes),
         revision=1,
         due=True,
@@ -85,7 +85,7 @@ def may_follow(before: Any, after: Any) -> None:
             assert node not in {p.node for p in counted}, f"the reduction of {node} was overwritten"
 
 
-V = Storage.VOLATILE
+V = StorageKind.VOLATILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Scene:
     first: str = "ABC"
     budget: Any
     more: Any
-    storage: Storage = Storage.PERSISTENT
+    storage: StorageKind = StorageKind.PERSISTENT
     may_leave: str = "ABCDE"
     for_good: bool = False
 
@@ -172,7 +172,9 @@ def test_every_state_ends_at_the_wish_and_none_is_forbidden(
 # ---------------------------------------------------------------------------------- planted faults
 
 
-def keep_switch_keys(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
+def keep_switch_keys(
+    keys: PartitionKeys, applied: Any, calculated: Any
+) -> volatile_switch.SwitchStep:
     """The document's common branch, which writes switchAppend alone (hole 5)."""
     done = switch_done(keys, applied, calculated)
     if done.pending is None:
@@ -180,13 +182,13 @@ def keep_switch_keys(keys: PartitionKeys, applied: Any, calculated: Any) -> vola
     return done
 
 
-def keep_append(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
+def keep_append(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.SwitchStep:
     """What Ignite 3 does: its common branch writes neither."""
     done = switch_done(keys, applied, calculated)
     return replace(done, switch_append=keys.switch_append) if done.pending is None else done
 
 
-def promote_first(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
+def promote_first(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.SwitchStep:
     """Planned before the steps of a switch."""
     done = switch_done(keys, applied, calculated)
     if keys.planned is None:

@@ -12,13 +12,13 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client
 from tenacity import wait_none
 
-from zonequake_operator.api_server.kube import MAX_RETRY_AFTER_S, Kube
+from zonequake_operator.api_server.kube import MAX_RETRY_AFTER_S, NamespaceApi
 from zonequake_operator.errors import KubeError
 from zonequake_operator.resources.crd_schema import Object
 
 
 @asynccontextmanager
-async def answering(*answers: web.Response) -> AsyncIterator[Kube]:
+async def answering(*answers: web.Response) -> AsyncIterator[NamespaceApi]:
     waiting = list(answers)
 
     async def answer(_: web.Request) -> web.Response:
@@ -28,7 +28,7 @@ async def answering(*answers: web.Response) -> AsyncIterator[Kube]:
     application.router.add_route("*", "/{path:.*}", answer)
     async with TestServer(application) as server:
         api = client.ApiClient(client.Configuration(host=str(server.make_url("")).rstrip("/")))
-        kube = Kube(api, "n", "r")
+        kube = NamespaceApi(api, "n", "r")
         kube.pauses = wait_none()
         try:
             yield kube
@@ -68,16 +68,16 @@ async def test_every_read_asks_for_the_most_recent(monkeypatch: pytest.MonkeyPat
     asked: list[tuple[str, dict[str, str]]] = []
 
     async def call_once(
-        _: Kube, method: str, path: str, query: Mapping[str, str] | None, *__: object
+        _: NamespaceApi, method: str, path: str, query: Mapping[str, str] | None, *__: object
     ) -> Object:
         asked.append((f"{method} {path}", dict(query or {})))
         return {"items": [], "metadata": {}}
 
-    monkeypatch.setattr(Kube, "_call_once", call_once)
-    kube = Kube(None, "n", "r")  # type: ignore[arg-type]
+    monkeypatch.setattr(NamespaceApi, "_call_once", call_once)
+    kube = NamespaceApi(None, "n", "r")  # type: ignore[arg-type]
     kube.reads_nodes = True
     named = {"get_zone", "get_lease", "list_partitions"}
-    unnamed = {name for name in vars(Kube) if name.startswith(("get_", "list_"))} - named
+    unnamed = {name for name in vars(NamespaceApi) if name.startswith(("get_", "list_"))} - named
     for name in sorted(named):
         await getattr(kube, name)("z")
     for name in sorted(unnamed):

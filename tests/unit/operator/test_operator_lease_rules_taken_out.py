@@ -19,7 +19,7 @@ from tests.unit.operator import test_operator_topology as topologies
 from zonequake_operator.controller import reconciler
 from zonequake_operator.fleet import fleet, membership
 from zonequake_operator.fleet.fencing import Fencing
-from zonequake_operator.fleet.pods import Evidence
+from zonequake_operator.fleet.pods import PodEvidence
 from zonequake_operator.high_availability import reset_orders
 from zonequake_operator.nodes import topology
 from zonequake_operator.rebalance import orders
@@ -96,7 +96,7 @@ def permitted_in_sessions_that_the_topology_does_not_know(patch: Patch) -> None:
         fleet,
         "sessions_of",
         lambda reports, _: {
-            name: leases.Session(
+            name: leases.LeaseSession(
                 holder=report.node.process_incarnation, number=report.node.lease_session
             )
             for name, report in reports.items()
@@ -130,14 +130,14 @@ def leases_of_wanted_nodes_are_deleted(patch: Patch) -> None:
 
 
 def deleted_by_the_pods_of_before(patch: Patch) -> None:
-    async def not_listed(_: Evidence, **__: object) -> None:
+    async def not_listed(_: PodEvidence, **__: object) -> None:
         """The pods stay as they were seen."""
 
     listed = membership.Membership._delete_leases
 
     async def delete(of: membership.Membership, after: Topology, in_round: int) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Evidence, "list", not_listed)
+            inner.setattr(PodEvidence, "list", not_listed)
             await listed(of, after, in_round)
 
     patch.setattr(membership.Membership, "_delete_leases", delete)

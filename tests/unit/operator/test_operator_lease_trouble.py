@@ -12,15 +12,15 @@ from zonequake_operator.planning.conditions import judge
 from zonequake_operator.planning.kubernetes_events import EventReason, announce
 from zonequake_operator.planning.plan import WriteZone, plan
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
-from zonequake_operator.resources.leases import Lease, Trouble, TroubleKind, troubles
+from zonequake_operator.resources.leases import Lease, NodeLeaseTrouble, TroubleKind, troubles
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ConsistencyMode,
     Partition,
     PartitionKeys,
-    Snapshot,
     Topology,
     Zone,
+    ZoneSnapshot,
     ZoneSpec,
     ZoneStatus,
 )
@@ -28,9 +28,11 @@ from zonequake_protocol.admin import LeaseTrouble
 
 SINCE_MS = 1_800_000_000_123
 NODE = "zq-default-0"
-EXPIRED = Trouble(kind=TroubleKind.EXPIRED, since_ms=SINCE_MS, why="GET …: Cannot connect")
+EXPIRED = NodeLeaseTrouble(kind=TroubleKind.EXPIRED, since_ms=SINCE_MS, why="GET …: Cannot connect")
 NOT_RENEWED = replace(EXPIRED, kind=TroubleKind.NOT_RENEWED)
-FENCED = Trouble(kind=TroubleKind.FENCED, since_ms=0, why="counted as left after topology 7")
+FENCED = NodeLeaseTrouble(
+    kind=TroubleKind.FENCED, since_ms=0, why="counted as left after topology 7"
+)
 
 
 def lease(fenced: str | None = None, holder: str = "p1") -> Lease:
@@ -66,7 +68,7 @@ def test_a_fence_is_the_trouble_of_the_process_that_it_was_taken_from_and_that_s
     assert troubles({}, {NODE: fenced}) == {}, "who is silent is told as missing"
 
 
-def condition(of: dict[str, Trouble] | None) -> Condition | None:
+def condition(of: dict[str, NodeLeaseTrouble] | None) -> Condition | None:
     found = judge(
         generation=1,
         spec=ZoneSpec(),
@@ -96,7 +98,7 @@ def test_a_zone_that_needs_no_leases_has_no_such_condition() -> None:
     ],
 )
 def test_the_condition_says_which_node_since_when_what_it_means_why_and_what_to_do(
-    trouble: Trouble, reason: Reason, means: str
+    trouble: NodeLeaseTrouble, reason: Reason, means: str
 ) -> None:
     found = condition({NODE: trouble})
     assert found is not None
@@ -116,7 +118,7 @@ def test_the_worst_trouble_is_named_first_and_the_message_keeps_within_its_limit
     assert len(found.message) < 4096
 
 
-def zone(of: dict[str, Trouble] | None, version: str = "7") -> Zone:
+def zone(of: dict[str, NodeLeaseTrouble] | None, version: str = "7") -> Zone:
     stored = condition(of)
     return Zone(
         name="z",
@@ -130,7 +132,9 @@ def zone(of: dict[str, Trouble] | None, version: str = "7") -> Zone:
     )
 
 
-def said(before: dict[str, Trouble] | None, after: dict[str, Trouble]) -> list[EventReason]:
+def said(
+    before: dict[str, NodeLeaseTrouble] | None, after: dict[str, NodeLeaseTrouble]
+) -> list[EventReason]:
     return [one.reason for one in announce(zone(before), zone(after), {"LeaseTrouble": "then"})]
 
 
@@ -159,7 +163,7 @@ def test_only_high_availability_zones_with_replicas_on_the_node_are_concerned(
 ) -> None:
     keys = PartitionKeys(stable=AssignmentSet.of("A", "B"))
     decided = plan(
-        Snapshot(
+        ZoneSnapshot(
             now_ms=0,
             zone=replace(zone({}), spec=ZoneSpec(partitions=1, consistency_mode=mode)),
             partitions={0: Partition(number=0, resource_version="1", keys=keys)},

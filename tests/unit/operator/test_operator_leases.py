@@ -9,13 +9,18 @@ import pytest
 from msgspec import structs
 
 from tests.unit.operator.test_operator_topology import WANTED, identity, known, pod
-from zonequake_operator.errors import Conflict, KubeError, NotFound
+from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound
 from zonequake_operator.fleet.fencing import DELETE_AGAIN_S, FENCED, Fencing
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.nodes.topology import Pod, advance, to_delete, to_fence
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
-from zonequake_operator.resources.leases import Lease, Renewals, Session
-from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys, Topology
+from zonequake_operator.resources.leases import Lease, LeaseSession, Renewals
+from zonequake_operator.resources.model import (
+    AssignmentSet,
+    AssignmentsLink,
+    PartitionKeys,
+    Topology,
+)
 from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, StartReplica
 
 NODE = "zq-default-0"
@@ -240,7 +245,7 @@ class FakeLeases:
             return
         metadata = self.object["metadata"]
         if (uid, resource_version) != (metadata["uid"], metadata["resourceVersion"]):
-            raise Conflict("DELETE", 409, "the precondition failed")
+            raise KubeConflict("DELETE", 409, "the precondition failed")
         self.object = {}
 
     async def list_leases(self) -> list[dict[str, Any]]:
@@ -248,9 +253,9 @@ class FakeLeases:
 
     async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
         if not self.object:
-            raise NotFound("PUT", 404, "there is none")
+            raise KubeNotFound("PUT", 404, "there is none")
         if body["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
-            raise Conflict("PUT", 409, "the object has been modified")
+            raise KubeConflict("PUT", 409, "the object has been modified")
         metadata = {**body["metadata"], "resourceVersion": "9"}
         self.object = {**body, "metadata": metadata}
         return self.object
@@ -337,7 +342,7 @@ HA = ReplicaSettings(
     catch_up_bytes_per_second=0,
     addresses={},
     needs_lease=True,
-    sessions={"A": Session(holder="p", number=3)},
+    sessions={"A": LeaseSession(holder="p", number=3)},
 )
 FORCED = PartitionKeys(
     stable=AssignmentSet.of("A", "B"),
@@ -348,8 +353,8 @@ RESET = PartitionKeys(
     stable=AssignmentSet.of("A", "B"),
     configuration_token=11,
     chain=(
-        Link(nodes=("A", "B"), term=1, index=1),
-        Link(nodes=("B",), term=9_000_000_002, index=5, token=9),
+        AssignmentsLink(nodes=("A", "B"), term=1, index=1),
+        AssignmentsLink(nodes=("B",), term=9_000_000_002, index=5, token=9),
     ),
 )
 

@@ -11,7 +11,7 @@ from zonequake_operator.resources.model import (
     AssignmentSet,
     PartitionKeys,
     PartitionState,
-    PartitionView,
+    PartitionStatus,
 )
 
 
@@ -29,7 +29,7 @@ def show(zone: str) -> None:
     def health(state: PartitionState, *, at_risk: bool = False, lost: bool = False) -> Health:
         return Health(
             keys=PartitionKeys(),
-            view=PartitionView(state=state),
+            view=PartitionStatus(state=state),
             missing=(),
             broken={},
             at_risk=at_risk,

@@ -11,7 +11,7 @@ from tests.unit.operator.test_operator_erasure import PARTITION, UID, ZONE, view
 from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import NodeUnreachable
-from zonequake_operator.fleet.fleet import View
+from zonequake_operator.fleet.fleet import FleetView
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus
 
 SEEN = view("z.01234567.0", nodes="ab")
@@ -59,12 +59,12 @@ class Edges:
 
     rounds = 0
 
-    async def next_topology(self, _: int, timeout_s: float) -> View:
+    async def next_topology(self, _: int, timeout_s: float) -> FleetView:
         await asyncio.sleep(timeout_s)
         return self.view
 
-    async def next_view(self, number: int, _: float) -> View:
-        return View(
+    async def next_view(self, number: int, _: float) -> FleetView:
+        return FleetView(
             edition=number + 2,
             number=number + 2,
             topology=SEEN.topology,

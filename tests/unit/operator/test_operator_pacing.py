@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from zonequake_operator.controller.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
 from zonequake_operator.planning.zone_orders import SendOrder
-from zonequake_operator.resources.model import Attempts
+from zonequake_operator.resources.model import ChangeAttempts
 from zonequake_protocol.admin import ChangePeers, PeerName, StopReplica
 
 
@@ -60,7 +60,7 @@ def test_a_change_that_failed_is_asked_for_ever_more_seldom_and_without_end() ->
     assert all(a <= b + 0.2 for a, b in itertools.pairwise(gaps))
     assert MAX_RETRY_DELAY_S - 0.2 <= gaps[-1] <= MAX_RETRY_DELAY_S + 0.2
     assert times[-1] > 600 - MAX_RETRY_DELAY_S - 1, "it is never given up"
-    assert pacer.attempts == {"g": Attempts(token=5, count=len(times))}
+    assert pacer.attempts == {"g": ChangeAttempts(token=5, count=len(times))}
 
 
 def test_a_new_leader_is_asked_at_once_and_another_change_begins_at_one() -> None:
@@ -71,7 +71,7 @@ def test_a_new_leader_is_asked_at_once_and_another_change_begins_at_one() -> Non
     assert pacer.due([change(5, term=2)], 20.0), "onLeaderElected"
     assert pacer.attempts["g"].count == asked + 1
     assert pacer.due([change(6, term=2)], 20.1)
-    assert pacer.attempts["g"] == Attempts(token=6, count=1)
+    assert pacer.attempts["g"] == ChangeAttempts(token=6, count=1)
 
 
 def test_a_change_that_ended_is_forgotten() -> None:

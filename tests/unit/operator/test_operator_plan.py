@@ -23,15 +23,15 @@ from zonequake_operator.planning.plan import WritePartition, WriteZone, calculat
 from zonequake_operator.resources.condition_types import ConditionType, Reason
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Attempts,
+    ChangeAttempts,
     ConsistencyMode,
     PartitionKeys,
     PartitionState,
-    PartitionView,
+    PartitionStatus,
     ResetDue,
-    Snapshot,
-    Storage,
+    StorageKind,
     Timers,
+    ZoneSnapshot,
     ZoneSpec,
     group_name,
 )
@@ -94,7 +94,7 @@ def caught_up(of: ReplicaStatus) -> ReplicaStatus:
 
 def test_a_new_zone_writes_its_revision_before_anything_else() -> None:
     first = plan(
-        Snapshot(
+        ZoneSnapshot(
             now_ms=0,
             zone=zone(ZoneSpec(partitions=2)),
             partitions={},
@@ -106,7 +106,7 @@ def test_a_new_zone_writes_its_revision_before_anything_else() -> None:
 
 
 def test_no_order_leaves_for_keys_that_are_not_stored() -> None:
-    snapshot = Snapshot(
+    snapshot = ZoneSnapshot(
         now_ms=0,
         zone=zone(ZoneSpec(partitions=2)),
         partitions={},
@@ -375,12 +375,12 @@ def test_partitions_keep_a_set_whose_nodes_are_fewer_than_replicas() -> None:
     assert PartitionKeys() not in [p.keys for p in snapshot.partitions.values()]
 
 
-def bootstrapped(nodes: str = "ABC") -> Snapshot:
+def bootstrapped(nodes: str = "ABC") -> ZoneSnapshot:
     """A new zone whose members all know their group and haven't elected anybody yet."""
     snapshot = healthy(nodes=nodes)
     return replace(
         snapshot,
-        partitions={n: replace(p, view=PartitionView()) for n, p in snapshot.partitions.items()},
+        partitions={n: replace(p, view=PartitionStatus()) for n, p in snapshot.partitions.items()},
         reports={n: replace_replicas(r, candidate) for n, r in snapshot.reports.items()},
     )
 
@@ -438,7 +438,7 @@ def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced()
         assert raised
 
 
-def without_replicas(snapshot: Snapshot, *nodes: str) -> Snapshot:
+def without_replicas(snapshot: ZoneSnapshot, *nodes: str) -> ZoneSnapshot:
     """These nodes came back with nothing; nobody leads a group that needs them."""
     found = {}
     for name, report in snapshot.reports.items():
@@ -457,7 +457,7 @@ def alive_without_leader(replica: ReplicaStatus) -> ReplicaStatus:
 
 
 def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing() -> None:
-    volatile = ZoneSpec(partitions=1, storage=Storage.VOLATILE)
+    volatile = ZoneSpec(partitions=1, storage=StorageKind.VOLATILE)
     snapshot = without_replicas(healthy(volatile, nodes="ABC"), "A", "B")
     after, decided = settle(snapshot)
     risk = next(c for c in after.zone.conditions if c.type is ConditionType.DATA_AT_RISK)
@@ -474,7 +474,7 @@ def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing(
 
 
 def test_a_volatile_partition_of_which_nothing_is_left_starts_anew() -> None:
-    volatile = ZoneSpec(partitions=1, storage=Storage.VOLATILE)
+    volatile = ZoneSpec(partitions=1, storage=StorageKind.VOLATILE)
     after, decided = settle(without_replicas(healthy(volatile, nodes="ABC"), "A", "B", "C"))
     assert after.partitions[0].keys.bootstrap is None
     sent = [send.order for send in decided.orders]
@@ -503,7 +503,7 @@ def test_a_change_that_was_asked_for_too_often_is_told_with_its_error() -> None:
     )
     group = group_name("z", UID, number)
     for count, reason in ((3, Reason.REBALANCING), (4, Reason.RETRY_THRESHOLD_PASSED)):
-        asked = {group: Attempts(token=moving.configuration_token, count=count)}
+        asked = {group: ChangeAttempts(token=moving.configuration_token, count=count)}
         after, _ = settle(replace(failing, attempts=asked))
         assert conditions(after)[ConditionType.PROGRESSING] == (True, reason)
     told = next(c for c in after.zone.conditions if c.type is ConditionType.PROGRESSING)
@@ -511,6 +511,6 @@ def test_a_change_that_was_asked_for_too_often_is_told_with_its_error() -> None:
         f"1 partitions don't get on: {number}. The change of partition {number} was asked for 4 "
         "times; its leader said: D has not answered for 10 s. It is asked for without end."
     )
-    another = {group: Attempts(token=moving.configuration_token - 1, count=9)}
+    another = {group: ChangeAttempts(token=moving.configuration_token - 1, count=9)}
     after, _ = settle(replace(failing, attempts=another))
     assert conditions(after)[ConditionType.PROGRESSING] == (True, Reason.REBALANCING)

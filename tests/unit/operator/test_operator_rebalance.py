@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.operator import group_model as model
 from tests.unit.operator.rebalance_world import EVERYONE, SETTINGS, World, of
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.key_changes import Wish, decide, is_blocked
+from zonequake_operator.rebalance.key_changes import WantedKeys, decide, is_blocked
 from zonequake_operator.rebalance.orders import NEWCOMER_KEPT_S, orders, patience_s
 from zonequake_operator.resources.model import (
     ChangePeersMode,
@@ -93,7 +93,7 @@ def test_the_trigger_step(
     target: str | None,
     after: tuple[str | None, str | None, str | None],
 ) -> None:
-    wish = Wish(target=of(target), revision=7, due=True, mode=mode)
+    wish = WantedKeys(target=of(target), revision=7, due=True, mode=mode)
     result = decide(before, NOBODY, wish, EVERYONE)
     assert (result.stable, result.pending, result.planned) == tuple(map(of, after)), name
     changed = (before.stable, before.pending, before.planned) != tuple(map(of, after))
@@ -104,7 +104,10 @@ def test_the_trigger_step(
 
 def test_an_old_event_is_skipped() -> None:
     before = keys("ABC")
-    assert decide(before, NOBODY, Wish(target=of("D"), revision=7, due=False), EVERYONE) == before
+    assert (
+        decide(before, NOBODY, WantedKeys(target=of("D"), revision=7, due=False), EVERYONE)
+        == before
+    )
 
 
 def test_a_majority_of_dead_nodes_blocks_a_pending() -> None:
@@ -223,7 +226,7 @@ def test_a_rebuilt_partition_still_shuts_out_what_its_last_reset_gave_up(
         enforced_lineage=0,
     )
     group = observe("g", {"A": survivor, "B": waiting, "C": waiting})
-    wish = Wish(target=of("ABC"), revision=7, due=True, consistency_mode=consistency)
+    wish = WantedKeys(target=of("ABC"), revision=7, due=True, consistency_mode=consistency)
     rebuilt = decide(PartitionKeys(), group, wish, EVERYONE)
     assert (rebuilt.stable, rebuilt.pending) == (of("A"), of("ABC"))
     told = orders(rebuilt, group, SETTINGS, alive=EVERYONE, reachable=frozenset("ABC"))
@@ -433,7 +436,7 @@ def test_a_replica_that_an_older_order_may_erase_is_no_peer_yet() -> None:
 def test_a_group_is_formed_of_replicas_that_no_older_order_may_erase() -> None:
     unformed, wished = (
         replace(keys("AB"), bootstrap=None),
-        Wish(target=of("AB"), revision=1, due=False),
+        WantedKeys(target=of("AB"), revision=1, due=False),
     )
 
     def running(token: int) -> Group:
@@ -510,7 +513,7 @@ def test_a_newcomer_that_has_gone_after_it_was_caught_up_does_not_hold_the_lock_
         world.group.tick()
     seen = world.group.report()
     left = replace(seen, replicas={n: r for n, r in seen.replicas.items() if n != "D"})
-    alive, wish = frozenset("ABC"), Wish(target=of("ABD"), revision=1, due=False)
+    alive, wish = frozenset("ABC"), WantedKeys(target=of("ABD"), revision=1, due=False)
     locked = decide(world.keys, left, wish, alive)
     assert locked.pending_lock is not None, "A and B are a majority of ABD"
     told = orders(locked, left, SETTINGS, alive=alive, reachable=alive)

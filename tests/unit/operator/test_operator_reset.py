@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.groups.reports import observe
-from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
 from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
 from zonequake_operator.rebalance.key_changes import Wish, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
@@ -20,8 +20,8 @@ from zonequake_operator.resources.crd_schema import (
 )
 from zonequake_operator.resources.model import (
     AssignmentSet,
+    AssignmentsLink,
     Departure,
-    Link,
     Partition,
     PartitionKeys,
     ResetDue,
@@ -61,7 +61,7 @@ def keys(stable: str, pending: AssignmentSet | None = None, **more: object) -> P
         pending=pending,
         configuration_token=5,
         bootstrap=TokenPeers(token=1, peers=tuple(peers(stable))),
-        chain=(Link(nodes=tuple(stable), term=1, index=1),),
+        chain=(AssignmentsLink(nodes=tuple(stable), term=1, index=1),),
         change_trigger_revision=3,
     )
     return replace(made, **more)  # type: ignore[arg-type]
@@ -86,14 +86,14 @@ def replica(members: str, log: tuple[int, int] = (1, 10), **more: object) -> Rep
 
 def holders(
     present: Topology, replicas: dict[str, ReplicaStatus], answered: str | None = None
-) -> Holders:
+) -> ReplicaHolders:
     heard = frozenset(present.nodes if answered is None else answered)
-    return Holders(
+    return ReplicaHolders(
         group=observe(GROUP, replicas, heard), topology=present, answered=heard, inspected={}
     )
 
 
-def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = DUE) -> KeysVerdict:
+def verdict(before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = DUE) -> KeysVerdict:
     return judge(before, now, due=due, revision=12)
 
 
@@ -101,7 +101,7 @@ ALONE = holders(topology("A", departed=left("BC")), {"A": replica("ABC")})
 """B and C left at version 7, A holds the partition alone."""
 
 
-def told(after: PartitionKeys, now: Holders) -> list[tuple[str, Order]]:
+def told(after: PartitionKeys, now: ReplicaHolders) -> list[tuple[str, Order]]:
     return orders(
         after,
         now.group,
@@ -255,15 +255,15 @@ def test_a_node_without_the_partition_is_no_candidate() -> None:
 def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
     # [A,B,C] was reset to [A]; B and C are to come back; A leaves before they have its data.
     chain = (
-        Link(nodes=tuple("ABC"), term=1, index=1),
-        Link(nodes=("A",), term=5_000_000_001, index=11, token=5),
+        AssignmentsLink(nodes=tuple("ABC"), term=1, index=1),
+        AssignmentsLink(nodes=("A",), term=5_000_000_001, index=11, token=5),
     )
     back = keys("A", of("ABC", from_reset=True), chain=chain)
     present = topology("BC", departed=left("A"))
     now = holders(present, {"B": replica("ABC"), "C": replica("ABC")})
     found = verdict(back, now)
     assert found.keys == back
-    assert found.awaits == Undecided(unheard=())
+    assert found.awaits == UndecidedReset(unheard=())
     fresh = ConfigurationReport(peers=peers("A"), token=5, lineage=5, index=11)
     told_c = {"B": replica("ABC"), "C": replica("ABC", configuration=fresh)}
     after = verdict(back, holders(present, told_c)).keys
@@ -285,7 +285,7 @@ def test_a_member_that_answers_no_more_is_waited_for_until_it_has_left() -> None
     silent = holders(present, {"A": replica("ABCDE")}, answered="A")
     found = verdict(keys("ABCDE"), silent)
     assert found.keys == keys("ABCDE")
-    assert found.awaits == Undecided(unheard=("B",))
+    assert found.awaits == UndecidedReset(unheard=("B",))
 
 
 def test_a_running_reset_is_left_alone_while_its_node_is_alive() -> None:
@@ -405,7 +405,7 @@ def test_nobody_is_erased_before_the_reset_group_leads() -> None:
 
 
 def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
-    chain = (Link(nodes=("A",), term=5_000_000_001, index=11, token=5),)
+    chain = (AssignmentsLink(nodes=("A",), term=5_000_000_001, index=11, token=5),)
     leads = replica("A", role=ReplicaRole.LEADER, commit=10, enforced_lineage=5)
     now = holders(topology("AB"), {"A": leads, "B": replica("ABC")})
     starts = [
@@ -419,7 +419,7 @@ def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
 # ----------------------------------------------------------------------------------------- by hand
 
 
-def by_hand(before: PartitionKeys, now: Holders, asked_at: int = 8) -> KeysVerdict:
+def by_hand(before: PartitionKeys, now: ReplicaHolders, asked_at: int = 8) -> KeysVerdict:
     request = ResetRequest(token=before.configuration_token, topology_version=asked_at)
     return judge(before, now, due=None, revision=12, automatic=False, by_hand=request)
 
@@ -443,8 +443,8 @@ def test_a_reset_by_hand_is_refused_while_a_majority_may_be_alive() -> None:
 
 def test_a_reset_by_hand_gives_up_older_links_of_the_chain() -> None:
     chain = (
-        Link(nodes=tuple("ABC"), term=1, index=1),
-        Link(nodes=tuple("BC"), term=5_000_000_001, index=11, token=1),
+        AssignmentsLink(nodes=tuple("ABC"), term=1, index=1),
+        AssignmentsLink(nodes=tuple("BC"), term=5_000_000_001, index=11, token=1),
     )
     stopped = {"B": replica("BC", role=ReplicaRole.WAITING, configuration=None, had_leader=False)}
     waits = replace(

@@ -17,13 +17,13 @@ from zonequake_operator.resources.condition_types import Condition, ConditionTyp
 from zonequake_operator.resources.crd_schema import from_rfc3339, to_rfc3339
 from zonequake_operator.resources.model import (
     AssignmentSet,
+    AssignmentsLink,
     DataNodes,
     Departure,
-    Link,
     PartitionKeys,
     PartitionState,
+    PartitionStatus,
     PartitionSummary,
-    PartitionView,
     ResetDue,
     ResetTimer,
     Timer,
@@ -144,9 +144,12 @@ def test_partition_keys_come_back_as_they_went() -> None:
         switch_reduce=("A",),
         switch_append=("B", "C"),
         reset_revision=2,
-        chain=(Link(nodes=("A", "B"), term=1, index=7), Link(nodes=("C",), term=3, index=9)),
+        chain=(
+            AssignmentsLink(nodes=("A", "B"), term=1, index=7),
+            AssignmentsLink(nodes=("C",), term=3, index=9),
+        ),
     )
-    view = PartitionView(leader="A", term=4, stage=Stage.JOINT, state=PartitionState.DEGRADED)
+    view = PartitionStatus(leader="A", term=4, stage=Stage.JOINT, state=PartitionState.DEGRADED)
     zone = parse_zone({"metadata": META, "spec": {}})
     obj = render_partition(zone, 12)
     assert obj["spec"] == {"zone": "z", "partition": 12, "group": "z.u.12"}
@@ -192,7 +195,7 @@ def test_times_come_back_to_the_millisecond(unix_ms: int) -> None:
 
 
 def test_a_partition_without_a_first_leader_shows_no_state() -> None:
-    status = render_partition_status(PartitionKeys(configuration_token=1), PartitionView())
+    status = render_partition_status(PartitionKeys(configuration_token=1), PartitionStatus())
     assert "state" not in status
     assert status["stage"] == "NONE"
 

@@ -15,13 +15,13 @@ from aiohttp.test_utils import BaseTestServer, TestServer
 
 from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
-from zonequake_operator.errors import Conflict
-from zonequake_operator.fleet.fleet import View
+from zonequake_operator.errors import KubeConflict
+from zonequake_operator.fleet.fleet import FleetView
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason
 from zonequake_operator.planning.plan import Plan, WritePartition, plan
 from zonequake_operator.planning.zone_orders import SendOrder
-from zonequake_operator.resources.model import PartitionView, Snapshot, Topology
+from zonequake_operator.resources.model import PartitionStatus, Topology, ZoneSnapshot
 from zonequake_protocol.admin import (
     ConfigurationReport,
     Order,
@@ -62,9 +62,9 @@ def report(commit: int = 5) -> ReplicasReport:
     )
 
 
-def view(number: int, *, commit: int = 5, version: int = 1) -> View:
+def view(number: int, *, commit: int = 5, version: int = 1) -> FleetView:
     node = topology_node("a")
-    return View(
+    return FleetView(
         edition=number,
         number=number,
         topology=Topology(version=version, nodes={"a": node}),
@@ -126,7 +126,7 @@ class Edges:
             self.refusals -= 1
             self.version += 1
             self.zone["metadata"]["resourceVersion"] = str(self.version)
-            raise Conflict("PUT", 409, "written meanwhile")
+            raise KubeConflict("PUT", 409, "written meanwhile")
         self.version += 1
         written = self.zone if plural == "distributionzones" else self.partition
         written["metadata"]["resourceVersion"] = str(self.version)
@@ -144,17 +144,17 @@ class Edges:
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""
 
-    view = View()
+    view = FleetView()
 
     def hurry(self) -> None:
         """Nor is the haste."""
 
     rounds = 0
 
-    async def next_view(self, number: int, _: float) -> View:
+    async def next_view(self, number: int, _: float) -> FleetView:
         return view(number + 2)
 
-    async def next_topology(self, *_: object) -> View:
+    async def next_topology(self, *_: object) -> FleetView:
         return await asyncio.Future()  # it stays
 
 
@@ -163,7 +163,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Those that were made."""
     made: list[Plan] = []
 
-    def planned(snapshot: Snapshot) -> Plan:
+    def planned(snapshot: ZoneSnapshot) -> Plan:
         made.append(plan(snapshot))
         return made[-1]
 
@@ -296,10 +296,10 @@ async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
     edges.partition["status"] = {}
     reconciler = edges.reconciler()
 
-    def planned(snapshot: Snapshot) -> Plan:
+    def planned(snapshot: ZoneSnapshot) -> Plan:
         keys = snapshot.partitions[0].keys
         raised = replace(keys, configuration_token=keys.configuration_token + 1)
-        write = WritePartition(number=0, keys=raised, view=PartitionView(), urgent=True)
+        write = WritePartition(number=0, keys=raised, view=PartitionStatus(), urgent=True)
         stop = StopReplica(group="g", token=keys.configuration_token, incarnation="i")
         return Plan(
             writes=[write], orders=[SendOrder(node="a", order=stop)], settled=False, health={}
@@ -316,7 +316,7 @@ async def test_a_transition_that_somebody_elses_write_delays_is_told_once() -> N
     reconciler = edges.reconciler()
     edges.refusals = 3
     for number in range(9, 15):
-        with suppress(Conflict):
+        with suppress(KubeConflict):
             await reconciler.step(view(number))
     assert edges.refusals == 0
     assert edges.told.count(EventReason.DATA_NODES_CHANGED) == 1
@@ -332,7 +332,7 @@ async def test_a_transition_that_passed_before_it_could_be_stored_is_told_when_i
     silent = replace(view(20), reports={})
     for number in (20, 30):
         edges.refusals = 1 if number == 20 else 0
-        with suppress(Conflict):
+        with suppress(KubeConflict):
             await reconciler.step(replace(silent, edition=number, number=number))
         await reconciler.step(view(number + 5))
     assert edges.told.count(EventReason.PARTITIONS_WITHOUT_LEADER) == 2

@@ -11,15 +11,15 @@ from tests.unit.made_up_nodes import node_identity, topology
 from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
-from zonequake_operator.high_availability.chain import Unjudged, Unwound
-from zonequake_operator.high_availability.reset import Holders
+from zonequake_operator.high_availability.chain import UnjudgedLink, UnwoundChain
+from zonequake_operator.high_availability.reset import ReplicaHolders
 from zonequake_operator.high_availability.reset_orders import inspections
 from zonequake_operator.high_availability.verdicts import KeysVerdict, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Link,
+    AssignmentsLink,
     Partition,
     PartitionKeys,
     ResetDue,
@@ -39,9 +39,9 @@ from zonequake_protocol.admin import (
 
 GROUP = "z.12345678.0"
 EVERYONE = "ABCDEFG"
-FIRST = Link(nodes=tuple(EVERYONE), term=1, index=4)
-SECOND = Link(nodes=tuple("EFG"), term=2, index=7, token=6)
-THIRD = Link(nodes=tuple("G"), term=3, index=9, token=9)
+FIRST = AssignmentsLink(nodes=tuple(EVERYONE), term=1, index=4)
+SECOND = AssignmentsLink(nodes=tuple("EFG"), term=2, index=7, token=6)
+THIRD = AssignmentsLink(nodes=tuple("G"), term=3, index=9, token=9)
 SETTINGS = ReplicaSettings(
     zone="z", partition=0, partitions=1, fsync=True, catch_up_bytes_per_second=0, addresses={}
 )
@@ -74,7 +74,7 @@ EXAMPLE_2 = {n: status((1, 10)) for n in "ABCD"} | {n: status((2, 8)) for n in "
 EXAMPLE_2["G"] = status((1, 5))
 
 
-def unwound(reported: dict[str, ReplicaStatus | None]) -> Unwound | Unjudged:
+def unwound(reported: dict[str, ReplicaStatus | None]) -> UnwoundChain | UnjudgedLink:
     return chain.unwind((FIRST, SECOND, THIRD), reported)
 
 
@@ -86,42 +86,42 @@ def only(reported: dict[str, ReplicaStatus], nodes: str) -> dict[str, ReplicaSta
 
 
 def test_example_1_goes_back_to_the_first_link() -> None:
-    assert unwound({**EXAMPLE_1}) == Unwound(link=0, source="A")
+    assert unwound({**EXAMPLE_1}) == UnwoundChain(link=0, source="A")
 
 
 def test_example_2_goes_back_to_the_link_that_user_data_was_put_on() -> None:
-    assert unwound({**EXAMPLE_2}) == Unwound(link=1, source="E")
+    assert unwound({**EXAMPLE_2}) == UnwoundChain(link=1, source="E")
 
 
 def test_a_link_is_judged_once_a_majority_of_its_set_has_reported() -> None:
-    assert unwound({}) == Unjudged(link=2, nodes=("G",), more=1)
-    assert unwound(only(EXAMPLE_2, "AG")) == Unjudged(link=1, nodes=("E", "F"), more=1)
-    assert unwound(only(EXAMPLE_2, "FG")) == Unwound(link=1, source="F")
-    assert unwound(only(EXAMPLE_1, "EFG")) == Unjudged(link=0, nodes=tuple("ABCD"), more=1)
-    assert unwound(only(EXAMPLE_1, "DEFG")) == Unwound(link=0, source="D")
+    assert unwound({}) == UnjudgedLink(link=2, nodes=("G",), more=1)
+    assert unwound(only(EXAMPLE_2, "AG")) == UnjudgedLink(link=1, nodes=("E", "F"), more=1)
+    assert unwound(only(EXAMPLE_2, "FG")) == UnwoundChain(link=1, source="F")
+    assert unwound(only(EXAMPLE_1, "EFG")) == UnjudgedLink(link=0, nodes=tuple("ABCD"), more=1)
+    assert unwound(only(EXAMPLE_1, "DEFG")) == UnwoundChain(link=0, source="D")
 
 
 def test_only_nodes_of_a_link_s_own_set_speak_for_it() -> None:
     # A is newer than the second link, but no member of it.
     reported = {**EXAMPLE_1, "A": status((2, 99))}
-    assert unwound({**reported}) == Unwound(link=0, source="A")
+    assert unwound({**reported}) == UnwoundChain(link=0, source="A")
 
 
 def test_user_entries_are_compared_with_the_link_s_own_place_lexicographically() -> None:
     at_it = {n: status((2, 7)) for n in "EFG"}
-    assert unwound({**EXAMPLE_1, **at_it}) == Unwound(link=0, source="E")
+    assert unwound({**EXAMPLE_1, **at_it}) == UnwoundChain(link=0, source="E")
     # A higher index of an older term: an old majority that lived on apart.
     older = {n: status((1, 99)) for n in "EFG"}
-    assert unwound({**EXAMPLE_1, **older}) == Unwound(link=0, source="E")
+    assert unwound({**EXAMPLE_1, **older}) == UnwoundChain(link=0, source="E")
     newer = {n: status((3, 1)) for n in "EF"}
-    assert unwound({**EXAMPLE_1, **newer}) == Unwound(link=1, source="E")
+    assert unwound({**EXAMPLE_1, **newer}) == UnwoundChain(link=1, source="E")
 
 
 def test_what_was_written_before_the_second_phase_of_a_reset_belongs_to_its_link() -> None:
     # E was reset at (2, 6), took a write at (2, 7), and only then F and G had caught up.
     grown = msgspec.structs.replace(SECOND, index=8, since_term=2, since_index=6)
     reported: dict[str, ReplicaStatus | None] = {n: status((2, 7)) for n in "EFG"}
-    assert chain.unwind((FIRST, grown), reported) == Unwound(link=1, source="E")
+    assert chain.unwind((FIRST, grown), reported) == UnwoundChain(link=1, source="E")
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,21 @@ def test_the_newest_user_entry_is_the_source_and_names_decide_ties(
     e: tuple[int, int], f: tuple[int, int], source: str
 ) -> None:
     reported = {**EXAMPLE_2, "E": status(e, last_index=99), "F": status(f)}
-    assert unwound({**reported}) == Unwound(link=1, source=source)
+    assert unwound({**reported}) == UnwoundChain(link=1, source=source)
 
 
 def test_a_member_that_holds_nothing_has_reported_but_is_no_source() -> None:
-    assert unwound({**only(EXAMPLE_2, "G"), "E": None}) == Unjudged(
+    assert unwound({**only(EXAMPLE_2, "G"), "E": None}) == UnjudgedLink(
         link=0, nodes=tuple("ABCDF"), more=2
     )
     nothing: dict[str, ReplicaStatus | None] = dict.fromkeys(EVERYONE)
-    assert isinstance(unwound(nothing), Unjudged)
+    assert isinstance(unwound(nothing), UnjudgedLink)
 
 
 # --------------------------------------------------------------------------- when, and what is told
 
 
-def keys(pending: AssignmentSet | None = None, *links: Link) -> PartitionKeys:
+def keys(pending: AssignmentSet | None = None, *links: AssignmentsLink) -> PartitionKeys:
     return PartitionKeys(
         stable=AssignmentSet.of("G"),
         pending=pending,
@@ -166,9 +166,9 @@ def holders(
     inspected: dict[str, ReplicaStatus],
     answered: str | None = None,
     alive: str = EVERYONE,
-) -> Holders:
+) -> ReplicaHolders:
     heard = frozenset(alive if answered is None else answered)
-    return Holders(
+    return ReplicaHolders(
         group=observe(GROUP, replicas, heard),
         topology=topology(alive, 20, since=20),
         answered=heard,
@@ -176,7 +176,7 @@ def holders(
     )
 
 
-def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = None) -> KeysVerdict:
+def verdict(before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = None) -> KeysVerdict:
     return judge(before, now, due=due, revision=30)
 
 
@@ -198,7 +198,7 @@ def test_only_members_that_hold_something_are_planned() -> None:
 
 def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> None:
     # No user wrote anything, so that all members' user entries are the same.
-    first = Link(nodes=("A", "B", "C"), term=0, index=0)
+    first = AssignmentsLink(nodes=("A", "B", "C"), term=0, index=0)
     reset_to_lost = replace(
         keys(AssignmentSet(nodes=("B",), force=True), first), stable=AssignmentSet.of("A", "B", "C")
     )
@@ -260,12 +260,12 @@ def test_a_silent_member_may_be_alive() -> None:
 def test_a_broken_replica_has_not_reported() -> None:
     replicas = waiting(EVERYONE) | {"G": status((0, 0), ReplicaRole.BROKEN)}
     found = verdict(keys(), holders(replicas, EXAMPLE_2))
-    assert isinstance(found.awaits, Unjudged)
+    assert isinstance(found.awaits, UnjudgedLink)
 
 
 def test_what_another_incarnation_showed_counts_for_nothing() -> None:
     renewed = {n: replace_fields(s, incarnation="2") for n, s in waiting(EVERYONE).items()}
-    assert isinstance(verdict(keys(), holders(renewed, EXAMPLE_2)).awaits, Unjudged)
+    assert isinstance(verdict(keys(), holders(renewed, EXAMPLE_2)).awaits, UnjudgedLink)
 
 
 def test_the_timer_resets_nothing_before_the_chain_is_unwound() -> None:

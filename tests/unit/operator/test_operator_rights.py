@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from prometheus_client import REGISTRY
 
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import rights_keeper
 from zonequake_operator.controller.rights_keeper import RightsKeeper
-from zonequake_operator.errors import Forbidden
+from zonequake_operator.errors import KubeForbidden
 from zonequake_operator.resources.rights import NEEDED, Right
 
 
@@ -33,13 +33,13 @@ class Account:
         self._questions += 1
         if self.refuses_all:
             self.on_refusal()
-            raise Forbidden("POST selfsubjectaccessreviews", 403, "not yet")
+            raise KubeForbidden("POST selfsubjectaccessreviews", 403, "not yet")
         return right not in self.lacks
 
 
 async def kept_for(account: Account, seconds: float) -> list[frozenset[Right]]:
     told: list[frozenset[Right]] = []
-    keeper = RightsKeeper(cast("Kube", account), tell=told.append)
+    keeper = RightsKeeper(cast("NamespaceApi", account), tell=told.append)
     running = asyncio.create_task(keeper.run())
     await asyncio.sleep(seconds)
     running.cancel()

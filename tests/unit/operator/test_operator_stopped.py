@@ -12,8 +12,8 @@ from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.api_server.rendering import render_partition_status
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
-from zonequake_operator.high_availability.cold_start import Awaited
-from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.high_availability.cold_start import AwaitedNodes
+from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
 from zonequake_operator.high_availability.verdicts import KeysVerdict, is_due, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.volatile_switch import begun_anew
@@ -24,13 +24,13 @@ from zonequake_operator.resources.crd_schema import (
 )
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Link,
+    AssignmentsLink,
     Partition,
     PartitionKeys,
-    PartitionView,
+    PartitionStatus,
     ResetDue,
     ResetRequest,
-    Storage,
+    StorageKind,
     TokenPeers,
     Topology,
 )
@@ -58,7 +58,7 @@ def keys(
         pending=pending,
         configuration_token=TOKEN,
         bootstrap=TokenPeers(token=1, peers=peers(stable)),
-        chain=(Link(nodes=tuple(stable), term=1, index=1),),
+        chain=(AssignmentsLink(nodes=tuple(stable), term=1, index=1),),
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
@@ -93,9 +93,9 @@ def holders(
     *,
     answered: str | None = None,
     inspected: dict[str, ReplicaStatus] | None = None,
-) -> Holders:
+) -> ReplicaHolders:
     heard = frozenset(present.nodes if answered is None else answered)
-    return Holders(
+    return ReplicaHolders(
         group=observe(GROUP, replicas or {}, heard),
         topology=present,
         answered=heard,
@@ -105,7 +105,7 @@ def holders(
 
 def verdict(
     before: PartitionKeys,
-    now: Holders,
+    now: ReplicaHolders,
     due: ResetDue | None = DUE,
     by_hand: ResetRequest | None = None,
 ) -> KeysVerdict:
@@ -139,7 +139,7 @@ STOPPED = keys(stopped_token=TOKEN)
         "D is counted out",
     ],
 )
-def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: Holders) -> None:
+def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: ReplicaHolders) -> None:
     found = verdict(keys(), now)
     assert found.keys == STOPPED
     assert not found.withheld, "its members may start: they are to find each other"
@@ -154,7 +154,9 @@ def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: Holder
     ],
     ids=["D is alive", "D is silent", "all run, and are about to elect"],
 )
-def test_it_is_not_marked_while_a_member_may_be_alive_or_all_are_starting(now: Holders) -> None:
+def test_it_is_not_marked_while_a_member_may_be_alive_or_all_are_starting(
+    now: ReplicaHolders,
+) -> None:
     assert not verdict(keys(), now).keys.is_stopped
 
 
@@ -178,7 +180,10 @@ def test_members_of_a_granted_change_count_too() -> None:
     "before",
     [
         keys(
-            chain=(Link(nodes=tuple("BCD"), term=1, index=1), Link(nodes=("D",), term=2, index=5))
+            chain=(
+                AssignmentsLink(nodes=tuple("BCD"), term=1, index=1),
+                AssignmentsLink(nodes=("D",), term=2, index=5),
+            )
         ),
         keys(pending=of("D", force=True), planned=of("BCD", from_reset=True)),
     ],
@@ -199,14 +204,17 @@ def test_a_group_with_more_than_one_set_is_marked_also_while_all_are_starting(
 def test_while_stable_or_pending_is_alive_a_node_that_starts_recovers_as_usual(
     alive: str, stopped: int
 ) -> None:
-    links = (Link(nodes=tuple("BCD"), term=1, index=1), Link(nodes=tuple("BCD"), term=2, index=5))
+    links = (
+        AssignmentsLink(nodes=tuple("BCD"), term=1, index=1),
+        AssignmentsLink(nodes=tuple("BCD"), term=2, index=5),
+    )
     lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
     before = keys(pending=of("DEF"), pending_lock=lock, chain=links, stopped_token=stopped)
     replicas = {**dict.fromkeys(alive, ALIVE), "D": WAITS}
     found = verdict(before, holders(topology(alive + "D"), replicas), due=None)
     assert found.keys == before
     assert not found.withheld, "D may start"
-    assert not isinstance(found.awaits, chain.Unjudged)
+    assert not isinstance(found.awaits, chain.UnjudgedLink)
 
 
 def test_a_strongly_consistent_partition_is_never_marked() -> None:
@@ -223,7 +231,7 @@ def test_no_timer_resets_a_stopped_group_to_who_is_back_first(back: ReplicaStatu
     assert not is_due(STOPPED, now, DUE)
     found = verdict(STOPPED, now)
     assert found.keys == STOPPED
-    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
+    assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     assert found.sentence("partition 0") == (
         "Partition 0 waits for 1 more of B, C to come back with its data: all its nodes had "
         "stopped, and who is back may lack what a majority of B, C, D has acknowledged; or it is "
@@ -241,7 +249,7 @@ def test_the_majority_of_a_locked_change_is_needed_too() -> None:
     lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
     moving = keys(pending=of("DEF"), pending_lock=lock, stopped_token=TOKEN)
     now = holders(topology("CD", departed=left("BEF")), {"C": RUNS, "D": RUNS})
-    assert verdict(moving, now).awaits == Awaited(of=tuple("DEF"), nodes=tuple("EF"), more=1)
+    assert verdict(moving, now).awaits == AwaitedNodes(of=tuple("DEF"), nodes=tuple("EF"), more=1)
 
 
 def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_before() -> None:
@@ -272,7 +280,7 @@ def test_once_all_are_back_and_too_many_hold_nothing_the_rest_is_all_that_there_
     broken = {"D": RUNS, "C": replica(role=ReplicaRole.BROKEN, configuration=None)}
     found = verdict(STOPPED, holders(present, broken))
     assert found.keys == STOPPED
-    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
+    assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     two = topology("CD", 9, since=9, departed=left("BCD"))
     assert verdict(STOPPED, holders(two, {"D": RUNS})).keys == STOPPED, "B may hold all"
 
@@ -284,7 +292,7 @@ def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_
     stable_is_back = topology("BCD", 9, since=9, departed=left("EF"))
     found = verdict(moving, holders(stable_is_back, {"D": RUNS}))
     assert found.keys == moving
-    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
+    assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     all_are_back = topology("BCDEF", 9, since=9, departed=left("BCDEF"))
     assert verdict(moving, holders(all_are_back, {"D": RUNS})).keys.pending == of("D", force=True)
 
@@ -307,7 +315,7 @@ def test_who_was_only_being_caught_up_is_not_what_is_left_of_a_stopped_group() -
 
 def test_a_volatile_group_says_that_it_begins_anew() -> None:
     found = verdict(STOPPED, holders(D_ALONE))
-    assert found.sentence("partition 0", Storage.VOLATILE) == (
+    assert found.sentence("partition 0", StorageKind.VOLATILE) == (
         "Partition 0 waits for B, C, D: all its nodes had stopped, and its data is gone with them; "
         "it starts over, empty, once all of them are back."
     )
@@ -327,7 +335,7 @@ def test_a_reset_that_was_begun_before_the_stop_is_judged_anew_without_its_node(
     one = topology("C", 9, since=9, departed=left("BCD"))
     found = verdict(forced, holders(one, {"C": WAITS}, inspected={"C": replica()}))
     assert found.withheld, "C may not go on alone"
-    assert found.awaits == chain.Unjudged(link=0, nodes=tuple("BD"), more=1)
+    assert found.awaits == chain.UnjudgedLink(link=0, nodes=tuple("BD"), more=1)
     both = topology("BC", 9, since=9, departed=left("BCD"))
     newer = {"C": replica(log=(1, 12)), "B": replica()}
     after = verdict(found.keys, holders(both, dict.fromkeys("BC", WAITS), inspected=newer)).keys
@@ -349,7 +357,7 @@ def test_a_reset_that_was_decided_since_goes_on_while_its_node_is_there() -> Non
 
 
 def test_the_mark_survives_the_operator() -> None:
-    status = render_partition_status(STOPPED, PartitionView())
+    status = render_partition_status(STOPPED, PartitionStatus())
     stored = {
         "metadata": {"name": "z-0", "resourceVersion": "1"},
         "spec": {"partition": 0},
@@ -357,7 +365,7 @@ def test_the_mark_survives_the_operator() -> None:
     }
     assert status["stoppedToken"] == TOKEN
     assert parse_partition(stored).keys == STOPPED
-    assert "stoppedToken" not in render_partition_status(keys(), PartitionView())
+    assert "stoppedToken" not in render_partition_status(keys(), PartitionStatus())
 
 
 def test_a_stop_is_announced_once_and_not_beside_the_reset_that_ends_it() -> None:
@@ -400,8 +408,8 @@ def test_by_hand_a_majority_that_is_back_is_not_given_up() -> None:
 CHAINED = keys(
     "C",
     chain=(
-        Link(nodes=tuple("BCD"), term=1, index=1),
-        Link(nodes=("C",), term=5_000_000_001, index=11, token=TOKEN),
+        AssignmentsLink(nodes=tuple("BCD"), term=1, index=1),
+        AssignmentsLink(nodes=("C",), term=5_000_000_001, index=11, token=TOKEN),
     ),
     stopped_token=TOKEN,
 )
@@ -416,15 +424,15 @@ def test_a_chain_that_waits_for_others_is_reset_by_hand() -> None:
         inspected={"C": replica("C", configuration=alone)},
     )
     waits = verdict(CHAINED, now)
-    assert waits.awaits == chain.Unjudged(link=0, nodes=tuple("BD"), more=1)
+    assert waits.awaits == chain.UnjudgedLink(link=0, nodes=tuple("BD"), more=1)
     assert verdict(CHAINED, now, by_hand=ASKED).keys.pending == of("C", force=True)
 
 
 # -------------------------------------------------------------- a survivor that died uncopied
 
 CHAIN_5 = (
-    Link(nodes=tuple("ABCDE"), term=1, index=1),
-    Link(nodes=("A",), term=5_000_000_001, index=11, token=TOKEN),
+    AssignmentsLink(nodes=tuple("ABCDE"), term=1, index=1),
+    AssignmentsLink(nodes=("A",), term=5_000_000_001, index=11, token=TOKEN),
 )
 DEAD = keys("A", of("ABCDE", from_reset=True), chain=CHAIN_5)
 OLD = {
@@ -437,7 +445,7 @@ FOUR = holders(topology("BCDE", 9, departed=left("A")), OLD)
 def test_a_dead_survivor_leaves_its_partition_to_a_person() -> None:
     found = verdict(DEAD, FOUR)
     assert found.keys == DEAD
-    assert found.awaits == Undecided(unheard=())
+    assert found.awaits == UndecidedReset(unheard=())
     assert found.sentence("partition 0") == (
         "Nobody alive holds the newest data of partition 0: it waits for one of A, or is reset by "
         "hand to older data (zonequake reset)."
@@ -509,7 +517,7 @@ def test_a_survivor_that_stopped_with_all_others_is_given_up_by_hand() -> None:
     present = topology("BCDE", 9, since=9, departed=left("ABCDE", 8))
     now = holders(present, resting, inspected=OLD)
     stopped = verdict(DEAD, now)
-    assert stopped.awaits == chain.Unjudged(link=1, nodes=("A",), more=1)
+    assert stopped.awaits == chain.UnjudgedLink(link=1, nodes=("A",), more=1)
     after = verdict(stopped.keys, now, by_hand=chosen("C")).keys
     assert after.pending == of("C", force=True)
     found = verdict(after, now)

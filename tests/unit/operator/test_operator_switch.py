@@ -23,7 +23,7 @@ from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
 from zonequake_operator.rebalance.volatile_switch import on_rebalance_done
-from zonequake_operator.resources.model import PartitionKeys, Storage, TokenPeers
+from zonequake_operator.resources.model import PartitionKeys, TokenPeers
 from zonequake_protocol.admin import (
     Bootstrap,
     ChangePeers,
@@ -243,11 +243,11 @@ def test_a_full_partition_restart_begins_anew_and_says_so_in_its_keys() -> None:
 @pytest.mark.parametrize(
     ("name", "found", "storage"),
     [
-        ("one hasn't said anything yet", empty("AB"), Storage.VOLATILE),
-        ("files may still be somewhere", empty("ABC"), Storage.PERSISTENT),
+        ("one hasn't said anything yet", empty("AB"), StorageKind.VOLATILE),
+        ("files may still be somewhere", empty("ABC"), StorageKind.PERSISTENT),
     ],
 )
-def test_no_other_restart_begins_anew(name: str, found: Group, storage: Storage) -> None:
+def test_no_other_restart_begins_anew(name: str, found: Group, storage: StorageKind) -> None:
     asked = replace(wish("ABC"), storage=storage)
     assert decide(keys("ABC"), found, asked, EVERYONE) == keys("ABC"), name
     told = orders(keys("ABC"), found, SETTINGS, alive=EVERYONE, reachable=found.answered)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.unit.made_up_nodes import topology_node
 from zonequake_operator.api_server.rendering import render_zone_status
 from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone, plan
-from zonequake_operator.resources.model import Snapshot, Topology, Zone, ZoneSpec
+from zonequake_operator.resources.model import Topology, Zone, ZoneSnapshot, ZoneSpec
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
 from zonequake_operator.resources.parsing import parse_zone
 
@@ -77,7 +77,7 @@ class OverTime:
         if self._zone is None:
             self._zone = parse_zone(self.stored)
         return plan(
-            Snapshot(
+            ZoneSnapshot(
                 now_ms=EPOCH_MS + round(second * 1000),
                 zone=self._zone,
                 partitions={},

@@ -18,7 +18,7 @@ from zonequake_operator.resources.model import (
     DataNodes,
     PartitionKeys,
     PartitionState,
-    PartitionView,
+    PartitionStatus,
     ResetDue,
     ResetTimer,
     Timer,
@@ -75,7 +75,7 @@ def health(
             pending=pending,
             bootstrap=TokenPeers(token=1, peers=()),
         ),
-        view=PartitionView(**values),  # type: ignore[arg-type]
+        view=PartitionStatus(**values),  # type: ignore[arg-type]
         missing=tuple(missing),
         broken={},
         at_risk=False,

@@ -24,7 +24,12 @@ from zonequake_operator.groups.reports import Group
 from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import orders
 from zonequake_operator.rebalance.volatile_switch import is_switch_step
-from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Link, PartitionKeys
+from zonequake_operator.resources.model import (
+    AssignmentsLink,
+    ChangePeersMode,
+    ConsistencyMode,
+    PartitionKeys,
+)
 from zonequake_protocol.admin import CancelChangePeers, ReconfigurationStatus, Stage, StartReplica
 
 # ---------------------------------------------------------------------------- Hole 13: who waits
@@ -152,7 +157,8 @@ def test_a_node_that_nobody_counts_any_more_leaves_switch_reduce_with_the_lock()
 
 def test_the_stable_switch_of_a_highly_available_partition_keeps_the_chain() -> None:
     before = replace(
-        keys("ABC", of("A", force=True)), chain=(Link(nodes=tuple("ABC"), term=1, index=1),)
+        keys("ABC", of("A", force=True)),
+        chain=(AssignmentsLink(nodes=tuple("ABC"), term=1, index=1),),
     )
     asked = replace(wish("ABC"), consistency_mode=ConsistencyMode.HIGH_AVAILABILITY)
     after = decide(before, group("A", token=5), asked, frozenset("A"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 
 from tests.unit.made_up_nodes import node_identity, topology_node
-from zonequake_ctl.zq.sight import OperatorView, Sight, zone_sights
+from zonequake_ctl.zq.namespace_view import NamespaceView, OperatorView, zone_views
 from zonequake_operator.resources.model import Topology
 from zonequake_protocol.admin import (
     CatchUpProgress,
@@ -101,7 +101,7 @@ def make(
     without: Collection[tuple[int, str]] = (),
     unheard: Mapping[str, str] = {},
     operators: int = 1,
-) -> Sight:
+) -> NamespaceView:
     """`stable`: the nodes of each partition. `changes`: of one replica's report. `silent` nodes are
     in the topology and don't answer; a node answers `without` a replica that it lost."""
     reports = {
@@ -118,14 +118,14 @@ def make(
     }
     zone = zone_object({"partitions": len(stable), **spec}, data_nodes, status)
     partitions = [partition_object(n, s, keys.get(n, {})) for n, s in stable.items()]
-    return Sight(
+    return NamespaceView(
         now_ms=NOW_MS,
         namespace="ns",
         topology=Topology(
             version=1,
             nodes={node: topology_node(node) for node in nodes},
         ),
-        zones=zone_sights([zone], partitions, reports),
+        zones=zone_views([zone], partitions, reports),
         reports=reports,
         unheard=dict.fromkeys(silent, "no answer") | dict(unheard),
         operator=OperatorView(pods=operators, ready=operators),
@@ -150,7 +150,7 @@ def catching_up(node: str, done_bytes: int, total_bytes: int) -> Mapping[str, ob
 
 
 @pytest.fixture
-def sight() -> Callable[..., Sight]:
+def view() -> Callable[..., NamespaceView]:
     return make
 
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace as with_fields
 
-from zonequake_ctl.zq.findings import Finding, Severity, findings, partitions_text, why_missing
-from zonequake_ctl.zq.sight import Sight, ZoneSight
+from zonequake_ctl.zq.findings import Severity, ZoneFinding, findings, partitions_text, why_missing
+from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView
 from zonequake_operator.api_server.rendering import render_conditions
 from zonequake_operator.planning.conditions import judge
 from zonequake_operator.resources.condition_types import Condition, ConditionType
@@ -25,18 +25,18 @@ def conditions_of(status: dict[str, object]) -> tuple[Condition, ...]:
     return parse_conditions(msgspec.convert(status["conditions"], list[WireCondition]))
 
 
-def found(sight: Sight) -> list[Finding]:
-    return findings(sight, sight.zones[0])
+def found(view: NamespaceView) -> list[ZoneFinding]:
+    return findings(view, view.zones[0])
 
 
-def test_a_healthy_zone_has_no_findings(sight: Callable[..., Sight]) -> None:
-    assert found(sight({0: "abc", 1: "bca"})) == []
+def test_a_healthy_zone_has_no_findings(view: Callable[..., NamespaceView]) -> None:
+    assert found(view({0: "abc", 1: "bca"})) == []
 
 
 def test_partitions_in_the_same_trouble_for_the_same_reason_share_a_sentence(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    silent = found(sight({0: "abc", 1: "abc", 2: "bac", 3: "abd"}, nodes="abcd", silent="c"))
+    silent = found(view({0: "abc", 1: "abc", 2: "bac", 3: "abd"}, nodes="abcd", silent="c"))
     assert [(one.severity, one.text, one.why) for one in silent] == [
         (
             Severity.RISK,
@@ -47,9 +47,9 @@ def test_partitions_in_the_same_trouble_for_the_same_reason_share_a_sentence(
 
 
 def test_a_lost_majority_comes_first_and_says_what_brings_it_back(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    lost = found(sight({0: "abc", 1: "dce"}, nodes="abcde", silent="bc"))
+    lost = found(view({0: "abc", 1: "dce"}, nodes="abcde", silent="bc"))
     assert [one.severity for one in lost] == [Severity.LOST, Severity.RISK]
     assert lost[0].text == "partition 0: majority lost, 1 of 3 members run"
     assert lost[0].why == (
@@ -61,10 +61,10 @@ def test_a_lost_majority_comes_first_and_says_what_brings_it_back(
 
 
 def test_a_lost_majority_in_high_availability_waits_for_its_reset(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     spec = {"consistencyMode": "HighAvailability", "partitionDistributionResetTimeout": 7}
-    (lost,) = found(sight({0: "abc"}, silent="bc", spec=spec))
+    (lost,) = found(view({0: "abc"}, silent="bc", spec=spec))
     assert "or 7 s after they have left it is reset without them" in lost.why[-1]
 
 
@@ -81,39 +81,39 @@ def test_a_lost_majority_in_high_availability_waits_for_its_reset(
     ],
 )
 def test_a_member_that_does_not_serve_is_explained(
-    sight: Callable[..., Sight], changes: dict[str, object], why: str
+    view: Callable[..., NamespaceView], changes: dict[str, object], why: str
 ) -> None:
-    (one,) = found(sight({0: "abc"}, changes={(0, "c"): changes}))
+    (one,) = found(view({0: "abc"}, changes={(0, "c"): changes}))
     assert one.why[0].startswith(f"c {why}")
 
 
-def test_nodes_that_nobody_may_ask_are_no_loss(sight: Callable[..., Sight]) -> None:
+def test_nodes_that_nobody_may_ask_are_no_loss(view: Callable[..., NamespaceView]) -> None:
     unheard = dict.fromkeys("abc", "you may not ask it")
-    (one,) = found(sight({0: "abc"}, silent="abc", unheard=unheard))
+    (one,) = found(view({0: "abc"}, silent="abc", unheard=unheard))
     assert one.severity is Severity.WARNING
     assert "No data node could be asked" in one.text
     assert one.why == ("you may not ask it",)
 
 
-def test_an_operator_that_does_not_run_is_told(sight: Callable[..., Sight]) -> None:
-    (one,) = found(sight({0: "abc"}, operators=0))
+def test_an_operator_that_does_not_run_is_told(view: Callable[..., NamespaceView]) -> None:
+    (one,) = found(view({0: "abc"}, operators=0))
     assert one.text.startswith("No operator runs")
 
 
 def test_what_the_data_nodes_say_newer_is_not_said_again_by_old_conditions(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     def condition(of: str, reason: str) -> dict[str, object]:
         return {"type": of, "status": "False", "reason": reason, "message": "Some sentence."}
 
     stale = {"conditions": [condition("Ready", "PartitionsWithoutLeader")]}
-    assert found(sight({0: "abc"}, status=stale)) == []
+    assert found(view({0: "abc"}, status=stale)) == []
     lasting = {"conditions": [condition("Ready", "InvalidFilter")]}
-    (one,) = found(sight({0: "abc"}, status=lasting))
+    (one,) = found(view({0: "abc"}, status=lasting))
     assert one.text == "InvalidFilter: Some sentence."
 
 
-def stored(zone: ZoneSight, **given: object) -> dict[str, object]:
+def stored(zone: ZoneView, **given: object) -> dict[str, object]:
     """A zone's status with the conditions that the operator itself writes of it."""
     assert zone.spec is not None
     arguments: dict[str, object] = {
@@ -133,59 +133,59 @@ def stored(zone: ZoneSight, **given: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("silent", ["", "abc"])
 def test_a_condition_that_is_well_is_no_finding_whichever_status_that_is(
-    sight: Callable[..., Sight], silent: str
+    view: Callable[..., NamespaceView], silent: str
 ) -> None:
-    well = sight({0: "abc"})
+    well = view({0: "abc"})
     assert all(condition.is_well for condition in conditions_of(stored(well.zones[0])))
     texts = [
-        one.text for one in found(sight({0: "abc"}, silent=silent, status=stored(well.zones[0])))
+        one.text for one in found(view({0: "abc"}, silent=silent, status=stored(well.zones[0])))
     ]
     assert texts == [text for text in texts if text.startswith("No data node could be asked")]
 
 
 @pytest.mark.parametrize("of", ConditionType)
 def test_each_condition_that_is_not_well_is_a_finding_where_nobody_says_it_newer(
-    sight: Callable[..., Sight], of: ConditionType
+    view: Callable[..., NamespaceView], of: ConditionType
 ) -> None:
-    well = sight({0: "abc"})
+    well = view({0: "abc"})
     status = stored(well.zones[0])
     (one,) = [each for each in status["conditions"] if each["type"] == of]  # type: ignore[attr-defined]
     one["status"] = "False" if one["status"] == "True" else "True"
-    texts = [each.text for each in found(sight({0: "abc"}, silent="abc", status=status))]
+    texts = [each.text for each in found(view({0: "abc"}, silent="abc", status=status))]
     assert any(one["message"] in text for text in texts)
 
 
-def test_a_zone_that_moves_or_begins_is_no_warning(sight: Callable[..., Sight]) -> None:
-    moving = sight({0: "abc"}, keys={0: {"pending": {"nodes": ["a", "b"]}}})
-    fresh = sight({0: "abc"}, keys={0: {"bootstrap": None}})
+def test_a_zone_that_moves_or_begins_is_no_warning(view: Callable[..., NamespaceView]) -> None:
+    moving = view({0: "abc"}, keys={0: {"pending": {"nodes": ["a", "b"]}}})
+    fresh = view({0: "abc"}, keys={0: {"bootstrap": None}})
     for zone in (moving.zones[0], fresh.zones[0]):
         status = stored(zone)
-        shown = found(sight({0: "abc"}, silent="abc", status=status))
+        shown = found(view({0: "abc"}, silent="abc", status=status))
         said = [one for one in shown if not one.text.startswith("No data node")]
         assert said
         assert {one.severity for one in said} == {Severity.NOTE}
 
 
 def test_whom_a_lost_majority_waits_for_is_said_as_the_operator_has_it(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     message = "1 partitions have lost their majority: 0. Partition 0 waits for b: c is empty."
     condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
     status = {"conditions": [{**condition, "message": message}]}
-    texts = [one.text for one in found(sight({0: "abc"}, silent="bc", status=status))]
+    texts = [one.text for one in found(view({0: "abc"}, silent="bc", status=status))]
     assert "Partition 0 waits for b: c is empty." in texts
     assert not any("1 partitions have lost" in text for text in texts)
 
 
-def in_trouble(sight: Sight, node: str, trouble: LeaseTrouble) -> Sight:
-    report = sight.reports[node]
+def in_trouble(view: NamespaceView, node: str, trouble: LeaseTrouble) -> NamespaceView:
+    report = view.reports[node]
     said = with_fields(
         report.node,
         lease_trouble=trouble,
         lease_problem="Cannot connect",
-        lease_unrenewed_since_ms=sight.now_ms - 12_000,
+        lease_unrenewed_since_ms=view.now_ms - 12_000,
     )
-    return replace(sight, reports={**sight.reports, node: with_fields(report, node=said)})
+    return replace(view, reports={**view.reports, node: with_fields(report, node=said)})
 
 
 @pytest.mark.parametrize(
@@ -196,23 +196,23 @@ def in_trouble(sight: Sight, node: str, trouble: LeaseTrouble) -> Sight:
     ],
 )
 def test_a_node_whose_lease_is_in_trouble_puts_high_availability_zones_at_risk(
-    sight: Callable[..., Sight], trouble: LeaseTrouble, means: str
+    view: Callable[..., NamespaceView], trouble: LeaseTrouble, means: str
 ) -> None:
-    available = sight({0: "abc"}, spec={"consistencyMode": "HighAvailability"})
+    available = view({0: "abc"}, spec={"consistencyMode": "HighAvailability"})
     (one,) = found(in_trouble(available, "b", trouble))
-    assert one == Finding(
+    assert one == ZoneFinding(
         severity=Severity.RISK,
         text=f"b {means} of HighAvailability zones: its Lease is unrenewed for 12 s",
         why=("Cannot connect",),
     )
-    assert found(in_trouble(sight({0: "abc"}), "b", trouble)) == [], "no Lease is needed there"
+    assert found(in_trouble(view({0: "abc"}), "b", trouble)) == [], "no Lease is needed there"
 
 
 def test_a_node_that_was_fenced_and_answers_has_left_for_that_reason(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     seen = in_trouble(
-        sight({0: "abc"}, spec={"consistencyMode": "HighAvailability"}), "c", LeaseTrouble.EXPIRED
+        view({0: "abc"}, spec={"consistencyMode": "HighAvailability"}), "c", LeaseTrouble.EXPIRED
     )
     topology = seen.topology
     left = {name: node for name, node in topology.nodes.items() if name != "c"}
@@ -232,22 +232,24 @@ def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:
     assert text == "20 partitions (0, 2, 4, 6, 8, 10, 12, 14 and 12 more)"
 
 
-def test_a_single_copy_of_several_that_are_wanted_is_a_risk(sight: Callable[..., Sight]) -> None:
-    (one,) = found(sight({0: "a"}, spec={"replicas": 3}))
+def test_a_single_copy_of_several_that_are_wanted_is_a_risk(
+    view: Callable[..., NamespaceView],
+) -> None:
+    (one,) = found(view({0: "a"}, spec={"replicas": 3}))
     assert one.severity is Severity.RISK
     assert one.text == "partition 0: 1 of 3 wanted replicas: with a all is lost"
-    assert found(sight({0: "a"}, spec={"replicas": 1})) == []
+    assert found(view({0: "a"}, spec={"replicas": 1})) == []
 
 
 def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    def seen(count: int) -> list[Finding]:
+    def seen(count: int) -> list[ZoneFinding]:
         broken = {
             (n, "c"): {"role": ReplicaRole.BROKEN, "broken_reason": f"record {n}"}
             for n in range(count)
         }
-        return found(sight(dict.fromkeys(range(count), "abc"), changes=broken))
+        return found(view(dict.fromkeys(range(count), "abc"), changes=broken))
 
     assert len(seen(3)) == 3
     (one,) = seen(40)
@@ -259,10 +261,10 @@ def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
 
 
 def test_the_same_trouble_on_many_sets_of_nodes_keeps_to_a_screen(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     pairs = [f"a{x}{y}" for x in "bcdefg" for y in "bcdefg" if x < y]
-    seen = found(sight(dict(enumerate([*pairs, *pairs[:3]])), nodes="abcdefg", silent="bcdefg"))
+    seen = found(view(dict(enumerate([*pairs, *pairs[:3]])), nodes="abcdefg", silent="bcdefg"))
     assert len(seen) == 6
     assert all(one.text.endswith("majority lost, 1 of 3 members run") for one in seen)
     assert seen[0].text.startswith("2 partitions")
@@ -271,30 +273,30 @@ def test_the_same_trouble_on_many_sets_of_nodes_keeps_to_a_screen(
 
 
 def test_a_spec_that_no_operator_has_seen_is_said_to_be_unseen(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    (one,) = found(sight({0: "abc"}, status={"observedGeneration": 0}))
+    (one,) = found(view({0: "abc"}, status={"observedGeneration": 0}))
     assert one.severity is Severity.NOTE
     assert one.text == "The operator has not taken notice of the spec yet (generation 1)"
 
 
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
     status = {"conditions": [{**condition, "message": "1 partitions have lost their majority: 0."}]}
-    lost, unasked = found(sight({0: "abc"}, nodes="", status=status))
+    lost, unasked = found(view({0: "abc"}, nodes="", status=status))
     assert lost.severity is Severity.LOST
     assert lost.text == "MajorityLost: 1 partitions have lost their majority: 0."
     assert "No data node could be asked" in unasked.text
 
 
 def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     message = "1 partitions have lost their majority: 0. Partition 0 can only be reset by hand: b."
     condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
-    seen = sight(
+    seen = view(
         {0: "abc"},
         spec={"storage": "Volatile"},
         status={"conditions": [{**condition, "message": message}]},
@@ -318,25 +320,25 @@ STOPPED = {
 }
 
 
-def all_stopped(sight: Callable[..., Sight], **more: object) -> Sight:
+def all_stopped(view: Callable[..., NamespaceView], **more: object) -> NamespaceView:
     spec = {"consistencyMode": "HighAvailability"}
     keys = {0: {**CHAIN, "stable": {"nodes": ["a"]}}}
-    return sight({0: "abc"}, spec=spec, keys=keys, changes=STOPPED, **more)
+    return view({0: "abc"}, spec=spec, keys=keys, changes=STOPPED, **more)
 
 
 def test_a_stopped_group_whose_replicas_nobody_looked_at_says_that_it_rests_on_them(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    (lost,) = found(all_stopped(sight))
+    (lost,) = found(all_stopped(view))
     assert lost.why[-1] == (
         "it rests on what replicas hold that wait for their start order (a, b, c)"
     )
 
 
 def test_a_stopped_group_whose_chain_waits_for_a_node_says_for_whom(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    seen = all_stopped(sight, nodes="bc")
+    seen = all_stopped(view, nodes="bc")
     looked_at = {n: {"z.12345678.0": seen.zones[0].groups[0].replicas[n]} for n in "bc"}
     (lost, *_) = found(replace(seen, inspected=looked_at))
     assert "The partition waits for 1 more of a to report" in lost.why[-1]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
 from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
-from zonequake_ctl.zq.sight import Sight
+from zonequake_ctl.zq.namespace_view import NamespaceView
 from zonequake_operator.nodes import affinity
 from zonequake_operator.resources.crd_schema import to_rfc3339
 from zonequake_operator.resources.model import Timers, ZoneSpec
@@ -26,32 +26,34 @@ def placed(nodes: str, partitions: int, replicas: int) -> dict[int, str]:
     return {number: "".join(sorted(names)) for number, names in enumerate(sets)}
 
 
-def foretold(sight: Sight, **changes: object) -> tuple[ForecastStep, ...]:
-    zone = sight.zones[0]
+def foretold(view: NamespaceView, **changes: object) -> tuple[ForecastStep, ...]:
+    zone = view.zones[0]
     assert isinstance(zone.zone.spec, ZoneSpec)
-    return forecast(zone.snapshot(sight), replace(zone.zone.spec, **changes)).steps  # type: ignore[arg-type]
+    return forecast(zone.snapshot(view), replace(zone.zone.spec, **changes)).steps  # type: ignore[arg-type]
 
 
-def test_nothing_moves_in_a_zone_that_stays_as_it_is(sight: Callable[..., Sight]) -> None:
-    (step,) = foretold(sight(placed("abc", 8, 3), spec={"replicas": 3}))
+def test_nothing_moves_in_a_zone_that_stays_as_it_is(view: Callable[..., NamespaceView]) -> None:
+    (step,) = foretold(view(placed("abc", 8, 3), spec={"replicas": 3}))
     assert (step.after_ms, step.moves) == (0, ())
 
 
-def test_more_replicas_are_copied_to_where_the_rule_puts_them(sight: Callable[..., Sight]) -> None:
+def test_more_replicas_are_copied_to_where_the_rule_puts_them(
+    view: Callable[..., NamespaceView],
+) -> None:
     before, after = placed("abcd", 8, 2), placed("abcd", 8, 3)
     (step,) = foretold(
-        sight(before, nodes="abcd", data_nodes="abcd", spec={"replicas": 2}), replicas=3
+        view(before, nodes="abcd", data_nodes="abcd", spec={"replicas": 2}), replicas=3
     )
     assert {move.partition: "".join(move.after) for move in step.moves} == after
     assert all(len(move.copies) == 1 and not move.erased for move in step.moves)
 
 
 def test_an_armed_timer_is_foretold_for_the_time_when_it_fires(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
     status = {"scaleUp": {"nodes": ["d"], "armedAt": to_rfc3339(NOW_MS - 10_000)}}
     now, later = foretold(
-        sight(
+        view(
             placed("abc", 8, 3),
             nodes="abcd",
             status=status,
@@ -65,10 +67,10 @@ def test_an_armed_timer_is_foretold_for_the_time_when_it_fires(
     assert {move.partition for move in later.moves} == gets_one
 
 
-def test_a_shorter_timer_brings_the_moves_forward(sight: Callable[..., Sight]) -> None:
+def test_a_shorter_timer_brings_the_moves_forward(view: Callable[..., NamespaceView]) -> None:
     status = {"scaleUp": {"nodes": ["d"], "armedAt": to_rfc3339(NOW_MS - 10_000)}}
     (step,) = foretold(
-        sight(
+        view(
             placed("abc", 8, 3),
             nodes="abcd",
             status=status,
@@ -81,21 +83,21 @@ def test_a_shorter_timer_brings_the_moves_forward(sight: Callable[..., Sight]) -
 
 
 def test_a_filter_that_matches_nobody_moves_nothing_and_says_why(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    (step,) = foretold(sight(placed("abc", 8, 3), spec={"replicas": 3}), filter='"nobody"')
+    (step,) = foretold(view(placed("abc", 8, 3), spec={"replicas": 3}), filter='"nobody"')
     assert step.data_nodes == ()
     assert step.moves == ()
 
 
-def test_a_filter_that_cannot_be_read_is_a_problem(sight: Callable[..., Sight]) -> None:
-    (step, *_) = foretold(sight(placed("abc", 8, 3), spec={"replicas": 3}), filter="(((")
+def test_a_filter_that_cannot_be_read_is_a_problem(view: Callable[..., NamespaceView]) -> None:
+    (step, *_) = foretold(view(placed("abc", 8, 3), spec={"replicas": 3}), filter="(((")
     assert step.problem is not None
     assert "(((" in step.problem
 
 
-def test_a_forecast_writes_nothing_into_what_was_seen(sight: Callable[..., Sight]) -> None:
-    seen = sight(placed("abcd", 8, 2), nodes="abcd", data_nodes="abcd", spec={"replicas": 2})
+def test_a_forecast_writes_nothing_into_what_was_seen(view: Callable[..., NamespaceView]) -> None:
+    seen = view(placed("abcd", 8, 2), nodes="abcd", data_nodes="abcd", spec={"replicas": 2})
     before = dict(seen.zones[0].partitions)
     foretold(seen, replicas=3)
     assert seen.zones[0].partitions == before
@@ -116,11 +118,11 @@ def test_only_fields_that_differ_are_named(
     assert spec_changes(before, after) == said
 
 
-def stopped(sight: Callable[..., Sight], **more: object) -> Sight:
+def stopped(view: Callable[..., NamespaceView], **more: object) -> NamespaceView:
     """A HighAvailability partition whose nodes all stopped, after a reset to a."""
     waiting = {"role": ReplicaRole.WAITING, "configuration": None, "leader": None}
     chain = [{"nodes": ["a", "b", "c"], "term": 1, "index": 5}, {"nodes": ["a"], "token": 3}]
-    return sight(
+    return view(
         {0: "abc"},
         spec={"consistencyMode": "HighAvailability", "replicas": 3},
         keys={0: {"stable": {"nodes": ["a"]}, "chain": chain}},
@@ -130,9 +132,9 @@ def stopped(sight: Callable[..., Sight], **more: object) -> Sight:
 
 
 def test_what_rests_on_replicas_that_wait_names_them_and_foretells_nothing(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    seen = stopped(sight)
+    seen = stopped(view)
     spec = seen.zones[0].spec
     assert spec is not None
     foretold = forecast(seen.zones[0].snapshot(seen), spec)
@@ -142,9 +144,9 @@ def test_what_rests_on_replicas_that_wait_names_them_and_foretells_nothing(
 
 
 def test_what_waiting_replicas_hold_decides_as_it_does_for_the_operator(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    seen = stopped(sight)
+    seen = stopped(view)
     replicas = seen.zones[0].groups[0].replicas
     peers = ConfigurationReport(
         peers=[PeerName(node=n, incarnation="1") for n in "abc"], token=1, index=1
@@ -163,9 +165,9 @@ def test_what_waiting_replicas_hold_decides_as_it_does_for_the_operator(
     assert step.waits == ()
 
 
-def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -> None:
+def test_an_armed_reset_is_foretold_as_what_it_is(view: Callable[..., NamespaceView]) -> None:
     timer = {"nodes": ["b", "c"], "armedAt": to_rfc3339(NOW_MS - 2_000)}
-    seen = sight(
+    seen = view(
         {0: "abc"},
         nodes="a",
         spec={"consistencyMode": "HighAvailability", "replicas": 3},
@@ -191,18 +193,18 @@ def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -
 
 
 def test_a_data_node_that_is_away_is_named_where_copies_go_to_it(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    seen = sight(placed("abc", 8, 2), nodes="ab", data_nodes="abc", spec={"replicas": 2})
+    seen = view(placed("abc", 8, 2), nodes="ab", data_nodes="abc", spec={"replicas": 2})
     (step, *_) = foretold(seen, replicas=3)
     assert step.away == ("c",)
     assert any("c" in move.copies for move in step.moves)
 
 
 def test_a_partition_without_its_majority_is_not_promised_a_move(
-    sight: Callable[..., Sight],
+    view: Callable[..., NamespaceView],
 ) -> None:
-    spec = sight({0: "abc"}).zones[0].spec
+    spec = view({0: "abc"}).zones[0].spec
     assert spec is not None
     console = Console(width=160, no_color=True, highlight=False)
     with console.capture() as captured:

@@ -11,7 +11,7 @@ from tests.unit.simulation.facts_of_groups import ledger
 from zonequake_load.operation import Type
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Link,
+    AssignmentsLink,
     PartitionKeys,
     TokenPeers,
     Topology,
@@ -42,7 +42,7 @@ STANDS = PartitionKeys(
     configuration_token=5,
     reset_revision=3,
     bootstrap=TokenPeers(token=1, peers=peers("ABC")),
-    chain=(Link(nodes=tuple("ABC"), term=1, index=1),),
+    chain=(AssignmentsLink(nodes=tuple("ABC"), term=1, index=1),),
 )
 MOVES = replace(STANDS, pending=of("ABD"))
 LOCKED = replace(MOVES, pending_lock=TokenPeers(token=5, peers=peers("ABD")))
@@ -193,7 +193,7 @@ FORCED = replace(
 
 @breaks("a chain grows by its newest link, or ends with it")
 def _(wrong: bool) -> None:
-    links = [Link(nodes=tuple(nodes), term=1, index=1) for nodes in ("ABC", "A", "AB")]
+    links = [AssignmentsLink(nodes=tuple(nodes), term=1, index=1) for nodes in ("ABC", "A", "AB")]
     after = (links[1], links[2]) if wrong else tuple(links[:2])
     resetting("ABC").written(STANDS, replace(STANDS, chain=after))
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tests.unit.store.one_node import GROUP, OneNode, until
-from zonequake_operator.high_availability.chain import Unjudged, Unwound, unwind
-from zonequake_operator.resources.model import Link
+from zonequake_operator.high_availability.chain import UnjudgedLink, UnwoundChain, unwind
+from zonequake_operator.resources.model import AssignmentsLink
 from zonequake_protocol.admin import (
     InspectReplica,
     OrderReply,
@@ -210,18 +210,18 @@ async def test_an_unwind_passes_a_link_under_which_only_bookkeeping_was_written(
         await write(node, replica, 1)
         alone = replica_status(replica)
         chain = (
-            Link(nodes=("n0", "n1", "n2"), term=1, index=1),
-            Link(nodes=("n0",), term=alone.last_term, index=alone.last_index),
+            AssignmentsLink(nodes=("n0", "n1", "n2"), term=1, index=1),
+            AssignmentsLink(nodes=("n0",), term=alone.last_term, index=alone.last_index),
         )
 
-        def target() -> Unwound | Unjudged:
+        def target() -> UnwoundChain | UnjudgedLink:
             held = msgspec.structs.replace(alone, last_user_index=alone.last_user_index + 1)
             return unwind(chain, {"n0": replica_status(replica), "n1": held, "n2": None})
 
         await node.propose(*LEADERS.values())
-        assert target() == Unwound(link=0, source="n1")
+        assert target() == UnwoundChain(link=0, source="n1")
         await write(node, replica, 1)
-        assert target() == Unwound(link=1, source="n0")
+        assert target() == UnwoundChain(link=1, source="n0")
 
 
 async def test_a_running_replica_is_inspected_as_it_is_and_a_missing_one_is_not_here(

@@ -8,7 +8,7 @@ import pytest
 
 from zonequake_ctl.what_if import rounds
 from zonequake_operator.planning.plan import Plan, plan
-from zonequake_operator.resources.model import Snapshot
+from zonequake_operator.resources.model import ZoneSnapshot
 from zonequake_protocol.admin import ReplicaRole
 
 FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
@@ -260,11 +260,11 @@ def test_a_topology_version_that_names_no_node_has_its_cause_all_the_same(
 # ------------------------------------------------------- what the operator itself has to refuse
 
 
-def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[ZoneSnapshot]:
     """All that the operator's planner is asked from now on."""
-    asked: list[Snapshot] = []
+    asked: list[ZoneSnapshot] = []
 
-    def and_keep(snapshot: Snapshot, **options: Any) -> Plan:
+    def and_keep(snapshot: ZoneSnapshot, **options: Any) -> Plan:
         asked.append(snapshot)
         return plan(snapshot, **options)
 
@@ -272,7 +272,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
     return asked
 
 
-def leaders(snapshot: Snapshot) -> dict[str, int]:
+def leaders(snapshot: ZoneSnapshot) -> dict[str, int]:
     """Who reports as the leader of partition 0, and in which term."""
     return {
         node: replica.term

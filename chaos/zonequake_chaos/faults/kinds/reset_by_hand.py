@@ -23,7 +23,7 @@ class ResetByHand:
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone
         self._chosen = partitions
-        self._proofs: dict[int, reset_proof.Proof] = {}
+        self._proofs: dict[int, reset_proof.MajorityReport] = {}
         self._requests: Mapping[int, ResetRequest] = {}
 
     async def prepare(self, injection: Injection) -> None:

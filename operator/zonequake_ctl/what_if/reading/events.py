@@ -8,18 +8,18 @@ from typing import TypeVar
 
 from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_ctl.what_if.reading.question import (
-    Alter,
-    Applied,
-    Cancelled,
-    CaughtUp,
-    Drop,
-    GroupRestart,
-    LeaderElected,
-    Membership,
-    OperatorRestart,
-    ReconfigurationError,
-    ReplicaLost,
-    ResetByHand,
+    AlterEvent,
+    AppliedEvent,
+    CancelledEvent,
+    CaughtUpEvent,
+    DropEvent,
+    GroupRestartEvent,
+    LeaderElectedEvent,
+    MembershipEvent,
+    OperatorRestartEvent,
+    ReconfigurationErrorEvent,
+    ReplicaLostEvent,
+    ResetByHandEvent,
     StageReported,
     TargetEvent,
     TimelineEvent,
@@ -81,24 +81,24 @@ def _one_of(kinds: type[E], place: TextPlace, word: str) -> E:
 _OF_PARTITION = {
     "target": _Fields(event=TargetEvent, required={"nodes": TextPlace.names}),
     "applied": _Fields(
-        event=Applied,
+        event=AppliedEvent,
         required={"peers": TextPlace.names},
         optional={"term": read_term, "index": _index},
     ),
     "leaderElected": _Fields(
-        event=LeaderElected,
+        event=LeaderElectedEvent,
         required={"node": _node},
         optional={"term": read_term, "peers": TextPlace.names},
     ),
-    "reconfigurationError": _Fields(event=ReconfigurationError, required={"status": _status}),
-    "replicaLost": _Fields(event=ReplicaLost, required={"node": _node}),
-    "cancelled": _Fields(event=Cancelled, required={"result": TextPlace.flag}),
-    "caughtUp": _Fields(event=CaughtUp, required={"peers": TextPlace.names}),
+    "reconfigurationError": _Fields(event=ReconfigurationErrorEvent, required={"status": _status}),
+    "replicaLost": _Fields(event=ReplicaLostEvent, required={"node": _node}),
+    "cancelled": _Fields(event=CancelledEvent, required={"result": TextPlace.flag}),
+    "caughtUp": _Fields(event=CaughtUpEvent, required={"peers": TextPlace.names}),
     "stage": _Fields(event=StageReported, required={"stage": _stage}),
-    "groupRestart": _Fields(event=GroupRestart, required={"alive": TextPlace.names}),
-    "resetByHand": _Fields(event=ResetByHand, optional={"survivor": _node}),
+    "groupRestart": _Fields(event=GroupRestartEvent, required={"alive": TextPlace.names}),
+    "resetByHand": _Fields(event=ResetByHandEvent, optional={"survivor": _node}),
 }
-_BARE = {"operatorRestart": OperatorRestart, "drop": Drop}
+_BARE = {"operatorRestart": OperatorRestartEvent, "drop": DropEvent}
 """Events that say nothing but that they happen: `drop: true`."""
 _KINDS = ("alter", *_OF_PARTITION, *_BARE)
 _EVENT_KEYS = (*_COMMON, "join", "leave", *_KINDS)
@@ -128,7 +128,7 @@ def _event(place: TextPlace, partitions: int) -> TimelineEvent:
         revision = read_whole(fields["revision"], "a revision")
     kinds = [key for key in fields if key not in _COMMON]
     if set(kinds) <= {"join", "leave"} and kinds:
-        return Membership(
+        return MembershipEvent(
             at_ms=at_ms,
             revision=revision,
             join=read_nodes(fields["join"]) if "join" in fields else {},
@@ -139,7 +139,7 @@ def _event(place: TextPlace, partitions: int) -> TimelineEvent:
         place.refuse(f"one of {', '.join(_KINDS)} (join and leave may stand together)")
     kind, inner = kinds[0], fields[kinds[0]]
     if kind == "alter":
-        return Alter(at_ms=at_ms, revision=revision, changes=read_changes(inner))
+        return AlterEvent(at_ms=at_ms, revision=revision, changes=read_changes(inner))
     if kind in _OF_PARTITION:
         said = _OF_PARTITION[kind]
         return said.event(at_ms=at_ms, revision=revision, **said.read(inner, partitions))

@@ -14,18 +14,18 @@ import yaml
 from zonequake_ctl.what_if.reading.events import read_events
 from zonequake_ctl.what_if.reading.located import TextPlace, shown
 from zonequake_ctl.what_if.reading.question import (
-    Applied,
-    CaughtUp,
+    AppliedEvent,
+    CaughtUpEvent,
     GivenKeys,
     GivenLink,
     GivenReplica,
     GivenSet,
-    GroupRestart,
-    LeaderElected,
-    Membership,
+    GroupRestartEvent,
+    LeaderElectedEvent,
+    MembershipEvent,
     Question,
-    ReplicaLost,
-    ResetByHand,
+    ReplicaLostEvent,
+    ResetByHandEvent,
     TargetEvent,
     TimelineEvent,
 )
@@ -217,7 +217,7 @@ def _check_names(question: Question) -> None:
             known.update(one.nodes if one else ())
         known.update(keys.switch_reduce, keys.switch_append)
     for event in question.events:
-        if isinstance(event, Membership):
+        if isinstance(event, MembershipEvent):
             known.update(event.join)
     places: dict[str, Iterable[str]] = {f"replicas.{n}": r for n, r in question.replicas.items()}
     for i, event in enumerate(question.events):
@@ -232,21 +232,21 @@ def _check_names(question: Question) -> None:
 def _named(event: TimelineEvent) -> dict[str, tuple[str, ...]]:
     """Returns the nodes to which an event happens, by the place where it names them."""
     match event:
-        case Membership():
+        case MembershipEvent():
             return {"leave": event.leave}
         case TargetEvent():
             return {"target.nodes": event.nodes}
-        case Applied():
+        case AppliedEvent():
             return {"applied.peers": event.peers}
-        case CaughtUp():
+        case CaughtUpEvent():
             return {"caughtUp.peers": event.peers}
-        case LeaderElected():
+        case LeaderElectedEvent():
             return {"leaderElected.node": (event.node,), "leaderElected.peers": event.peers or ()}
-        case ReplicaLost():
+        case ReplicaLostEvent():
             return {"replicaLost.node": (event.node,)}
-        case GroupRestart():
+        case GroupRestartEvent():
             return {"groupRestart.alive": event.alive}
-        case ResetByHand(survivor=str(survivor)):
+        case ResetByHandEvent(survivor=str(survivor)):
             return {"resetByHand.survivor": (survivor,)}
         case _:
             return {}

@@ -73,7 +73,7 @@ class TimelineEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(TimelineEvent):
+class MembershipEvent(TimelineEvent):
     """A topology version: nodes join, leave, or both (a topology leap)."""
 
     join: Mapping[str, Attributes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Membership(TimelineEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alter(TimelineEvent):
+class AlterEvent(TimelineEvent):
     """ALTER ZONE: fields of the spec that change; None takes one away."""
 
     changes: Mapping[str, object]
@@ -104,7 +104,7 @@ class TargetEvent(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied(PartitionEvent):
+class AppliedEvent(PartitionEvent):
     """onNewPeersConfigurationApplied(peers), with where the configuration stands in the log."""
 
     peers: tuple[str, ...]
@@ -113,7 +113,7 @@ class Applied(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderElected(PartitionEvent):
+class LeaderElectedEvent(PartitionEvent):
     """onLeaderElected: `peers` is the new leader's configuration, stable's if None."""
 
     node: str
@@ -122,28 +122,28 @@ class LeaderElected(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconfigurationError(PartitionEvent):
+class ReconfigurationErrorEvent(PartitionEvent):
     """onReconfigurationError(status): the leader gave the change up."""
 
     status: ReconfigurationStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLost(PartitionEvent):
+class ReplicaLostEvent(PartitionEvent):
     """A volatile or cleaned replica restarts, without its state."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled(PartitionEvent):
+class CancelledEvent(PartitionEvent):
     """The answer to cancelChangePeers."""
 
     result: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaughtUp(PartitionEvent):
+class CaughtUpEvent(PartitionEvent):
     """tryCatchUpFinish(peers)."""
 
     peers: tuple[str, ...]
@@ -157,26 +157,26 @@ class StageReported(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRestart(PartitionEvent):
+class GroupRestartEvent(PartitionEvent):
     """Every replica was stopped; those of `alive` have started, passively."""
 
     alive: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetByHand(PartitionEvent):
+class ResetByHandEvent(PartitionEvent):
     """`zonequake reset`: somebody asks for a reset, to `survivor` if that is given."""
 
     survivor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRestart(TimelineEvent):
+class OperatorRestartEvent(TimelineEvent):
     """The operator forgets all that isn't in the resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop(TimelineEvent):
+class DropEvent(TimelineEvent):
     """DROP ZONE."""
 
 

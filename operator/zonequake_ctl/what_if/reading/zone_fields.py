@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filters
-from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Storage, ZoneSpec
+from zonequake_operator.resources.model import (
+    ChangePeersMode,
+    ConsistencyMode,
+    StorageKind,
+    ZoneSpec,
+)
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 from zonequake_operator.resources.parsing import parse_zone_spec
 
@@ -23,7 +28,7 @@ MAX_PARTITIONS = 65000
 _NAMES: dict[str, tuple[str, ...]] = {
     "affinityFunction": ("rendezvous",),
     "consistencyMode": tuple(mode.value for mode in ConsistencyMode),
-    "storage": tuple(storage.value for storage in Storage),
+    "storage": tuple(storage.value for storage in StorageKind),
     "changePeers": tuple(mode.value for mode in ChangePeersMode),
 }
 _FIELDS = (

@@ -18,9 +18,9 @@ from zonequake_operator.planning.conditions import Health, diagnose
 from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.model import (
     Partition,
-    Snapshot,
     Topology,
     Zone,
+    ZoneSnapshot,
     ZoneSpec,
     group_name,
 )
@@ -47,14 +47,14 @@ class OperatorView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class NamespaceView:
     """A namespace. `reports`: of data nodes that answered. `unheard`: why others didn't.
     `inspected`: what replicas that wait for their start order hold, by node and group."""
 
     now_ms: int
     namespace: str
     topology: Topology
-    zones: tuple[ZoneSight, ...]
+    zones: tuple[ZoneView, ...]
     pods: Mapping[str, PodView] = field(default_factory=dict)
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     unheard: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Sight:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZoneSight:
+class ZoneView:
     """One zone with its partitions. `since_ms`: when each condition became what it is, by type."""
 
     zone: Zone
@@ -123,25 +123,25 @@ class ZoneSight:
             for number, partition in self.partitions.items()
         }
 
-    def snapshot(self, sight: Sight) -> Snapshot:
+    def snapshot(self, view: NamespaceView) -> ZoneSnapshot:
         """Returns the snapshot that the operator's planner would decide on."""
-        return Snapshot(
-            now_ms=sight.now_ms,
+        return ZoneSnapshot(
+            now_ms=view.now_ms,
             zone=self.zone,
             partitions=self.partitions,
-            topology=sight.topology,
-            reports=sight.reports,
-            inspected=sight.inspected,
+            topology=view.topology,
+            reports=view.reports,
+            inspected=view.inspected,
         )
 
-    def verdicts(self, sight: Sight) -> dict[int, KeysVerdict]:
+    def verdicts(self, view: NamespaceView) -> dict[int, KeysVerdict]:
         """Returns high availability's verdict on each partition, with the nodes that it waits
         for.
         """
         spec = self.spec
         if spec is None or self.zone.deleting:
             return {}
-        snapshot = self.snapshot(sight)
+        snapshot = self.snapshot(view)
         return judge_zone(snapshot, spec, self.zone.status, self.groups)
 
     def replicas_on(self, node: str) -> list[ReplicaStatus]:
@@ -150,9 +150,9 @@ class ZoneSight:
         return [r for r in report.replicas if r.group.startswith(prefix)] if report else []
 
 
-def zone_sights(
+def zone_views(
     zones: Iterable[Object], partitions: Iterable[Object], reports: Mapping[str, ReplicasReport]
-) -> tuple[ZoneSight, ...]:
+) -> tuple[ZoneView, ...]:
     """Zones by name, each with those Partitions that it owns. Raises ResourceError."""
     owned: dict[str, list[Partition]] = {}
     for obj in partitions:
@@ -163,7 +163,7 @@ def zone_sights(
         mine = sorted(owned.get(zone.uid, []), key=lambda partition: partition.number)
         conditions = (obj.get("status") or {}).get("conditions") or []
         found.append(
-            ZoneSight(
+            ZoneView(
                 zone=zone,
                 partitions={partition.number: partition for partition in mine},
                 since_ms={
@@ -184,25 +184,25 @@ def topology_of(objects: Iterable[Object]) -> Topology:
     return Topology()
 
 
-def unseen(sight: Sight) -> list[tuple[str, str]]:
+def unseen(view: NamespaceView) -> list[tuple[str, str]]:
     """Waiting replicas, by node and group, that a decision of the operator rests on."""
     return [
         (node, zone.groups[number].name)
-        for zone in sight.zones
-        for number, verdict in zone.verdicts(sight).items()
+        for zone in view.zones
+        for number, verdict in zone.verdicts(view).items()
         for node in sorted(verdict.inspect)
     ]
 
 
-def named_zone(sight: Sight, name: str) -> ZoneSight:
+def named_zone(view: NamespaceView, name: str) -> ZoneView:
     """Raises UsageError if there is no such zone."""
-    for zone in sight.zones:
+    for zone in view.zones:
         if zone.zone.name == name:
             return zone
-    names = ", ".join(each.zone.name for each in sight.zones) or "none (-n names another namespace)"
-    raise UsageError(f"namespace {sight.namespace} has no zone {name}; there are: {names}")
+    names = ", ".join(each.zone.name for each in view.zones) or "none (-n names another namespace)"
+    raise UsageError(f"namespace {view.namespace} has no zone {name}; there are: {names}")
 
 
-def narrowed(sight: Sight, name: str) -> Sight:
+def narrowed(view: NamespaceView, name: str) -> NamespaceView:
     """The same with one zone alone. Raises UsageError if there is no such zone."""
-    return replace(sight, zones=(named_zone(sight, name),))
+    return replace(view, zones=(named_zone(view, name),))

@@ -30,7 +30,7 @@ RETURN_PATIENCE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class NodeAnswer:
     """A node's answer, and the round in which it was asked."""
 
     report: ReplicasReport
@@ -43,15 +43,15 @@ class _Question:
     task: asyncio.Task[None]
 
 
-class Hearing:
-    """The hearing of all data nodes. `returned` is called when a silent one answers again."""
+class NodePolling:
+    """The polling of all data nodes. `returned` is called when a silent one answers again."""
 
     def __init__(self, store: StoreClient, *, returned: Callable[[], None]) -> None:
         self._store = store
         self._returned = returned
         self.round = 0
         """How many have begun."""
-        self._answers: dict[str, Heard] = {}
+        self._answers: dict[str, NodeAnswer] = {}
         self._open: dict[str, _Question] = {}
         self._silent: set[str] = set()
         """Whose last question failed."""
@@ -60,7 +60,7 @@ class Hearing:
         self._enough = asyncio.Event()
 
     @property
-    def answers(self) -> Mapping[str, Heard]:
+    def answers(self) -> Mapping[str, NodeAnswer]:
         """The newest answers, by node."""
         return self._answers
 
@@ -128,7 +128,7 @@ class Hearing:
             self._answers.pop(pod.name, None)
             self._silent.add(pod.name)
         else:
-            self._answers[pod.name] = Heard(report=report, asked_in=in_round)
+            self._answers[pod.name] = NodeAnswer(report=report, asked_in=in_round)
             if pod.name in self._silent:
                 self._silent.discard(pod.name)
                 self._returned()

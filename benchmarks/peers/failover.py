@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.peers.systems import System, etcd, zonequake
 from benchmarks.store import figures
 from benchmarks.store.figures import NODES, Result, Row
-from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
 from zonequake_load.targets.protocol import Target
 
 EVERY_S = 0.01
@@ -66,7 +66,7 @@ class Probes:
         outcome = await self.target.execute(
             Operation(f=Function.WRITE, key=f"probe-{number % 100}", value=number),
             Limits(deadline_ns=now_ns + DEADLINE_NS, attempt_ns=DEADLINE_NS, retry=True),
-            Once(f"probe-{number}", 1),
+            OnceId(f"probe-{number}", 1),
         )
         if outcome.type is Type.OK:
             self.successes.append((due_s, time.perf_counter()))

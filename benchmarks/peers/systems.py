@@ -16,7 +16,7 @@ from zonequake_load.client.client import Client
 from zonequake_load.targets.etcd.target import EtcdTarget
 from zonequake_load.targets.protocol import Target
 from zonequake_load.targets.zonequake import ZonequakeTarget
-from zonequake_store.raft.api import Settings
+from zonequake_store.raft.api import RaftSettings
 
 ZONE = "peers"
 
@@ -142,7 +142,7 @@ class Etcd:
 @asynccontextmanager
 async def zonequake(folder: Path) -> AsyncIterator[Zonequake]:
     """Ours, with etcd's times."""
-    core = Settings()
+    core = RaftSettings()
     ticks = round(HEARTBEAT_MS / 1e3 / core.tick_s)
     assert round(core.election_ticks * core.tick_s * 1e3) == ELECTION_MS
     async with LocalNodes(folder) as nodes:

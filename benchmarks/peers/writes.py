@@ -28,7 +28,7 @@ from benchmarks.store import bench_writes, figures
 from benchmarks.store.figures import NODES, Limit, Result, Row, cpu_s, create, leaders, pid_of
 from tests.foreign.local_etcd import LocalEtcd
 from tests.processes.store.local_nodes import LocalNodes
-from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
 
 CLIENTS = 64
 VALUE_BYTES = 100
@@ -88,7 +88,7 @@ async def by_the_load(system: System) -> Row:
                 attempt_ns=5_000_000_000,
                 retry=True,
             ),
-            Once(f"bench-{number}", 1),
+            OnceId(f"bench-{number}", 1),
         )
         if outcome.type is Type.OK:
             latencies_s.append(time.perf_counter() - due_s)

@@ -24,7 +24,7 @@ import msgspec
 from benchmarks.store import figures
 from benchmarks.store.figures import Limit, Result, Row
 from tests.processes.store.local_nodes import LocalNodes, Zone
-from zonequake_protocol.client import Reply, Request, Status, Write
+from zonequake_protocol.client import Reply, ReplyStatus, Request, Write
 from zonequake_store.catchup.supplier import PIECE_BYTES
 from zonequake_store.network.framing import FrameConnection
 
@@ -58,7 +58,7 @@ class Filler(FrameConnection):
     def frame_received(self, frame: memoryview) -> None:
         reply = self._decode(frame)
         self._open -= 1
-        if reply.status is not Status.OK and not self.done.done():
+        if reply.status is not ReplyStatus.OK and not self.done.done():
             self.done.set_exception(WriteFailed(f"{reply.status} {reply.error}"))
         if not self.done.done():
             self._next()

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.store import figures
 from benchmarks.store.figures import NODES, Limit, Result, Row, create, heap_bytes, pid_of
 from tests.processes.store.local_nodes import LocalNodes, Zone, key_of
-from zonequake_protocol.client import Status, Write, partition_of
+from zonequake_protocol.client import ReplyStatus, Write, partition_of
 
 GROUPS = 16
 SIZE_BYTES = 1 << 30
@@ -40,7 +40,7 @@ async def fill(nodes: LocalNodes, zone: Zone) -> None:
             key = str(number)
             group = zone.groups[partition_of(key, GROUPS)]
             reply = await client.at_leader(Write(group, key, number, filler))
-            assert reply.status is Status.OK, reply
+            assert reply.status is ReplyStatus.OK, reply
 
     await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
 

@@ -37,7 +37,7 @@ from benchmarks.store.figures import (
 )
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from tests.processes.store.ports import free_ports
-from zonequake_protocol.client import Reply, Request, RequestId, Status, Write
+from zonequake_protocol.client import Reply, ReplyStatus, Request, RequestId, Write
 from zonequake_store.network.framing import FrameConnection
 
 CLIENTS = (1, 8, 64, 256)
@@ -67,9 +67,9 @@ class Clients(FrameConnection):
 
     def frame_received(self, frame: memoryview) -> None:
         reply = self._decode(frame)
-        if reply.status is Status.OK:
+        if reply.status is ReplyStatus.OK:
             self.latencies_s.append(time.perf_counter() - self.due_s.pop(reply.id))
-        elif reply.status is Status.OVERLOADED:
+        elif reply.status is ReplyStatus.OVERLOADED:
             self.refused += 1
         else:
             self.failed[f"{reply.status} {reply.error or ''}"] += 1

@@ -26,7 +26,7 @@ _REFUSED = (
     QueueRefused,
     links.LinkTrouble,
     failing_syncs.NotTraced,
-    filling.NotItsOwn,
+    filling.SharedVolume,
     wall_clock.ClockUnreachable,
     OSError,
 )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zonequake_agent.link_fault import LinkFault
-from zonequake_agent.queue_socket import QueueSocket, Waiting
+from zonequake_agent.queue_socket import HeldPacket, QueueSocket
 from zonequake_agent.slow_line import SlowLine
 
 STATE = Path(os.environ.get("ZQ_AGENT_STATE", "/run/zonequake-agent"))
@@ -28,7 +28,7 @@ _TELL_NS = 200_000_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class DelayCounts:
     """The delayer's counts so far: packets let go, and how long it held them together."""
 
     packets: int = 0
@@ -63,8 +63,8 @@ class Delayer:
     _queues: QueueSocket
     _lines: dict[int, SlowLine]
     _random: random.Random
-    _held: list[tuple[int, int, int, Waiting]] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    _held: list[tuple[int, int, int, HeldPacket]] = field(default_factory=list)
+    told: DelayCounts = field(default_factory=DelayCounts)
     ended: bool = False
 
     def run(self, *, until_ns: int, tell: Callable[[str], None]) -> None:

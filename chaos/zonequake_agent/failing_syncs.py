@@ -31,7 +31,7 @@ class NotTraced(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
+class FailingSyncs:
     """The pod's processes, those whose syncs fail now, and how many have failed so far."""
 
     running: list[int]
@@ -39,7 +39,7 @@ class Failing:
     failed: int
 
 
-def begin(uid: str, *, seconds: float) -> Failing:
+def begin(uid: str, *, seconds: float) -> FailingSyncs:
     """The pod's syncs fail from now on, for so many seconds at most.
 
     A process that ends meanwhile needs no tracer any more: there are stores whose first failed sync
@@ -72,21 +72,21 @@ def begin(uid: str, *, seconds: float) -> Failing:
     return look(uid)
 
 
-def look(uid: str) -> Failing:
+def look(uid: str) -> FailingSyncs:
     """Returns how it stands."""
     try:
         lines = _log(uid).read_text(errors="replace").splitlines()
     except FileNotFoundError:
         lines = []
     pids = [process.pid for process in pods.processes(uid)]
-    return Failing(
+    return FailingSyncs(
         running=pids,
         traced=sorted(_tracers(pids)),
         failed=sum("(INJECTED)" in line for line in lines),
     )
 
 
-def end(uid: str) -> Failing:
+def end(uid: str) -> FailingSyncs:
     """Sees to it that no sync of the pod is made to fail; what had failed until then.
 
     Raises NotTraced if a strace does not let go.

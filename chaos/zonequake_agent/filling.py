@@ -21,12 +21,12 @@ _WRITE = os.O_WRONLY | os.O_NOFOLLOW
 path counts from this program's root."""
 
 
-class NotItsOwn(Exception):
+class SharedVolume(Exception):
     """The volume shares its file system; the text says with whom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class VolumeState:
     """The state of a volume: the bytes in the fill file, the free bytes, and whether a write of one
     more block was answered with ENOSPC.
     """
@@ -36,10 +36,10 @@ class Filled:
     refuses: bool
 
 
-def fill(uid: str, path: str) -> Filled:
+def fill(uid: str, path: str) -> VolumeState:
     """Takes all of the room in the volume that the pod has at `path`.
 
-    Raises PodAbsent, NotItsOwn, OSError.
+    Raises PodAbsent, SharedVolume, OSError.
     """
     pid = pods.workers(uid)[0]
     _check(pid, path)
@@ -59,7 +59,7 @@ def fill(uid: str, path: str) -> Filled:
     return look(uid, path)
 
 
-def look(uid: str, path: str) -> Filled:
+def look(uid: str, path: str) -> VolumeState:
     """Returns how the volume stands; one more block is written behind the fill file, if it is
     there.
 
@@ -71,15 +71,15 @@ def look(uid: str, path: str) -> Filled:
     try:
         handle = os.open(_file(pid, path), _WRITE)
     except FileNotFoundError:
-        return Filled(file_bytes=0, free_bytes=free_bytes, refuses=False)
+        return VolumeState(file_bytes=0, free_bytes=free_bytes, refuses=False)
     try:
         size = os.fstat(handle).st_size
-        return Filled(file_bytes=size, free_bytes=free_bytes, refuses=_refuses(handle, size))
+        return VolumeState(file_bytes=size, free_bytes=free_bytes, refuses=_refuses(handle, size))
     finally:
         os.close(handle)
 
 
-def empty(uid: str, path: str) -> Filled:
+def empty(uid: str, path: str) -> VolumeState:
     """Sees to it that the fill file is gone. Raises PodAbsent, OSError."""
     _file(pods.workers(uid)[0], path).unlink(missing_ok=True)
     return look(uid, path)
@@ -97,7 +97,7 @@ def remove(uid: str) -> None:
 
 
 def own_file_system(mounts: str, path: str, root_device: str) -> None:
-    """Raises NotItsOwn unless what is mounted at `path` is a file system as a whole, and not the
+    """Raises SharedVolume unless what is mounted at `path` is a file system as a whole, and not the
     node's root. `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
     """
     for line in mounts.splitlines():
@@ -105,14 +105,16 @@ def own_file_system(mounts: str, path: str, root_device: str) -> None:
         if words[4] != path:
             continue
         if words[3] != "/":
-            raise NotItsOwn(
+            raise SharedVolume(
                 f"{path} is the folder {words[3]} of a file system that others use too: filling it "
                 "would fill theirs. Give the pod a volume with a limit of its own (docs/faults.md)"
             )
         if words[2] == root_device:
-            raise NotItsOwn(f"{path} is the node's root file system: it is never filled")
+            raise SharedVolume(f"{path} is the node's root file system: it is never filled")
         return
-    raise NotItsOwn(f"nothing is mounted at {path}: it belongs to the container's own file system")
+    raise SharedVolume(
+        f"nothing is mounted at {path}: it belongs to the container's own file system"
+    )
 
 
 def _refuses(handle: int, size: int) -> bool:

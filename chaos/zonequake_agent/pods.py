@@ -14,7 +14,7 @@ _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class PodProcess:
     """One process of a pod; `container` is the runtime's name for its container, or empty."""
 
     pid: int
@@ -26,7 +26,7 @@ class PodAbsent(Exception):
     """No process of the pod runs on this node."""
 
 
-def processes(uid: str, proc: Path = PROC) -> list[Process]:
+def processes(uid: str, proc: Path = PROC) -> list[PodProcess]:
     """The pod's processes, the oldest first; none if all have ended.
 
     The systemd driver of cgroups writes a UID with underscores.
@@ -49,9 +49,9 @@ def _started(folder: Path) -> int:
     return int((folder / "stat").read_text().rpartition(")")[2].split()[19])
 
 
-def _process(folder: Path, groups: str) -> Process:
+def _process(folder: Path, groups: str) -> PodProcess:
     container = _CONTAINER.search(groups)
-    return Process(
+    return PodProcess(
         pid=int(folder.name),
         name=(folder / "comm").read_text().strip(),
         container=container.group() if container else "",

@@ -32,7 +32,7 @@ class QueueRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Waiting:
+class HeldPacket:
     """A packet that the kernel holds until its verdict."""
 
     queue: int
@@ -67,7 +67,7 @@ class QueueSocket:
             if code:
                 raise QueueRefused(f"netfilter queue {queue}: {os.strerror(-code)}")
 
-    def receive(self) -> Iterator[Waiting]:
+    def receive(self) -> Iterator[HeldPacket]:
         """The packets that have come; waits for the first of them."""
         try:
             data = self._socket.recv(1 << 20)
@@ -80,13 +80,13 @@ class QueueSocket:
                 yield _waiting(data, at, length)
             at += (length + 3) & ~3
 
-    def accept(self, packet: Waiting) -> None:
+    def accept(self, packet: HeldPacket) -> None:
         """Lets a packet go on its way."""
         verdict = _attribute(_VERDICT_HEADER, struct.pack(">II", _ACCEPT, packet.number))
         self._socket.send(_message(_VERDICT, packet.queue, verdict, flags=_REQUEST))
 
 
-def _waiting(data: bytes, at: int, length: int) -> Waiting:
+def _waiting(data: bytes, at: int, length: int) -> HeldPacket:
     queue = struct.unpack_from(">H", data, at + _HEADER.size + 2)[0]
     number = size = 0
     place, end = at + _HEADER.size + 4, at + length
@@ -98,7 +98,7 @@ def _waiting(data: bytes, at: int, length: int) -> Waiting:
         elif kind & _KIND == _LENGTH:  # of the whole packet, as the copy is shorter
             size = struct.unpack_from(">I", data, content)[0]
         place += (size_of + 3) & ~3
-    return Waiting(queue=queue, number=number, size=size)
+    return HeldPacket(queue=queue, number=number, size=size)
 
 
 def _attribute(kind: int, content: bytes) -> bytes:

@@ -26,7 +26,7 @@ _RULE = re.compile(r"(?:\[(\d+):(\d+)\] )?-A (\S+) (.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class PacketCounts:
     """Packets that a fault's rules met: dropped, queued for a delay, and passed unharmed."""
 
     dropped: int = 0
@@ -35,7 +35,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class InstalledFault:
     """A fault whose rules are there; `until` is its deadline (Unix seconds).
 
     `delays`: they lead to a delayer.
@@ -118,7 +118,7 @@ def removal(saved: str, name: str | None = None) -> str:
     return "\n".join([*text, ""]) if text else ""
 
 
-def standing(saved: str) -> list[Standing]:
+def standing(saved: str) -> list[InstalledFault]:
     """The faults whose rules are there; a chain that nothing leads to has a deadline of 0."""
     found: dict[str, int] = {}
     delaying: set[str] = set()
@@ -131,12 +131,12 @@ def standing(saved: str) -> list[Standing]:
             if deadline is not None:
                 found[line.rpartition(" -j ")[2].rpartition("-")[0]] = int(deadline[1])
     return [
-        Standing(name=name, until=until, delays=name in delaying)
+        InstalledFault(name=name, until=until, delays=name in delaying)
         for name, until in sorted(found.items())
     ]
 
 
-def counts(saved: str, name: str) -> Counts:
+def counts(saved: str, name: str) -> PacketCounts:
     """Returns the counts of the fault's rules; `saved` with its counters (`iptables-save
     --counters`).
     """
@@ -149,7 +149,7 @@ def counts(saved: str, name: str) -> Counts:
             target = re.search(r"-j (\w+)", found[4])
             if target is not None and target[1] in totals:
                 totals[target[1]] += int(found[1] or 0)
-    return Counts(dropped=totals["DROP"], queued=totals["NFQUEUE"], passed=totals["RETURN"])
+    return PacketCounts(dropped=totals["DROP"], queued=totals["NFQUEUE"], passed=totals["RETURN"])
 
 
 def _names(lines: list[str]) -> set[str]:

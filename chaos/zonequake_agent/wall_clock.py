@@ -75,7 +75,7 @@ class ClockUnreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stepped:
+class ClockOffset:
     """By how much a process's wall clock is off; 0: it is the machine's."""
 
     pid: int
@@ -147,7 +147,7 @@ def _write(pid: int | str, writes: list[tuple[int, bytes]]) -> None:
             memory.write(content)
 
 
-def step(pid: int, step_s: int) -> Stepped:
+def step(pid: int, step_s: int) -> ClockOffset:
     """From now on the process's wall clock is so many seconds off; 0: not any more.
 
     Raises ClockUnreachable, FileNotFoundError or ProcessLookupError if it has ended.
@@ -157,7 +157,7 @@ def step(pid: int, step_s: int) -> Stepped:
     _write(pid, pristine(own))
     if step_s:
         _write(pid, patches(own, step_s))
-    return Stepped(pid=pid, step_s=step_s)
+    return ClockOffset(pid=pid, step_s=step_s)
 
 
 def is_stepped(pid: int) -> bool:
@@ -186,12 +186,12 @@ def _both(pid: int) -> tuple[bytes, bytes]:
     return own, found
 
 
-def step_of(pid: int) -> Stepped:
+def step_of(pid: int) -> ClockOffset:
     """By how much the process's wall clock is off now. Raises as `step`."""
     own, found = _both(pid)
     at = functions_in(own)["__vdso_time"]
     if found[at : at + _ENTRY] == own[at : at + _ENTRY]:
-        return Stepped(pid=pid, step_s=0)
+        return ClockOffset(pid=pid, step_s=0)
     slot = at + _JUMP + struct.unpack_from("<i", found, at + 1)[0]
     written = len(_call(201)) + _MOVE
-    return Stepped(pid=pid, step_s=struct.unpack_from("<q", found, slot + written)[0])
+    return ClockOffset(pid=pid, step_s=struct.unpack_from("<q", found, slot + written)[0])

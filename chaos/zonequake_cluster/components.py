@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_cluster.configuration import CONTAINERD_SOCKET, STORAGE_PROVISIONER
-from zonequake_cluster.instance import INSIDE, INSIDE_BIN, Spec
+from zonequake_cluster.instance import INSIDE, INSIDE_BIN, InstanceSpec
 
 API_PORT = 6443
 
@@ -32,7 +32,7 @@ class Component:
     health: str | None = None
 
 
-def components(spec: Spec) -> tuple[Component, ...]:
+def components(spec: InstanceSpec) -> tuple[Component, ...]:
     """Every component of the node, those that others wait for first."""
     return (
         Component(
@@ -120,7 +120,7 @@ _ETCD = {
 }
 
 
-def _apiserver(spec: Spec) -> dict[str, str]:
+def _apiserver(spec: InstanceSpec) -> dict[str, str]:
     return {
         "advertise-address": spec.node_address,
         "secure-port": str(API_PORT),

@@ -1,4 +1,4 @@
-"""The files that the node's components read, as pure functions of the instance's Spec."""
+"""The files that the node's components read, as pure functions of the instance's specification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import yaml
 
-from zonequake_cluster.instance import INSIDE, Spec
+from zonequake_cluster.instance import INSIDE, InstanceSpec
 
 PAUSE_IMAGE = "localhost/zonequake/pause:1"
 STORAGE_PROVISIONER = "zonequake.io/directory"
@@ -25,7 +25,7 @@ KERNEL_SETTINGS = {
 }
 
 
-def render_all(spec: Spec) -> dict[str, str]:
+def render_all(spec: InstanceSpec) -> dict[str, str]:
     """Content by path below the instance's folder."""
     return {
         "containerd.toml": containerd(spec),
@@ -39,7 +39,7 @@ def render_all(spec: Spec) -> dict[str, str]:
     }
 
 
-def containerd(spec: Spec) -> str:
+def containerd(spec: InstanceSpec) -> str:
     """containerd 1.6 and later; sockets and state are below the node's own /run.
 
     `restrict_oom_score_adj`: a machine may forbid to lower a score. AppArmor is off because its
@@ -83,7 +83,7 @@ def containerd(spec: Spec) -> str:
         """)
 
 
-def cni(spec: Spec) -> str:
+def cni(spec: InstanceSpec) -> str:
     """Each pod on a wire of its own, routed by the node.
 
     No bridge: its traffic would pass by kube-proxy's rules unless the machine has br_netfilter.
@@ -108,7 +108,7 @@ def cni(spec: Spec) -> str:
     )
 
 
-def kubelet(spec: Spec) -> str:
+def kubelet(spec: InstanceSpec) -> str:
     """Crash back-off of at most 1 s: chaos kills the same container again and again."""
     return yaml.safe_dump(
         {
@@ -152,7 +152,7 @@ def kubelet(spec: Spec) -> str:
     )
 
 
-def kube_proxy(spec: Spec) -> str:
+def kube_proxy(spec: InstanceSpec) -> str:
     """No connection tracking limits: they are the whole machine's."""
     return yaml.safe_dump(
         {
@@ -178,7 +178,7 @@ def kube_proxy(spec: Spec) -> str:
     )
 
 
-def corefile(spec: Spec) -> str:
+def corefile(spec: InstanceSpec) -> str:
     """Names live for 0 s and nothing is cached: a pod that comes back is found at once.
 
     Other names don't exist: there is no way out of the node. They have a block of their own:

@@ -25,7 +25,7 @@ from zonequake_cluster.api import Api
 from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
 from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
 from zonequake_cluster.host import cgroups, limited_volumes, network, processes
-from zonequake_cluster.instance import MARK, Spec, find_instance
+from zonequake_cluster.instance import MARK, InstanceSpec, find_instance
 from zonequake_cluster.provider import ClusterStatus, ComponentStatus
 from zonequake_cluster.supply.image_import import import_archive, list_images, program_archive
 from zonequake_cluster.supply.pki import write_credentials
@@ -201,10 +201,10 @@ class EmbeddedCluster:
         self._make_usable(programs)
         _write_whole(self.kubeconfig, (folder / "kubeconfigs" / "admin").read_bytes())
 
-    def _spec(self, addresses: network.Addresses) -> Spec:
+    def _spec(self, addresses: network.Addresses) -> InstanceSpec:
         plugins = requirements.cni_folder()
         assert plugins is not None, "checked before"
-        return Spec(
+        return InstanceSpec(
             name=self.name,
             key=self._instance.key,
             node=f"zonequake-{self.name}",

@@ -33,7 +33,7 @@ INSIDE_BIN = Path("/run/zonequake-bin")
 MARK = "ZONEQUAKE_CLUSTER"
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of an instance; `up` writes it, the supervisor and `status` read it."""
 
     name: str
@@ -103,7 +103,7 @@ class Instance:
 
     @property
     def spec_file(self) -> Path:
-        """Holds a Spec."""
+        """Holds an InstanceSpec."""
         return self.folder / "instance.json"
 
     @property
@@ -111,10 +111,10 @@ class Instance:
         """Holds a list of ComponentState."""
         return self.folder / "components.json"
 
-    def read_spec(self) -> Spec | None:
+    def read_spec(self) -> InstanceSpec | None:
         """None if it was never written."""
         try:
-            return msgspec.json.decode(self.spec_file.read_bytes(), type=Spec)
+            return msgspec.json.decode(self.spec_file.read_bytes(), type=InstanceSpec)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 

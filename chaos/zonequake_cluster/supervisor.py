@@ -23,7 +23,7 @@ from zonequake_cluster.components import API_PORT, Component, components
 from zonequake_cluster.configuration import KERNEL_SETTINGS
 from zonequake_cluster.host import cgroups
 from zonequake_cluster.host.network import NODE_INTERFACE
-from zonequake_cluster.instance import INSIDE, INSIDE_BIN, ComponentState, Spec
+from zonequake_cluster.instance import INSIDE, INSIDE_BIN, ComponentState, InstanceSpec
 from zonequake_cluster.requirements import SEARCH_PATH
 from zonequake_cluster.restarts import restart_delay_s
 
@@ -61,7 +61,7 @@ def main() -> None:
 class Supervisor:
     """Starts what is due, reaps what has ended, forever."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: InstanceSpec) -> None:
         self._supervised = {
             component.name: _Supervised(component=component) for component in components(spec)
         }
@@ -180,15 +180,15 @@ def _mount_folders(folder: Path, programs: Path) -> None:
     _run("mount", "--make-rshared", "/")
 
 
-def _wait_for_spec() -> Spec:
+def _wait_for_spec() -> InstanceSpec:
     """`up` writes it after it has connected the network: the addresses are known only then."""
     path = INSIDE / "instance.json"
     while not path.exists():
         time.sleep(_POLL_S / 5)
-    return msgspec.json.decode(path.read_bytes(), type=Spec)
+    return msgspec.json.decode(path.read_bytes(), type=InstanceSpec)
 
 
-def _set_addresses(spec: Spec) -> None:
+def _set_addresses(spec: InstanceSpec) -> None:
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", f"{spec.dns_address}/32", "dev", "lo")
     address = f"{spec.node_address}/{spec.prefix_length}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_operator.resources.leases import Lease
-from zonequake_store.lease.rule import LeaseRecord, Put
+from zonequake_store.lease.rule import LeaseRecord, PutLease
 from zonequake_store.raft.messages import Peer
 
 API = "api"
@@ -13,7 +13,7 @@ API = "api"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class StoredWish:
     """The operator's stored wish for a group.
 
     `lineage`: the token of the last reset, below which nobody takes part; `survivor`: who was
@@ -31,14 +31,14 @@ class ApiServer:
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
-        self._wishes: dict[str, tuple[int, Wish]] = {}
+        self._wishes: dict[str, tuple[int, StoredWish]] = {}
         self._leases: dict[str, tuple[LeaseRecord, int]] = {}
 
-    def read(self, group: str) -> tuple[int, Wish]:
+    def read(self, group: str) -> tuple[int, StoredWish]:
         """A group's object and its version."""
         return self._wishes[group]
 
-    def write(self, group: str, version: int, wish: Wish) -> bool:
+    def write(self, group: str, version: int, wish: StoredWish) -> bool:
         """Replace a group's object; False, and no effect, unless `version` is still the newest.
 
         Version 0: there is none yet.
@@ -55,7 +55,7 @@ class ApiServer:
         found = self._leases.get(node)
         return None if found is None else (found[0], str(found[1]))
 
-    def put_lease(self, node: str, put: Put) -> str | None:
+    def put_lease(self, node: str, put: PutLease) -> str | None:
         """Write a Lease; None, and no effect, unless its version is still the newest."""
         found = self._leases.get(node)
         if put.version != (None if found is None else str(found[1])):

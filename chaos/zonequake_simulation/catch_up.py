@@ -10,7 +10,7 @@ from zonequake_simulation.disk import Disk
 from zonequake_simulation.replicas import Replicas
 from zonequake_simulation.turns import Turns
 from zonequake_simulation.world import World
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.catchup.host import CatchUpHost, Result
 from zonequake_store.network.peer_protocol import CatchUpFrame
 from zonequake_store.replica.replica import Replica
@@ -18,10 +18,10 @@ from zonequake_store.storage.cells import MemoryCells, View
 from zonequake_store.storage.data_store import DataStore
 
 
-class Process(Protocol):
+class CatchUpProcess(Protocol):
     """The interface of a node for the catch-up of its process."""
 
-    catch_up: CatchUp
+    catch_up: NodeCatchUp
     """Of the process that runs now."""
 
     @property
@@ -35,12 +35,12 @@ class Process(Protocol):
         """Stop a replica for good."""
 
 
-class CatchUpPlace(CatchUpHost):
+class SimulatedCatchUpHost(CatchUpHost):
     """One process's."""
 
     def __init__(
         self,
-        process: Process,
+        process: CatchUpProcess,
         *,
         world: World,
         disk: Disk,

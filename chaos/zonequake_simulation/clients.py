@@ -9,28 +9,34 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from zonequake_load.client.attempts import PAUSE_FLOOR, Ask, News, Pause, Pursuit
+from zonequake_load.client.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
 from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import (
     Function,
     Limits,
-    Once,
+    OnceId,
     Operation,
     Outcome,
-    Transaction,
+    TransactionOperation,
     Type,
 )
-from zonequake_load.pod.history import Call, Clock, HistoryEvent, OperationRole, event_of
-from zonequake_load.pod.workload import Memory
+from zonequake_load.pod.history import (
+    HistoryClock,
+    HistoryEvent,
+    OperationRole,
+    RecordedCall,
+    event_of,
+)
+from zonequake_load.pod.workload import LastValues
 from zonequake_protocol.client import Reply, Route, partition_of
 from zonequake_simulation import several
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.replicas import ZONE
 from zonequake_simulation.scenario import Scenario
-from zonequake_simulation.serializability import Told
+from zonequake_simulation.serializability import ObservedOperation
 from zonequake_simulation.trace import TraceKind
-from zonequake_simulation.world import Timer, World
+from zonequake_simulation.world import VirtualTimer, World
 
 DEADLINE_US = 3_000_000
 ATTEMPT_US = 600_000
@@ -42,7 +48,7 @@ REGISTERS, LISTS = 3, 2
 """Keys of a partition: few, so that operations meet."""
 
 
-class Client:
+class SimulatedClients:
     """All clients of a run behind one routing table, and the history of what they did."""
 
     def __init__(
@@ -50,9 +56,9 @@ class Client:
         *,
         world: World,
         network: Network,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         scenario: Scenario,
-        certainly_failed: Callable[[Once], None],
+        certainly_failed: Callable[[OnceId], None],
     ) -> None:
         """`certainly_failed` is told of transactions that never happened."""
         self.name = "client"
@@ -62,7 +68,7 @@ class Client:
         """No process begins another operation by itself."""
         self.table = RoutingTable(ZONE)
         self.under_way: dict[int, _Run] = {}
-        self.told: list[Told] = []
+        self.told: list[ObservedOperation] = []
         """What was done, if there are transactions among it."""
         self._world = world
         self._network = network
@@ -70,8 +76,8 @@ class Client:
         self._scenario = scenario
         self._random = world.stream("clients")
         self._routing = world.stream("routes")
-        self.news = News(routes_wanted=self._want_routes, way_changed=self.way_changed)
-        self._clock = Clock(
+        self.news = ClientState(routes_wanted=self._want_routes, way_changed=self.way_changed)
+        self._clock = HistoryClock(
             name="simulation",
             monotonic_ns=lambda: world.now_us * 1000,
             wall_ns=lambda: world.now_us * 1000,
@@ -79,8 +85,8 @@ class Client:
         self._ids = itertools.count(1)
         self._processes = itertools.count(1)
         self._values = itertools.count(1)
-        self._memory = Memory()
-        self._refresh: Timer | None = None
+        self._memory = LastValues()
+        self._refresh: VirtualTimer | None = None
         self._refresh_at_us = 0
         self._keys = [
             _key_for(f"{letter}{number}", partition, scenario.groups)
@@ -111,7 +117,7 @@ class Client:
             return
         self.run(process, self._draw(), OperationRole.LOAD, lambda _: self._begin_later(process))
 
-    def _draw(self) -> Operation | Transaction:
+    def _draw(self) -> Operation | TransactionOperation:
         random, share = self._random, self._scenario.transactions
         if share and random.random() < share:
             return several.drawn(
@@ -135,16 +141,16 @@ class Client:
     def run(
         self,
         process: _Process,
-        operation: Operation | Transaction,
+        operation: Operation | TransactionOperation,
         role: OperationRole,
         ended: Callable[[Outcome], None],
     ) -> None:
         """Carry out an operation; `ended` gets its outcome."""
         process.operations += 1
         name = f"{process.id}-{process.operations}"
-        once = Once(str(process.id), process.operations)
+        once = OnceId(str(process.id), process.operations)
         steps = several.steps_of(operation)
-        if isinstance(operation, Transaction):
+        if isinstance(operation, TransactionOperation):
             what = "transactions"
             calls = [self._call(step, next(self._processes), name, role) for step in steps]
         else:
@@ -166,13 +172,13 @@ class Client:
                     value = each.value if step.f is Function.READ else step.value
                     self._memory.saw(step.key, value)
             self._world.tally[f"{what} {outcome.type.value}"] += 1
-            if isinstance(operation, Transaction) and outcome.type is Type.FAIL:
+            if isinstance(operation, TransactionOperation) and outcome.type is Type.FAIL:
                 self.certainly_failed(once)
             if outcome.type is Type.INFO:
                 process.id, process.operations = next(self._processes), 0
             ended(outcome)
 
-        pursuit = Pursuit(
+        pursuit = Attempts(
             operation,
             Limits(
                 deadline_ns=self.now_ns + DEADLINE_US * 1000,
@@ -189,8 +195,8 @@ class Client:
         self.under_way[id(run)] = run
         run.go_on()
 
-    def _call(self, step: Operation, process: int, name: str, role: OperationRole) -> Call:
-        return Call(
+    def _call(self, step: Operation, process: int, name: str, role: OperationRole) -> RecordedCall:
+        return RecordedCall(
             operation=step,
             process=process,
             op=f"{process}-{name}",
@@ -228,7 +234,7 @@ class Client:
             write(Operation(f=Function.WRITE, key=key, value=next(self._values)), partition)
         return len(keys) + self._scenario.groups
 
-    def _note(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
+    def _note(self, call: RecordedCall, type_: Type, outcome: Outcome | None) -> None:
         self.history.append(event_of(call, type_, outcome, zone=ZONE, clock=self._clock))
         if self._world.tracing:
             operation = call.operation
@@ -249,7 +255,7 @@ class Client:
 
     # ── one attempt ──────────────────────────────────────────────────────────────────────────
 
-    def ask(self, ask: Ask, run: _Run) -> None:
+    def ask(self, ask: SendRequest, run: _Run) -> None:
         """Send a request; its reply or silence goes to `run`."""
         id_ = next(self._ids)
         body, address = ask.body, ask.address
@@ -277,7 +283,7 @@ class Client:
             told=(run.lane, address),
         )
 
-    def later(self, delay_us: int, action: Callable[[], None]) -> Timer:
+    def later(self, delay_us: int, action: Callable[[], None]) -> VirtualTimer:
         """An event in virtual time."""
         return self._world.later(delay_us, action)
 
@@ -323,7 +329,11 @@ class _Run:
     """Carries out what the rules say about one operation."""
 
     def __init__(
-        self, client: Client, pursuit: Pursuit, call: Call, ended: Callable[[Outcome], None]
+        self,
+        client: SimulatedClients,
+        pursuit: Attempts,
+        call: RecordedCall,
+        ended: Callable[[Outcome], None],
     ) -> None:
         self._client = client
         self._pursuit = pursuit
@@ -333,14 +343,14 @@ class _Run:
         self._pause: Pause | None = None
         self._listens = False
         self.waits_for = 0
-        self.timer: Timer | None = None
+        self.timer: VirtualTimer | None = None
 
     def go_on(self) -> None:
         """Do the next thing."""
         match self._pursuit.next(self._client.now_ns):
             case Outcome() as outcome:
                 self._ended(outcome)
-            case Ask() as ask:
+            case SendRequest() as ask:
                 self._client.ask(ask, self)
             case Pause() as pause:
                 self._pause = pause

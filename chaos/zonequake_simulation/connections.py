@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from zonequake_simulation.network import Network
-from zonequake_simulation.world import Timer, World
+from zonequake_simulation.world import VirtualTimer, World
 from zonequake_store.network.endings import EndDetector, Failure
 
 _SOON_US = (200, 5_000)
@@ -28,7 +28,7 @@ _FIRST_PAUSE_US = 5_000
 _LONGEST_PAUSE_US = 1_000_000
 
 
-class Host(Protocol):
+class ConnectedNode(Protocol):
     """Another node."""
 
     alive: bool
@@ -51,7 +51,7 @@ class _To:
         self.pause_us = _FIRST_PAUSE_US
 
 
-class Connections:
+class SimulatedConnections:
     """Those of one process; `ended(node, process)` is called for each proof."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Connections:
         *,
         world: World,
         network: Network,
-        nodes: Mapping[str, Host],
+        nodes: Mapping[str, ConnectedNode],
         ended: Callable[[str, int], None],
     ) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class Connections:
         self._ended = ended
         self._random = world.stream(f"connections of {name}/{nodes[name].process}")
         self._to: dict[str, _To] = {}
-        self._timers: dict[str, Timer] = {}
+        self._timers: dict[str, VirtualTimer] = {}
         self._is_over = False
         self._look_later()
 
@@ -163,7 +163,7 @@ class Connections:
         elif host.alive:
             self._greeted(node, to)
 
-    def _stayed(self, host: Host, address: str) -> bool:
+    def _stayed(self, host: ConnectedNode, address: str) -> bool:
         """Returns whether the address is still there, though its process isn't: not behind a new
         one's, and now and then no more when its pod was deleted.
         """

@@ -15,15 +15,15 @@ from random import Random
 from zonequake_operator.resources.leases import Renewals
 from zonequake_protocol.admin import Stage
 from zonequake_simulation import orders
-from zonequake_simulation.api import API, ApiServer, Wish
+from zonequake_simulation.api import API, ApiServer, StoredWish
 from zonequake_simulation.checks.group import GroupRules
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.replicas import GroupPlace
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.world import World
-from zonequake_store.lease.rule import LeaseRecord, Put
-from zonequake_store.raft.api import RaftRole, Status
+from zonequake_store.lease.rule import LeaseRecord, PutLease
+from zonequake_store.raft.api import RaftRole, RaftStatus
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.replica import Replica
 
@@ -32,9 +32,11 @@ _RESET_AFTER_US = 300_000
 """How long a majority must be missing before the operator gives it up."""
 
 
-def leader_of(nodes: Mapping[str, Node], group: str) -> tuple[Node, Status] | None:
+def leader_of(
+    nodes: Mapping[str, SimulatedNode], group: str
+) -> tuple[SimulatedNode, RaftStatus] | None:
     """Returns the leader of a group at the highest term; None if there is none."""
-    found: tuple[Node, Status] | None = None
+    found: tuple[SimulatedNode, RaftStatus] | None = None
     for node in nodes.values():
         replica = node.replicas.get(group)
         if replica is not None and replica.core_now()._replica.role is RaftRole.LEADER:
@@ -56,12 +58,12 @@ class GroupOperator:
         api: ApiServer,
         scenario: Scenario,
         rules: GroupRules,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
     ) -> None:
         self.place = place
         self.quiet = False
         """No tricks any more: only what has to be done."""
-        self.after_grant: Callable[[Node], None] | None = None
+        self.after_grant: Callable[[SimulatedNode], None] | None = None
         """A fault that waits for the next grant, and gets the leader."""
         self.first_members: tuple[Peer, ...] = ()
         """Nobody waits for being told: a group is bootstrapped in the instant of its decision."""
@@ -76,7 +78,7 @@ class GroupOperator:
         self._renewals = Renewals()
 
     @property
-    def wish(self) -> Wish:
+    def wish(self) -> StoredWish:
         """The stored wish."""
         return self._api.read(self.place.name)[1]
 
@@ -107,7 +109,7 @@ class GroupOperator:
             node.start_replica(self.place, token=1, lineage=0)
         group = self.place.name
         peers = tuple(sorted(self._nodes[name].replicas[group].me for name in members))
-        assert self._api.write(group, 0, Wish(token=1, wanted=peers)), "the group is new"
+        assert self._api.write(group, 0, StoredWish(token=1, wanted=peers)), "the group is new"
         first = Configuration(peers=peers, token=1)
         for name in members:
             self._nodes[name].act(group, lambda replica: _bootstrap(replica, first))
@@ -117,12 +119,12 @@ class GroupOperator:
 
     # ── permission to start ──────────────────────────────────────────────────────────────────
 
-    def node_started(self, node: Node) -> None:
+    def node_started(self, node: SimulatedNode) -> None:
         """A process began: its replica may start once the operator says so."""
         delay_us = self._random.randrange(5_000, 300_000)
         self._world.later(delay_us, lambda: self._permit(node, node.process))
 
-    def _permit(self, node: Node, process: int) -> None:
+    def _permit(self, node: SimulatedNode, process: int) -> None:
         if node.process != process or not node.alive:
             return
         if not self._hears(node):
@@ -143,7 +145,7 @@ class GroupOperator:
                 self.place.name, version, replace(wish, token=wish.token + 1, wanted=wanted)
             )
 
-    def _hears(self, node: Node) -> bool:
+    def _hears(self, node: SimulatedNode) -> bool:
         """Returns whether an order reaches a node, and its answer comes back."""
         network = self._network
         return network.reaches(API, node.name) and network.reaches(node.name, API)
@@ -164,7 +166,7 @@ class GroupOperator:
         self._write(version, replace(wish, token=wish.token + 1, wanted=wanted))
         return True
 
-    def _write(self, version: int, wish: Wish) -> None:
+    def _write(self, version: int, wish: StoredWish) -> None:
         self._api.write(self.place.name, version, wish)
 
     def _present(self) -> dict[str, Peer]:
@@ -188,7 +190,7 @@ class GroupOperator:
             lease = leases[name]
             if lease.fenced is None:
                 record = LeaseRecord(holder=lease.holder, session=lease.session, fenced="left")
-                if self._api.put_lease(name, Put(record, lease.resource_version)):
+                if self._api.put_lease(name, PutLease(record, lease.resource_version)):
                     self._world.tally["fences"] += 1
 
     def _let_go_on(self) -> None:
@@ -216,11 +218,11 @@ class GroupOperator:
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
-    def leader(self) -> tuple[Node, Status] | None:
+    def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
         """The leader of the highest term, whoever can hear it."""
         return leader_of(self._nodes, self.place.name)
 
-    def is_settled(self, status: Status) -> bool:
+    def is_settled(self, status: RaftStatus) -> bool:
         """Returns whether a leader reports what is wanted, and nothing is under way."""
         configuration, wish = status.configuration, self.wish
         return (
@@ -266,7 +268,7 @@ class GroupOperator:
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────
 
-    def _order(self, node: Node, seen: Status, wish: Wish) -> None:
+    def _order(self, node: SimulatedNode, seen: RaftStatus, wish: StoredWish) -> None:
         group = self.place.name
         catching_up = seen.stage is Stage.CATCHING_UP
         if seen.stage is Stage.NONE or (catching_up and seen.stage_token != wish.token):
@@ -283,16 +285,18 @@ class GroupOperator:
         elif not self.quiet and self._random.random() < self._scenario.cancels:
             node.act(group, lambda replica: self._cancel(replica, seen))
 
-    def _grant(self, replica: Replica, seen: Status, wish: Wish) -> bool:
+    def _grant(self, replica: Replica, seen: RaftStatus, wish: StoredWish) -> bool:
         self._rules.reconfiguration.grants.add((replica.me, seen.term, wish.token, wish.wanted))
         return orders.grant(replica, seen, wish)
 
-    def _cancel(self, replica: Replica, seen: Status) -> None:
+    def _cancel(self, replica: Replica, seen: RaftStatus) -> None:
         self._world.tally["cancels"] += orders.cancel(replica, seen)
 
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
-    def _reset_is_due(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
+    def _reset_is_due(
+        self, wish: StoredWish, found: tuple[SimulatedNode, RaftStatus] | None
+    ) -> bool:
         """Returns whether a majority has been missing for long enough, and is missing now."""
         if not self._is_missing(wish, found):
             self._missing_since_us = None
@@ -302,7 +306,7 @@ class GroupOperator:
             self._missing_since_us = now_us
         return now_us - self._missing_since_us >= _RESET_AFTER_US
 
-    def _is_missing(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
+    def _is_missing(self, wish: StoredWish, found: tuple[SimulatedNode, RaftStatus] | None) -> bool:
         if wish.survivor is not None:
             return self._has_left(wish.survivor.node)  # a forced set lost its only member
         if found is not None:
@@ -324,7 +328,7 @@ class GroupOperator:
             if half
         )
 
-    def _begin_reset(self, version: int, wish: Wish) -> None:
+    def _begin_reset(self, version: int, wish: StoredWish) -> None:
         """Give up the majority: who of those alive has the newest log goes on alone."""
         best: tuple[int, int, Peer] | None = None
         for name, peer in self._present().items():
@@ -340,17 +344,19 @@ class GroupOperator:
             return
         token, survivor = wish.token + 1, best[2]
         self._write(
-            version, Wish(token=token, wanted=(survivor,), lineage=token, survivor=survivor)
+            version, StoredWish(token=token, wanted=(survivor,), lineage=token, survivor=survivor)
         )
         self._world.tally["resets decided"] += 1
 
-    def _enforce(self, wish: Wish) -> None:
+    def _enforce(self, wish: StoredWish) -> None:
         """Tell who can be reached below which lineage nobody takes part; some only later."""
         for node in self._nodes.values():
             if self._hears(node) and (self.quiet or self._random.random() < 0.7):
                 node.act(self.place.name, lambda replica: replica.core_now().enforce(wish.lineage))
 
-    def _reset(self, version: int, wish: Wish, found: tuple[Node, Status] | None) -> None:
+    def _reset(
+        self, version: int, wish: StoredWish, found: tuple[SimulatedNode, RaftStatus] | None
+    ) -> None:
         """Repeat the reset until a leader of its lineage reports itself; then grow again."""
         survivor = wish.survivor
         assert survivor is not None, "a forced set is under way"
@@ -370,7 +376,7 @@ class GroupOperator:
         if self._hears(node) and not self._untold(wish, survivor):
             node.act(self.place.name, lambda replica: orders.reset_peers(replica, wish))
 
-    def _untold(self, wish: Wish, survivor: Peer) -> bool:
+    def _untold(self, wish: StoredWish, survivor: Peer) -> bool:
         """Returns whether somebody who hasn't left may not know of the reset: he could acknowledge
         yet.
         """

@@ -22,7 +22,7 @@ from random import Random
 import lmdb
 
 from zonequake_simulation.scenario import FaultKind
-from zonequake_simulation.world import Timer, World
+from zonequake_simulation.world import VirtualTimer, World
 from zonequake_store.errors import StorageFailed, StorageFull
 from zonequake_store.settings import NodeSettings
 from zonequake_store.storage.data_store import DataStore
@@ -49,7 +49,7 @@ class _Queue:
         self._world = world
         self._disk = disk
         self._waiting: deque[_Write] = deque()
-        self._timer: Timer | None = None
+        self._timer: VirtualTimer | None = None
         self._is_held = False
 
     def submit(self, write: _Write) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_simulation.losses import Losses
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.plan import Fault
 from zonequake_simulation.scenario import FaultKind
 from zonequake_simulation.trace import TraceKind
@@ -34,8 +34,8 @@ class DiskTrouble:
         world: World,
         losses: Losses,
         for_a_while: Callable[[Fault, Callable[[], None]], None],
-        crash: Callable[[Node, Fault], None],
-        start_later: Callable[[Node, Fault], None],
+        crash: Callable[[SimulatedNode, Fault], None],
+        start_later: Callable[[SimulatedNode, Fault], None],
     ) -> None:
         self._world = world
         self._losses = losses
@@ -43,7 +43,7 @@ class DiskTrouble:
         self._crash = crash
         self._start_later = start_later
 
-    def strike(self, node: Node, fault: Fault) -> None:
+    def strike(self, node: SimulatedNode, fault: Fault) -> None:
         """Do it."""
         match fault.kind:
             case FaultKind.CRASH_WRITING:
@@ -61,12 +61,12 @@ class DiskTrouble:
             case _:
                 raise AssertionError(f"{fault.kind} is none of these")
 
-    def _crash_writing(self, node: Node, fault: Fault) -> None:
+    def _crash_writing(self, node: SimulatedNode, fault: Fault) -> None:
         written = "data" if fault.choice & 2048 else "log"
         node.disk.armed = written, lambda: self._crash(node, fault)
         self._for_a_while(fault, node.disk.disarm)
 
-    def _slow_down(self, node: Node, fault: Fault) -> None:
+    def _slow_down(self, node: SimulatedNode, fault: Fault) -> None:
         slow_us = int(fault.amount * 800_000)
         node.disk.slow_us += slow_us
 
@@ -75,7 +75,7 @@ class DiskTrouble:
 
         self._for_a_while(fault, quick)
 
-    def _refuse_writes(self, node: Node, fault: Fault) -> None:
+    def _refuse_writes(self, node: SimulatedNode, fault: Fault) -> None:
         fails = fault.kind is FaultKind.FAILED_SYNC
         if fails and not (node.alive and self._losses.may_lose(node)):
             return
@@ -89,7 +89,7 @@ class DiskTrouble:
 
         self._for_a_while(fault, sound)
 
-    def _damage(self, node: Node, fault: Fault, damage: Callable[[], bool]) -> None:
+    def _damage(self, node: SimulatedNode, fault: Fault, damage: Callable[[], bool]) -> None:
         if not node.alive or not self._losses.may_lose(node):
             return
         node.crash()
@@ -98,7 +98,7 @@ class DiskTrouble:
             node.home.forget()
         self._start_later(node, fault)
 
-    def _wipe(self, node: Node, fault: Fault) -> None:
+    def _wipe(self, node: SimulatedNode, fault: Fault) -> None:
         if not self._losses.may_lose(node):
             return
         if node.alive:

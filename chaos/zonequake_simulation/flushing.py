@@ -18,7 +18,7 @@ from zonequake_store.storage.data_store import Flush
 from zonequake_store.storage.log_writes import Compact
 
 
-class Flushing:
+class SimulatedFlushing:
     """One node's flushes."""
 
     def __init__(

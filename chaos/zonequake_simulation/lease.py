@@ -12,7 +12,14 @@ from typing import Protocol
 from zonequake_simulation.api import API
 from zonequake_simulation.network import Network
 from zonequake_simulation.world import World
-from zonequake_store.lease.rule import RENEW_SHARE, LeaseRecord, NodeLease, Permission, Put, Read
+from zonequake_store.lease.rule import (
+    RENEW_SHARE,
+    LeaseRecord,
+    NodeLease,
+    Permission,
+    PutLease,
+    ReadLease,
+)
 
 
 class LeaseCalls(Protocol):
@@ -21,11 +28,11 @@ class LeaseCalls(Protocol):
     def read_lease(self, node: str) -> tuple[LeaseRecord, str] | None:
         """A Lease and its version; None: there is none."""
 
-    def put_lease(self, node: str, put: Put) -> str | None:
+    def put_lease(self, node: str, put: PutLease) -> str | None:
         """Write a Lease; its new version, or None if it is not at the version named."""
 
 
-class Lease:
+class SimulatedLease:
     """The Lease of one process. `rate`: the speed of the node's clock. `when_awake`: runs a call at
     once, or when a process that stands still goes on.
     """
@@ -76,14 +83,14 @@ class Lease:
             int(patience_s * 1e6),
             lambda: self._take(number, lambda: self.rule.failed(self.clock_s())),
         )
-        kind = type(call).__name__.upper()
+        kind = "READ" if isinstance(call, ReadLease) else "PUT"
         self._network.send(
             self._node, API, lambda: f"LEASE {kind}", lambda: self._arrived(number, call)
         )
 
-    def _arrived(self, number: int, call: Read | Put) -> None:
+    def _arrived(self, number: int, call: ReadLease | PutLease) -> None:
         """At the API server."""
-        if isinstance(call, Read):
+        if isinstance(call, ReadLease):
             found = self._calls.read_lease(self._node) or (None, None)
             self._answer(number, lambda: self.rule.found(*found))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from zonequake_simulation.control import GroupOperator
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.operated.group import OperatedGroup
 from zonequake_store.raft.messages import Peer
@@ -17,7 +17,7 @@ class Losses:
     def __init__(
         self,
         *,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, SimulatedNode],
         operators: Mapping[str, GroupOperator | OperatedGroup],
         control: ControlPlane | None,
         is_volatile: bool,
@@ -27,11 +27,11 @@ class Losses:
         self._control = control
         self._is_volatile = is_volatile
 
-    def may_end(self, node: Node) -> bool:
+    def may_end(self, node: SimulatedNode) -> bool:
         """Returns whether every majority survives if this node's process ends now."""
         return not self._is_volatile or self.may_lose(node)
 
-    def may_lose(self, node: Node) -> bool:
+    def may_lose(self, node: SimulatedNode) -> bool:
         """Returns whether every majority survives if what this node holds is gone for good.
 
         What was lost before counts as gone; of every configuration that any replica might still go

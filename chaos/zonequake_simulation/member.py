@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from zlib import crc32
 
-from zonequake_protocol.client import Reply, RouteReply, Status, Transaction
-from zonequake_simulation.catch_up import CatchUpPlace
+from zonequake_protocol.client import Reply, ReplyStatus, RouteReply, Transaction
+from zonequake_simulation.catch_up import SimulatedCatchUpHost
 from zonequake_simulation.checks.group import GroupRules
-from zonequake_simulation.connections import Connections
+from zonequake_simulation.connections import SimulatedConnections
 from zonequake_simulation.disk import Disk
-from zonequake_simulation.flushing import Flushing
-from zonequake_simulation.lease import Lease, LeaseCalls
+from zonequake_simulation.flushing import SimulatedFlushing
+from zonequake_simulation.lease import LeaseCalls, SimulatedLease
 from zonequake_simulation.network import Network
 from zonequake_simulation.outgoing import Outgoing
 from zonequake_simulation.replicas import ZONE, GroupPlace, Replicas
@@ -28,8 +28,8 @@ from zonequake_simulation.telling import StorageJournal
 from zonequake_simulation.trace import TraceKind
 from zonequake_simulation.turns import Turns
 from zonequake_simulation.violation import require
-from zonequake_simulation.world import Timer, World
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_simulation.world import VirtualTimer, World
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import NOT_PERMITTED, Permission
 from zonequake_store.network.peer_protocol import (
@@ -53,7 +53,7 @@ _SILENT = logging.Logger("simulation", level=logging.CRITICAL + 1)
 """What a node would log stands in the trace."""
 
 
-class Node:
+class SimulatedNode:
     """One node; `start` it, and `crash` it at any time. `rate`: how fast its clock goes."""
 
     def __init__(
@@ -67,8 +67,8 @@ class Node:
         folder: Path,
         rate: float,
         leases: LeaseCalls,
-        nodes: Mapping[str, Node],
-        died: Callable[[Node], None],
+        nodes: Mapping[str, SimulatedNode],
+        died: Callable[[SimulatedNode], None],
     ) -> None:
         self.name = name
         self.alive = False
@@ -105,13 +105,15 @@ class Node:
             clock_ms=self.clock_ms,
         )
         self.replicas = self.home.running
-        self.lease: Lease | None = None
+        self.lease: SimulatedLease | None = None
         """Of the process that runs, where nodes have one."""
-        self.frame_left: Callable[[Node, Node], None] | None = None
+        self.frame_left: Callable[[SimulatedNode, SimulatedNode], None] | None = None
         """Called with sender and addressee when a frame of catch-up leaves."""
-        self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
+        self.flushing = SimulatedFlushing(
+            world=world, disk=self.disk, replicas=self.home, rules=rules
+        )
         self.standstill = Standstill(world)
-        self._timers: list[Timer] = []
+        self._timers: list[VirtualTimer] = []
         self._turns = Turns(
             self,
             world=world,
@@ -131,7 +133,7 @@ class Node:
         self.process += 1
         if self._addresses.random() < 0.3:
             self.address = f"{self.name} {self.process}"
-        self.connections = Connections(
+        self.connections = SimulatedConnections(
             self.name,
             world=self._world,
             network=self._network,
@@ -155,8 +157,8 @@ class Node:
             self._timers.append(self._world.later(0, self.lease.look))
         self._world.note(TraceKind.START, self.name)
 
-    def _new_lease(self) -> Lease:
-        return Lease(
+    def _new_lease(self) -> SimulatedLease:
+        return SimulatedLease(
             self.name,
             self.process,
             world=self._world,
@@ -173,8 +175,8 @@ class Node:
         if not self.standstill.holds(lambda: self._when_awake(process, call)):
             call()
 
-    def _new_catch_up(self) -> CatchUp:
-        place = CatchUpPlace(
+    def _new_catch_up(self) -> NodeCatchUp:
+        place = SimulatedCatchUpHost(
             self,
             world=self._world,
             disk=self.disk,
@@ -182,7 +184,7 @@ class Node:
             turns=self._turns,
             random=self._random,
         )
-        return CatchUp(
+        return NodeCatchUp(
             place, staged=self.disk.storage.stagings, first_snapshot=self._random.getrandbits(62)
         )
 
@@ -292,7 +294,7 @@ class Node:
             return
         replica = self.replicas.get(group)
         if replica is None:
-            answer(Reply(id_, Status.NOT_HERE))
+            answer(Reply(id_, ReplyStatus.NOT_HERE))
             return
         rules = self._rules[group]
         rules.users.asked(operation)

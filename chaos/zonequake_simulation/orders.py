@@ -6,21 +6,21 @@ Research §7, invariants 12 to 17 and 23 to 25, at the moment of the order.
 from __future__ import annotations
 
 from zonequake_protocol.admin import Stage
-from zonequake_simulation.api import Wish
+from zonequake_simulation.api import StoredWish
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
     RaftRole,
+    RaftStatus,
     ResetAnswer,
-    Status,
 )
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica.replica import Replica
 
 
-def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
+def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
     """Want other peers of who was seen to lead."""
     before = replica.core_now().status()
     answer = replica.core_now().change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
@@ -53,7 +53,7 @@ def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
         )
 
 
-def cancel(replica: Replica, seen: Status) -> bool:
+def cancel(replica: Replica, seen: RaftStatus) -> bool:
     """Cancel the change that was seen; whether that ended one."""
     before = replica.core_now().status()
     answer = replica.core_now().cancel_change_peers(term=seen.term, token=seen.stage_token)
@@ -93,7 +93,7 @@ def cancel(replica: Replica, seen: Status) -> bool:
     return False
 
 
-def grant(replica: Replica, seen: Status, wish: Wish) -> bool:
+def grant(replica: Replica, seen: RaftStatus, wish: StoredWish) -> bool:
     """Let a change go on that was seen to be caught up; whether it does."""
     before = replica.core_now().status()
     answer = replica.core_now().grant(term=seen.term, token=wish.token, peers=wish.wanted)
@@ -153,7 +153,7 @@ def try_forbidden_reset(replica: Replica) -> None:
     )
 
 
-def reset_peers(replica: Replica, wish: Wish) -> None:
+def reset_peers(replica: Replica, wish: StoredWish) -> None:
     """Let the survivor go on alone."""
     if replica.me != wish.survivor or replica.core_now().status().configuration is None:
         return

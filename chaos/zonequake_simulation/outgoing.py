@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from zonequake_simulation.connections import Connections
+from zonequake_simulation.connections import SimulatedConnections
 from zonequake_simulation.network import Network
 from zonequake_simulation.telling import told
 from zonequake_simulation.world import World
@@ -27,7 +27,7 @@ class Receiver(Protocol):
 
     alive: bool
     process: int
-    connections: Connections
+    connections: SimulatedConnections
     """Of the process that runs, or ran last."""
 
     def deliver(self, group: str, frame: bytes) -> None:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_store.raft.api import Settings
+from zonequake_store.raft.api import RaftSettings
 
 STEPS = 1_500
 
@@ -52,7 +52,7 @@ class FaultKind(enum.StrEnum):
     STANDSTILL = "standstill"  # all nodes stop, one after another, and come back in another order
 
 
-SMALL = Settings(
+SMALL = RaftSettings(
     election_ticks=5,
     max_append_bytes=64,
     max_in_flight_appends=4,
@@ -78,7 +78,7 @@ class Scenario:
     groups: int = 1
     processes: int = 4
     pause_ms: int = 250
-    settings: Settings = SMALL
+    settings: RaftSettings = SMALL
     is_volatile: bool = False
     transactions: float = 0.0
     """Share of transactions among the clients' operations."""

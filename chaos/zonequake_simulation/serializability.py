@@ -25,7 +25,7 @@ from zonequake_simulation.violation import Violation, require
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class ObservedOperation:
     """An operation on one or several keys that may have happened, and what its client was told.
 
     `appends`: element by list. `reads`: what each list held before. `fin_us` is None if nobody
@@ -39,7 +39,7 @@ class Told:
     reads: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def judge(operations: Iterable[Told], lists: dict[str, tuple[int, ...]]) -> None:
+def judge(operations: Iterable[ObservedOperation], lists: dict[str, tuple[int, ...]]) -> None:
     """Raises Violation; `lists` is what they hold in the end."""
     told = list(operations)
     appender = {(key, value): each for each in told for key, value in each.appends.items()}
@@ -82,7 +82,7 @@ def judge(operations: Iterable[Told], lists: dict[str, tuple[int, ...]]) -> None
         ) from error
 
 
-def _add_real_time(told: list[Told], order: dict[str, set[str]]) -> None:
+def _add_real_time(told: list[ObservedOperation], order: dict[str, set[str]]) -> None:
     """Chain the moments at which something ended: whoever begins later stands behind the chain."""
     ended = sorted((each.fin_us, each.name) for each in told if each.fin_us is not None)
     moments: list[int] = []

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from zonequake_load.operation import Function, Operation, Outcome, Transaction, Type
+from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
 from zonequake_protocol.client import Value
-from zonequake_simulation.serializability import Told
+from zonequake_simulation.serializability import ObservedOperation
 
 
 def drawn(
@@ -20,7 +20,7 @@ def drawn(
     keys: Sequence[str],
     value: Callable[[], int],
     expected: Callable[[str], int | str | None],
-) -> Transaction:
+) -> TransactionOperation:
     """Two or three keys of any partitions; lists, named l…, are often read before the append."""
     steps: list[Operation] = []
     for key in random.sample(keys, random.choice((2, 2, 3))):
@@ -37,22 +37,22 @@ def drawn(
         else:
             found = expected(key)
             steps.append(Operation(f=Function.CAS, key=key, value=value(), expected=found))
-    return Transaction(steps=tuple(steps))
+    return TransactionOperation(steps=tuple(steps))
 
 
-def steps_of(operation: Operation | Transaction) -> tuple[Operation, ...]:
+def steps_of(operation: Operation | TransactionOperation) -> tuple[Operation, ...]:
     """Returns the steps that stand in the history."""
-    return operation.steps if isinstance(operation, Transaction) else (operation,)
+    return operation.steps if isinstance(operation, TransactionOperation) else (operation,)
 
 
-def only_reads(operation: Operation | Transaction) -> bool:
+def only_reads(operation: Operation | TransactionOperation) -> bool:
     """Returns whether it needs no name to be repeated."""
     return isinstance(operation, Operation) and operation.f is Function.READ
 
 
-def outcomes_of(operation: Operation | Transaction, outcome: Outcome) -> Iterator[Outcome]:
+def outcomes_of(operation: Operation | TransactionOperation, outcome: Outcome) -> Iterator[Outcome]:
     """Yields how each step ended."""
-    if not isinstance(operation, Transaction):
+    if not isinstance(operation, TransactionOperation):
         yield outcome
         return
     results: Sequence[Value] = outcome.results or [None] * len(operation.steps)
@@ -73,19 +73,26 @@ def outcomes_of(operation: Operation | Transaction, outcome: Outcome) -> Iterato
             yield Outcome(type=Type.FAIL, attempts=outcome.attempts, error=error)
 
 
-def begun(name: str, operation: Operation | Transaction, now_us: int) -> Told:
+def begun(name: str, operation: Operation | TransactionOperation, now_us: int) -> ObservedOperation:
     """An operation as `serializability` knows it, before its answer."""
     appends = {
         step.key: step.value
         for step in steps_of(operation)
         if step.f is Function.APPEND and isinstance(step.value, int)
     }
-    return Told(name=name, inv_us=now_us, fin_us=None, appends=appends)
+    return ObservedOperation(name=name, inv_us=now_us, fin_us=None, appends=appends)
 
 
-def ended(told: Told, operation: Operation | Transaction, outcome: Outcome, now_us: int) -> None:
+def ended(
+    told: ObservedOperation,
+    operation: Operation | TransactionOperation,
+    outcome: Outcome,
+    now_us: int,
+) -> None:
     """Add what the client was told."""
-    if outcome.type is not Type.OK or (isinstance(operation, Transaction) and not outcome.applied):
+    if outcome.type is not Type.OK or (
+        isinstance(operation, TransactionOperation) and not outcome.applied
+    ):
         return
     told.fin_us = now_us
     for step, each in zip(steps_of(operation), outcomes_of(operation, outcome), strict=True):

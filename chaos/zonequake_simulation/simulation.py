@@ -22,11 +22,11 @@ from zonequake_simulation import serializability
 from zonequake_simulation.api import ApiServer
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.transactions import TransactionRules
-from zonequake_simulation.clients import Client
+from zonequake_simulation.clients import SimulatedClients
 from zonequake_simulation.control import GroupOperator
 from zonequake_simulation.judge import judged
 from zonequake_simulation.lineages import seen_from
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network, Weather
 from zonequake_simulation.operated.control_plane import ControlPlane, place_of
 from zonequake_simulation.operated.group import OperatedGroup
@@ -89,10 +89,10 @@ class Simulation:
             for place in places
         }
         api = ApiServer(scenario.lease_ms)
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, SimulatedNode] = {}
         for number in range(scenario.nodes):
             name = f"{POOL}-{number}" if scenario.is_operated else f"n{number}"
-            self.nodes[name] = Node(
+            self.nodes[name] = SimulatedNode(
                 name,
                 world=world,
                 network=self._network,
@@ -128,7 +128,7 @@ class Simulation:
         for operator in self.operators.values():
             count = draw.choice(scenario.members)
             operator.bootstrap(sorted(draw.sample(sorted(self.nodes), count)))
-        self.client = Client(
+        self.client = SimulatedClients(
             world=world,
             network=self._network,
             nodes=self.nodes,
@@ -287,7 +287,7 @@ class Simulation:
                 "the code under test does not fail", error=f"{type(error).__name__}: {error}"
             ) from error
 
-    def _died(self, node: Node) -> None:
+    def _died(self, node: SimulatedNode) -> None:
         self._trouble.node_died(node)
 
     def _until(self, done: Callable[[], bool], rule: str) -> None:
@@ -369,7 +369,7 @@ class Simulation:
                 counters={node: (c.lwm, c.hwm, c.ranges) for node, c in counters.items()},
             )
 
-    def _content(self, node: Node, group: str) -> str:
+    def _content(self, node: SimulatedNode, group: str) -> str:
         replica: Replica = node.replicas[group]
         cells = replica.cells
         if isinstance(cells, MemoryCells):

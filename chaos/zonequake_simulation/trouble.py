@@ -9,13 +9,13 @@ from random import Random
 
 from zonequake_simulation import disk_trouble, links
 from zonequake_simulation.api import API
-from zonequake_simulation.checks.model import Moment
+from zonequake_simulation.checks.model import TransactionMoment
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.control import GroupOperator
 from zonequake_simulation.disk_trouble import DiskTrouble
 from zonequake_simulation.links import Link
 from zonequake_simulation.losses import Losses
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import CALM, Network
 from zonequake_simulation.operated import control_trouble
 from zonequake_simulation.operated.control_plane import ControlPlane
@@ -45,7 +45,7 @@ class Trouble:
         world: World,
         network: Network,
         scenario: Scenario,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         operators: Mapping[str, GroupOperator | OperatedGroup],
         transactions: TransactionRules,
         client: str,
@@ -97,7 +97,7 @@ class Trouble:
             node.standstill.end()
             self._start(node)
 
-    def node_died(self, node: Node) -> None:
+    def node_died(self, node: SimulatedNode) -> None:
         """A process ended by itself; something starts it again."""
         if self._control is not None:
             self._control.pods.died(node)
@@ -164,7 +164,7 @@ class Trouble:
             case FaultKind.STANDSTILL:
                 self._stand_still(fault)
 
-    def _target(self, fault: Fault) -> Node:
+    def _target(self, fault: Fault) -> SimulatedNode:
         if fault.target is FaultAim.LEADER:
             operators = list(self._operators.values())
             found = operators[fault.choice % len(operators)].leader()
@@ -185,19 +185,19 @@ class Trouble:
 
         self._world.later(fault.for_ms * 1000, over)
 
-    def _crash(self, node: Node, fault: Fault) -> None:
+    def _crash(self, node: SimulatedNode, fault: Fault) -> None:
         if not node.alive or not self._losses.may_end(node):
             return
         node.crash()
         self._world.bites(fault.kind)
         self._start_later(node, fault)
 
-    def _crash_in_time(self, node: Node, fault: Fault) -> None:
+    def _crash_in_time(self, node: SimulatedNode, fault: Fault) -> None:
         """Crashes the node, unless the run is over by then."""
         if not self._over:
             self._crash(node, fault)
 
-    def _delete_pod(self, node: Node, fault: Fault) -> None:
+    def _delete_pod(self, node: SimulatedNode, fault: Fault) -> None:
         """Its process outlives the object by a while; to the end, if its group came to depend on
         it meanwhile, and then the object is there again."""
         control = self._control
@@ -219,7 +219,7 @@ class Trouble:
 
         self._for_a_while(replace(fault, for_ms=fault.for_ms // 3), end)
 
-    def _lag(self, node: Node, fault: Fault) -> None:
+    def _lag(self, node: SimulatedNode, fault: Fault) -> None:
         if not node.alive:
             return
         down_ms = 1_000 + fault.for_ms // 2
@@ -241,7 +241,7 @@ class Trouble:
         left = 1 + (fault.choice >> 4) % 16
         delay_us = (0, 0, 3_000, 30_000)[fault.choice >> 10 & 3]
 
-        def frame_left(sender: Node, to: Node) -> None:
+        def frame_left(sender: SimulatedNode, to: SimulatedNode) -> None:
             nonlocal left
             left -= 1
             if left == 0:
@@ -263,10 +263,10 @@ class Trouble:
             stop = partial(self._crash_in_time, self._nodes[name], longer)
             self._world.later(place * apart_ms * 1000, stop)
 
-    def _start_later(self, node: Node, fault: Fault) -> None:
+    def _start_later(self, node: SimulatedNode, fault: Fault) -> None:
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: SimulatedNode) -> None:
         if not node.alive:
             node.start()
             for operator in self._operators.values():
@@ -286,13 +286,13 @@ class Trouble:
             text = ", ".join(f"{a}→{b}" for a, b in cut)
             self._world.note(TraceKind.HEAL, "", text)
 
-    def _cut_off(self, node: Node, fault: Fault) -> None:
+    def _cut_off(self, node: SimulatedNode, fault: Fault) -> None:
         others = [name for name in (*self._nodes, API) if name != node.name]
         if fault.choice & 1024:
             others.append(self._client)
         self._cut(links.around(node.name, others, fault.kind), fault)
 
-    def _majority(self, fault: Fault) -> list[Node]:
+    def _majority(self, fault: Fault) -> list[SimulatedNode]:
         """A majority of what a group wants, as `choice` says."""
         operators = list(self._operators.values())
         wanted = [peer.node for peer in operators[fault.choice % len(operators)].wish.wanted]
@@ -326,11 +326,11 @@ class Trouble:
 
         self._for_a_while(fault, clear)
 
-    def _refuse(self, node: Node, fault: Fault) -> None:
+    def _refuse(self, node: SimulatedNode, fault: Fault) -> None:
         self._set_refusing(node, True)
         self._for_a_while(fault, lambda: self._set_refusing(node, False))
 
-    def _set_refusing(self, node: Node, refuses: bool) -> None:
+    def _set_refusing(self, node: SimulatedNode, refuses: bool) -> None:
         node.refuses = refuses
         for group in self._operators:
             node.act(group, lambda replica: self._let_refuse(replica, refuses))
@@ -340,7 +340,7 @@ class Trouble:
             self._world.bites(FaultKind.REFUSE)
         replica.core_now().refuse_leadership(refuses)
 
-    def _transfer(self, node: Node) -> None:
+    def _transfer(self, node: SimulatedNode) -> None:
         for group in self._operators:
             node.act(group, self._transfer_group)
 
@@ -348,7 +348,7 @@ class Trouble:
         if replica.core_now().transfer_leadership():
             self._world.bites(FaultKind.TRANSFER)
 
-    def _unreachable(self, node: Node, fault: Fault) -> None:
+    def _unreachable(self, node: SimulatedNode, fault: Fault) -> None:
         names = list(self._nodes)
         other = self._nodes[names[(fault.choice >> 8) % len(names)]]
         for group in self._operators:
@@ -369,7 +369,7 @@ class Trouble:
         operator.wish_for(fault.choice)
         delay_us = (0, 0, 20_000, 60_000)[fault.choice >> 4 & 3]
 
-        def strike(node: Node) -> None:
+        def strike(node: SimulatedNode) -> None:
             def now() -> None:
                 if self._over:
                     return
@@ -386,13 +386,18 @@ class Trouble:
 
     def _lie_in_wait(self, fault: Fault) -> None:
         """At the next such moment of a transaction the leader of one of its groups is hit."""
-        wanted = (Moment.PREPARED, Moment.PREPARED, Moment.DECIDED, Moment.COMMITTED)
+        wanted = (
+            TransactionMoment.PREPARED,
+            TransactionMoment.PREPARED,
+            TransactionMoment.DECIDED,
+            TransactionMoment.COMMITTED,
+        )
         moment = wanted[fault.choice >> 4 & 3]
         delay_us = (0, 1_000, 5_000, 30_000)[fault.choice >> 6 & 3]
         groups = list(self._operators)
         other = groups[(fault.choice >> 8) % len(groups)]
 
-        def watch(reached: Moment, transaction: TransactionId) -> None:
+        def watch(reached: TransactionMoment, transaction: TransactionId) -> None:
             if reached is moment:
                 self._transactions.watch = None
                 group = transaction.group if fault.choice & 4 else other

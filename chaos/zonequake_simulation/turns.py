@@ -16,7 +16,7 @@ from zonequake_simulation.replicas import Replicas
 from zonequake_simulation.standstill import Standstill
 from zonequake_simulation.telling import tell
 from zonequake_simulation.world import World
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.node.letters import LetterRouter
 from zonequake_store.raft.api import RaftEvent, Ready, SupplyPeer
@@ -26,13 +26,13 @@ from zonequake_store.replica.turn import Edge, finish, serve, writes_of
 from zonequake_store.storage.cells import Overlay
 
 
-class Process(Protocol):
+class TurnProcess(Protocol):
     """The interface of a node for the turns of its processes."""
 
     alive: bool
     process: int
     """The number of the process that runs or ran last."""
-    catch_up: CatchUp
+    catch_up: NodeCatchUp
     letter_router: LetterRouter
 
 
@@ -41,7 +41,7 @@ class Turns(Edge):
 
     def __init__(
         self,
-        node: Process,
+        node: TurnProcess,
         *,
         world: World,
         disk: Disk,

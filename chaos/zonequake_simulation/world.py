@@ -15,7 +15,7 @@ from zonequake_simulation.scenario import FaultKind
 from zonequake_simulation.trace import TraceEvent, TraceKind
 
 
-class Timer:
+class VirtualTimer:
     """An event to come; `cancel` it and it never happens and is no step."""
 
     __slots__ = ("action",)
@@ -38,7 +38,7 @@ class World:
         self.tally: Counter[str] = Counter()
         self.events: list[TraceEvent] = []
         self.tracing = trace
-        self._heap: list[tuple[int, int, Timer]] = []
+        self._heap: list[tuple[int, int, VirtualTimer]] = []
         self._order = 0
 
     @property
@@ -50,9 +50,9 @@ class World:
         """The seed's stream of this name."""
         return random.Random(f"{self.seed}/{name}")  # noqa: S311
 
-    def later(self, delay_us: int, action: Callable[[], None]) -> Timer:
+    def later(self, delay_us: int, action: Callable[[], None]) -> VirtualTimer:
         """Have `action` happen after a while. Equal times happen in the order of the calls."""
-        timer = Timer(action)
+        timer = VirtualTimer(action)
         self._order += 1
         heapq.heappush(self._heap, (self.now_us + delay_us, self._order, timer))
         return timer

@@ -19,7 +19,7 @@ from tests.foreign.peer_relay import PeerRelays
 from tests.processes.store.ports import free_ports
 from zonequake_cluster.supply import tools
 from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import EtcdApi, Status
+from zonequake_load.targets.etcd.api import EtcdApi, EtcdStatus
 
 NAMES = ("m0", "m1", "m2")
 LIMIT_S = 30.0
@@ -158,7 +158,7 @@ class LocalEtcd:
 
         return EtcdApi(post)
 
-    async def statuses(self) -> dict[str, Status]:
+    async def statuses(self) -> dict[str, EtcdStatus]:
         """Of the members that answer."""
         found = {}
         for name in self.servers:

@@ -22,15 +22,15 @@ from tests.foreign.translation import (
     entry_to_theirs,
 )
 from tests.unit.raft.memory_log import MemoryLogStore
-from zonequake_store.raft.api import RaftRole, Ready, Settings
+from zonequake_store.raft.api import RaftRole, RaftSettings, Ready
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,
     EntryKind,
-    Kind,
     Message,
+    MessageKind,
     Peer,
     encode_configuration,
 )
@@ -39,7 +39,7 @@ TICK_MS = 100
 TOKEN = 1
 PEERS = tuple(Peer(name, "1") for name in ("ours-1", "ours-2", "theirs"))
 FIRST = Configuration(peers=PEERS, token=TOKEN)
-SETTINGS = Settings(
+SETTINGS = RaftSettings(
     max_append_bytes=64, max_in_flight_appends=4, max_apply_bytes=256, cached_bytes=128
 )
 
@@ -296,7 +296,7 @@ class MixedGroup:
     def send(self, messages: tuple[Message, ...] | list[Message]) -> None:
         """Give messages to the network. Raises Disagreement on logs that can't both be."""
         for message in messages:
-            if message.kind is Kind.APPEND:
+            if message.kind is MessageKind.APPEND:
                 self._match(message)
             self.tally[message.kind.name] += 1
             for _ in range(1 + (self._faults and self.random.random() < self._doubled)):

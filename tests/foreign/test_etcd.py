@@ -18,7 +18,7 @@ from tests.foreign.local_etcd import NAMES, LocalEtcd
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.processes.load.load_pod import Findings, LoadPods, check_contract, check_final_reads
 from zonequake_agent import failing_syncs
-from zonequake_agent.pods import PROC, Process
+from zonequake_agent.pods import PROC, PodProcess
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
@@ -144,7 +144,7 @@ async def test_a_leader_ends_at_its_first_failed_sync_and_nothing_is_lost(
         victim = await etcd.leader()
         process = etcd.servers[victim].process
         assert process is not None
-        only = [Process(pid=process.pid, name="etcd", container="c")]
+        only = [PodProcess(pid=process.pid, name="etcd", container="c")]
         monkeypatch.setattr("zonequake_agent.pods.processes", lambda uid, proc=PROC: only)
         monkeypatch.setattr("zonequake_agent.pods.workers", lambda uid: [process.pid])
         await asyncio.to_thread(failing_syncs.begin, "an etcd's", seconds=30)

@@ -14,8 +14,8 @@ from tests.foreign.raft_rs_build import NO_RUST, find_cargo, load_raft_rs
 from zonequake_store.raft import election
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.messages import Entry, HardState, Kind, Message
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.messages import Entry, HardState, Message, MessageKind
+from zonequake_store.raft.replica import RaftState
 
 STEPS = 1500
 MOST_SEEDS = 500
@@ -60,7 +60,7 @@ def test_mixed_groups_agree_and_settle(raft_rs: ModuleType, seeds: range) -> Non
     assert total["led by ours"] > len(seeds)
     assert total["restarts"] > len(seeds)
     assert total["reads"] > 10 * len(seeds)
-    assert total[Kind.TIMEOUT_NOW.name] > len(seeds) / 10
+    assert total[MessageKind.TIMEOUT_NOW.name] > len(seeds) / 10
 
 
 def test_a_seed_decides_everything(raft_rs: ModuleType) -> None:
@@ -70,8 +70,8 @@ def test_a_seed_decides_everything(raft_rs: ModuleType) -> None:
 def votes_twice(patch: pytest.MonkeyPatch) -> None:
     original = election.on_request
 
-    def on_request(replica: Replica, message: Message) -> None:
-        if message.kind is Kind.VOTE:
+    def on_request(replica: RaftState, message: Message) -> None:
+        if message.kind is MessageKind.VOTE:
             replica.vote = replica.leader = None
         original(replica, message)
 

@@ -14,7 +14,7 @@ What differs, and how each side takes it:
 from __future__ import annotations
 
 from zonequake_store.raft.election import TRANSFER
-from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
+from zonequake_store.raft.messages import Entry, EntryKind, Message, MessageKind, Peer
 
 TheirEntry = tuple[int, int, bytes]
 """(term, index, data)"""
@@ -23,21 +23,21 @@ TheirMessage = tuple[int, int, int, int, int, int, int, bool, int, bytes, list[T
 """(kind, to, from, term, log term, index, commit, reject, hint, context, entries)"""
 
 _KINDS = {
-    Kind.APPEND: 3,
-    Kind.APPEND_REPLY: 4,
-    Kind.VOTE: 5,
-    Kind.VOTE_REPLY: 6,
-    Kind.HEARTBEAT: 8,
-    Kind.HEARTBEAT_REPLY: 9,
-    Kind.TIMEOUT_NOW: 14,
-    Kind.PRE_VOTE: 17,
-    Kind.PRE_VOTE_REPLY: 18,
+    MessageKind.APPEND: 3,
+    MessageKind.APPEND_REPLY: 4,
+    MessageKind.VOTE: 5,
+    MessageKind.VOTE_REPLY: 6,
+    MessageKind.HEARTBEAT: 8,
+    MessageKind.HEARTBEAT_REPLY: 9,
+    MessageKind.TIMEOUT_NOW: 14,
+    MessageKind.PRE_VOTE: 17,
+    MessageKind.PRE_VOTE_REPLY: 18,
 }
 """`MessageType` of eraftpb.proto."""
 
 _OUR_KINDS = {number: kind for kind, number in _KINDS.items()}
 _TRANSFER = b"CampaignTransfer"
-_ROUNDS = (Kind.HEARTBEAT, Kind.HEARTBEAT_REPLY)
+_ROUNDS = (MessageKind.HEARTBEAT, MessageKind.HEARTBEAT_REPLY)
 
 
 class Translation:
@@ -59,7 +59,7 @@ class Translation:
             context = message.context.to_bytes(8, "big")
         elif message.context == TRANSFER:
             context = _TRANSFER
-        reply = message.kind is Kind.APPEND_REPLY
+        reply = message.kind is MessageKind.APPEND_REPLY
         return (
             _KINDS[message.kind],
             self._numbers[message.to],
@@ -78,7 +78,7 @@ class Translation:
         """Raises KeyError for a kind that can't come up."""
         kind, to, sender, term, log_term, index, commit, reject, hint, context, entries = message
         ours = _OUR_KINDS[kind]
-        reply = ours is Kind.APPEND_REPLY
+        reply = ours is MessageKind.APPEND_REPLY
         return Message(
             kind=ours,
             to=self._peers[to],
@@ -110,7 +110,7 @@ def entry_to_ours(entry: TheirEntry) -> Entry:
     return Entry(term, index, EntryKind(data[0]), data[1:])
 
 
-def _context_to_ours(kind: Kind, context: bytes) -> int:
+def _context_to_ours(kind: MessageKind, context: bytes) -> int:
     if kind in _ROUNDS:
         return int.from_bytes(context, "big")
     return TRANSFER if context == _TRANSFER else 0

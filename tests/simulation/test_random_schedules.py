@@ -12,7 +12,7 @@ import pytest
 
 from zonequake_simulation import SCENARIOS, simulate
 from zonequake_simulation.scenario import SMALL
-from zonequake_store.raft.api import Settings
+from zonequake_store.raft.api import RaftSettings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
@@ -59,11 +59,11 @@ def test_every_rule_holds_in_every_scenario(name: str) -> None:
     "settings",
     [
         dataclasses.replace(SMALL, catch_up_bytes_per_second=2_000),
-        Settings(catch_up_silence_ticks=40),
+        RaftSettings(catch_up_silence_ticks=40),
     ],
     ids=["slow-catch-up", "large-limits"],
 )
-def test_other_settings_break_no_rule_either(settings: Settings) -> None:
+def test_other_settings_break_no_rule_either(settings: RaftSettings) -> None:
     scenario = dataclasses.replace(SCENARIOS["reconfiguration"], settings=settings)
     reached: Counter[str] = Counter()
     for seed in range(5_000, 5_015):

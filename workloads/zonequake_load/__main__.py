@@ -32,10 +32,10 @@ from zonequake_load.errors import LoadError, PlanError
 from zonequake_load.pod.control import LoadPlan
 from zonequake_load.pod.history import Recorder, machine_clock
 from zonequake_load.pod.identity import begin_incarnation
-from zonequake_load.pod.load import Load
+from zonequake_load.pod.load import LoadPod
 from zonequake_load.pod.recovery import read_past
 from zonequake_load.pod.server import make_app
-from zonequake_load.pod.tally import Tally
+from zonequake_load.pod.tally import OperationTally
 from zonequake_load.pod.targets import target_for
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
@@ -50,7 +50,7 @@ log = logging.getLogger("zonequake_load")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LoadSettings:
     """The settings from the environment."""
 
     plan: LoadPlan
@@ -62,7 +62,7 @@ class Settings:
     tls: TlsSettings | None
 
 
-def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
+def settings_from(environment: Mapping[str, str], host_name: str) -> LoadSettings:
     """Raises PlanError if something is missing or unreadable."""
     plan_file = environment.get("ZQ_LOAD_PLAN")
     if not plan_file:
@@ -77,7 +77,7 @@ def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
         behind_dash = re.search(r"-(\d+)$", pod)
         ordinal = behind_dash[1] if behind_dash else "0"
     try:
-        return Settings(
+        return LoadSettings(
             plan=plan,
             directory=Path(environment.get("ZQ_LOAD_DIR", "/history")),
             bind=environment.get("ZQ_BIND", "0.0.0.0"),  # noqa: S104 - a pod serves its network
@@ -92,7 +92,7 @@ def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
         raise PlanError(f"expected numbers in ZQ_LOAD_PORT and ZQ_LOAD_ORDINAL: {error}") from error
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: LoadSettings) -> None:
     """Run until SIGTERM. Raises LoadError."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -105,7 +105,7 @@ async def run(settings: Settings) -> None:
         log.warning("%s has an unreadable line", name)
     incarnation = begin_incarnation(settings.directory, int(time.time()))
     rng = random.Random(f"{settings.plan.seed}/{settings.ordinal}/{incarnation}/client")  # noqa: S311 - a seed replays it
-    load = Load(
+    load = LoadPod(
         settings.plan,
         pod=settings.pod,
         ordinal=settings.ordinal,
@@ -115,7 +115,7 @@ async def run(settings: Settings) -> None:
         recorder=Recorder(
             settings.directory, f"{settings.pod}-{incarnation}", settings.plan.zone, machine_clock()
         ),
-        tally=Tally(registry),
+        tally=OperationTally(registry),
         past=past,
     )
     app = make_app(load, settings.directory, registry)

@@ -7,8 +7,8 @@ LoadError
 ├── IdentityError    no unique process or value is left, or the counter on disk is unreadable
 ├── EtcdError        etcd answered with an error
 └── AttemptError     one attempt of an operation had no reply
-    ├── NotSent      certainly nothing left this machine
-    └── Unanswered   the request left, or may have
+    ├── NotSent         certainly nothing left this machine
+    └── OutcomeUnknown  the request left, or may have
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NotSent(AttemptError):
     """The attempt certainly had no effect: nothing of it left this machine."""
 
 
-class Unanswered(AttemptError):
+class OutcomeUnknown(AttemptError):
     """The attempt may have an effect: now, later, or never."""
 
 

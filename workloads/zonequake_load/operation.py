@@ -33,7 +33,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_staleness_ms: int = 0
 
 
-class Transaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TransactionOperation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Steps that are carried out together, in their order, or not at all; none is `bounded`.
 
     The partition of the first step's key decides.
@@ -47,7 +47,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.steps[0].key
 
 
-class Once(msgspec.Struct, frozen=True, gc=False):
+class OnceId(msgspec.Struct, frozen=True, gc=False):
     """Names an operation across its attempts, so that the target applies it once.
 
     A client has one operation outstanding, and `sequence` grows with each.
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
-class Attempts:
+class AttemptOutcomes:
     """The attempts of one operation so far, and what they allow to say of it.
 
     One attempt that may have happened makes the whole operation `info`, whatever came after it:

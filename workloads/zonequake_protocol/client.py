@@ -26,7 +26,7 @@ Value = int | str | list[int] | None
 """A register's value, an append-list's elements, or None for an absent key."""
 
 
-class Status(StrEnum):
+class ReplyStatus(StrEnum):
     """Outcome of a request. All but `ok`, `unknown` and `forgotten`: certainly not applied.
 
     `forgotten`: this attempt was not applied; of earlier ones of the same id nothing is known.
@@ -160,7 +160,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     id: int
-    status: Status
+    status: ReplyStatus
     value: Value = None
     applied: bool | None = None
     lineage: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from zonequake_agent.failing_syncs import Failing
+from zonequake_agent.failing_syncs import FailingSyncs
 from zonequake_chaos.deployments.etcd import delete_etcd
 from zonequake_chaos.faults.kinds.disk_full import empty_volume
 from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
@@ -45,7 +45,9 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShe
             _there(node, debt).resume(debt.component)
         case LetSyncsPass():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await asked(_within_reach(shell, debt), on_node, Failing, "let-syncs-pass", debt.uid)
+            await asked(
+                _within_reach(shell, debt), on_node, FailingSyncs, "let-syncs-pass", debt.uid
+            )
         case RestoreClock():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
             await asked_if_there(_within_reach(shell, debt), on_node, "step-clock", debt.uid, "0")

@@ -18,7 +18,7 @@ from zonequake_kube.connection import REQUEST_TIMEOUT_S
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import EtcdApi, Status
+from zonequake_load.targets.etcd.api import EtcdApi, EtcdStatus
 from zonequake_load.targets.etcd.records import PARTITION, group_of
 from zonequake_protocol.admin import (
     ConfigurationReport,
@@ -69,7 +69,9 @@ class EtcdMemberSource:
         return report_of(pod, status, zone=self._zone, members=self._members)
 
 
-def report_of(pod: PodView, status: Status, *, zone: str, members: EtcdObjects) -> ReplicasReport:
+def report_of(
+    pod: PodView, status: EtcdStatus, *, zone: str, members: EtcdObjects
+) -> ReplicasReport:
     """A member's status as a report; `applied` is its revision."""
     storage = incarnation(status.header.member_id)
     return ReplicasReport(
@@ -108,7 +110,7 @@ def incarnation(member_id: int) -> str:
     return f"{member_id:016x}"
 
 
-def _role(status: Status) -> ReplicaRole:
+def _role(status: EtcdStatus) -> ReplicaRole:
     if status.leads:
         return ReplicaRole.LEADER
     return ReplicaRole.FOLLOWER if status.leader else ReplicaRole.CANDIDATE

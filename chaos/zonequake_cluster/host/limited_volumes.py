@@ -11,7 +11,7 @@ import json
 import subprocess
 
 from zonequake_cluster.errors import ProviderError
-from zonequake_cluster.instance import INSIDE, Spec
+from zonequake_cluster.instance import INSIDE, InstanceSpec
 
 STORAGE_CLASS = "limited"
 SMALLEST_MEBIBYTES = 64
@@ -62,7 +62,7 @@ def _on_the_node(init_pid: int, *words: object) -> subprocess.CompletedProcess[s
     return subprocess.run([*enter, *map(str, words)], check=False, capture_output=True, text=True)
 
 
-def manifests(spec: Spec, *, count: int, mebibytes: int) -> str:
+def manifests(spec: InstanceSpec, *, count: int, mebibytes: int) -> str:
     """Their storage class, and one volume each: a JSON list for kubectl."""
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
@@ -75,7 +75,7 @@ def manifests(spec: Spec, *, count: int, mebibytes: int) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]})
 
 
-def _volume(spec: Spec, number: int, mebibytes: int) -> dict[str, object]:
+def _volume(spec: InstanceSpec, number: int, mebibytes: int) -> dict[str, object]:
     on_this_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [spec.node]}
     return {
         "apiVersion": "v1",

@@ -31,7 +31,7 @@ _RELEASE = "./usr/lib/os-release"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BillItem:
     """One thing that an image holds. `qualifiers` and `vendor` are the package URL's."""
 
     kind: str
@@ -42,7 +42,7 @@ class Part:
     sha256: str = ""
 
 
-def packages_of(archive: Path) -> Iterator[Part]:
+def packages_of(archive: Path) -> Iterator[BillItem]:
     """The distribution's packages in a base, which is the tar of a root file system."""
     with tarfile.open(archive) as tar:
         texts = {name: _text(tar, name) for name in (_STATUS, _RELEASE)}
@@ -50,7 +50,7 @@ def packages_of(archive: Path) -> Iterator[Part]:
     for paragraph in texts[_STATUS].split("\n\n"):
         found = Parser().parsestr(paragraph, headersonly=True)
         if found["Status"] == "install ok installed":
-            yield Part(
+            yield BillItem(
                 kind="deb",
                 vendor=release["ID"],
                 name=found["Package"],
@@ -68,15 +68,17 @@ def _text(tar: tarfile.TarFile, name: str) -> str:
     return content.read().decode()
 
 
-def wheels_in(folder: Path) -> Iterator[Part]:
+def wheels_in(folder: Path) -> Iterator[BillItem]:
     """Python packages, by the files that are installed."""
     for path in sorted(folder.glob("*.whl")):
         name, version, *_ = path.name.split("-")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        yield Part(kind="pypi", name=name.lower().replace("_", "-"), version=version, sha256=digest)
+        yield BillItem(
+            kind="pypi", name=name.lower().replace("_", "-"), version=version, sha256=digest
+        )
 
 
-def bill_of(ref: str, parts: Iterable[Part], *, made_s: float) -> str:
+def bill_of(ref: str, parts: Iterable[BillItem], *, made_s: float) -> str:
     """The bill of the image `ref`, as JSON. `made_s`: when its oldest part was fetched, unix
     seconds."""
     name, _, version = ref.rpartition(":")
@@ -91,7 +93,7 @@ def bill_of(ref: str, parts: Iterable[Part], *, made_s: float) -> str:
     return JsonV1Dot6(bill).output_as_string(indent=1) + "\n"
 
 
-def _component(part: Part) -> Component:
+def _component(part: BillItem) -> Component:
     url = PackageURL(
         type=part.kind,
         namespace=part.vendor or None,

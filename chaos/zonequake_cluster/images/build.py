@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from zonequake_cluster.images import programs
 from zonequake_cluster.images.base import Base, base_of_this_machine, build_base, python_version
-from zonequake_cluster.images.bill import PLACE, VERSION, Part, bill_of, packages_of, wheels_in
+from zonequake_cluster.images.bill import PLACE, VERSION, BillItem, bill_of, packages_of, wheels_in
 from zonequake_cluster.images.buildah import Buildah
 from zonequake_cluster.images.content import (
     IMAGES,
@@ -190,15 +190,15 @@ def _remove_others(archive: Path, name: str) -> None:
             old.with_suffix(".cdx.json").unlink(missing_ok=True)
 
 
-def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[Part]:
+def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[BillItem]:
     yield from packages_of(base.archive)
     if wheels:
         yield from wheels_in(wheels)
     for source in spec.sources:
-        yield Part(kind="generic", name=Path(source).name, version=version("zonequake"))
+        yield BillItem(kind="generic", name=Path(source).name, version=version("zonequake"))
     if spec.program:
         program = Path(programs.require(spec.program))
-        yield Part(
+        yield BillItem(
             kind="generic",
             name=spec.program,
             version=_program_version(spec.program),

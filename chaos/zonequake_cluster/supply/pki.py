@@ -15,7 +15,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from zonequake_cluster.instance import Spec
+from zonequake_cluster.instance import InstanceSpec
 from zonequake_cluster.supply.certificate_authority import Authority, Credential, key_pem
 
 #: Component and the identity that Kubernetes' own roles are bound to.
@@ -29,7 +29,7 @@ _CLIENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def write_credentials(spec: Spec, folder: Path, now: datetime | None = None) -> None:
+def write_credentials(spec: InstanceSpec, folder: Path, now: datetime | None = None) -> None:
     """Writes `pki/` and `kubeconfigs/` below the instance's folder, readable by root alone."""
     moment = now if now is not None else datetime.now(UTC)
     pki, kubeconfigs = folder / "pki", folder / "kubeconfigs"
@@ -78,7 +78,7 @@ def write_credentials(spec: Spec, folder: Path, now: datetime | None = None) -> 
         _write(kubeconfigs / component, text.encode())
 
 
-def render_kubeconfig(spec: Spec, authority: bytes, credential: Credential) -> str:
+def render_kubeconfig(spec: InstanceSpec, authority: bytes, credential: Credential) -> str:
     """A kubeconfig with everything in it, so that it may be copied anywhere on the machine."""
     name = f"zonequake-{spec.name}"
     return yaml.safe_dump(

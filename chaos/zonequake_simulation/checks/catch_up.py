@@ -18,7 +18,7 @@ from zonequake_store.catchup.messages import (
     decode_pairs,
 )
 from zonequake_store.network.peer_protocol import CatchUpFrame
-from zonequake_store.raft.api import RaftRole, Settings
+from zonequake_store.raft.api import RaftRole, RaftSettings
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Peer
@@ -46,7 +46,7 @@ class _Spent:
 class CatchUpRules:
     """One group's. They look at what is sent, not at what arrives."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RaftSettings) -> None:
         self._rate = settings.catch_up_bytes_per_second
         self._tick_s = settings.tick_s
         self._ends: dict[tuple[Peer, Peer, int], int] = {}

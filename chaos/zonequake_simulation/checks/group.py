@@ -19,8 +19,8 @@ from zonequake_store.raft.api import (
     ConfigurationApplied,
     LeaderElected,
     RaftRole,
+    RaftSettings,
     Ready,
-    Settings,
     StageChanged,
 )
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
@@ -32,7 +32,7 @@ class GroupRules:
     def __init__(
         self,
         group: str,
-        settings: Settings,
+        settings: RaftSettings,
         transactions: TransactionRules,
         now_us: Callable[[], int],
     ) -> None:

@@ -17,7 +17,7 @@ from zonequake_store.replica.status import peers_of
 
 if TYPE_CHECKING:
     from zonequake_simulation.checks.group import GroupRules
-    from zonequake_simulation.member import Node
+    from zonequake_simulation.member import SimulatedNode
 
 
 class KeyRules:
@@ -28,7 +28,7 @@ class KeyRules:
         group: str,
         *,
         rules: GroupRules,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         resets: ResetRules | None,
     ) -> None:
         self._resets = resets
@@ -206,7 +206,7 @@ class KeyRules:
                 (leader, order.term, order.token, peers_of(order.peers))
             )
 
-    def is_needed(self, node: Node) -> str | None:
+    def is_needed(self, node: SimulatedNode) -> str | None:
         """Whether the group's newest committed configuration names this node's replica: how."""
         life = node.home.known(self._group)
         if life is None or node.home.present(self._group) is None:

@@ -11,7 +11,7 @@ from zonequake_store.raft.api import Ready
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 
 
-class Stored:
+class StoredLog:
     """What a replica has on its disk now: terms of its entries, its term and its vote."""
 
     __slots__ = ("first_index", "start_term", "term", "terms", "vote")
@@ -90,7 +90,7 @@ class Ledger:
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self.now_us = now_us
-        self.stored: dict[Peer, Stored] = {}
+        self.stored: dict[Peer, StoredLog] = {}
         """Of every replica there ever was, also of those whose disk is gone."""
         self.lineages: dict[int, Lineage] = {0: Lineage()}
         self.digests: dict[tuple[int, int], int] = {(0, 0): 0}

@@ -38,7 +38,7 @@ ModelValue = int | str | tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """The outcome of a command: `applied` is None for one of the wrong type."""
 
     index: int
@@ -47,7 +47,7 @@ class Done:
     found: ModelValue = None
 
 
-class Moment(enum.Enum):
+class TransactionMoment(enum.Enum):
     """The effect of an entry on a transaction in one partition."""
 
     PREPARED = "prepared"
@@ -57,16 +57,16 @@ class Moment(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class TransactionEvent:
     """A moment of a transaction; `decision` is the entry that made it DECIDED."""
 
-    moment: Moment
+    moment: TransactionMoment
     transaction: TransactionId
     decision: DecideCommand | None = None
 
 
 @dataclass(slots=True)
-class Part:
+class PreparedPart:
     """A part that is prepared from entry `since` on, until it is ended by entry `until`."""
 
     steps: tuple[TransactionStep, ...]
@@ -84,14 +84,14 @@ class Model:
 
     def __init__(self) -> None:
         self.index = 0
-        self.parts: dict[TransactionId, Part] = {}
+        self.parts: dict[TransactionId, PreparedPart] = {}
         """All that were ever prepared."""
         self.counters: list[tuple[int, int, tuple[Range, ...]]] = [(0, 0, ())]
         """Watermarks and ranges, by index."""
         self._entries: list[Entry] = []
         self._versions: dict[str, list[tuple[int, ModelValue]]] = {}
         self._writes: dict[int, list[str]] = {}
-        self._done: dict[tuple[str, int], Done] = {}
+        self._done: dict[tuple[str, int], CommandResult] = {}
         self._ended: set[TransactionId] = set()
         self._decisions: dict[TransactionId, tuple[int, int | None]] = {}
         """Of those that concern others: decided at an entry, forgotten at another."""
@@ -106,13 +106,13 @@ class Model:
             other.apply(entry)
         return other
 
-    def apply(self, entry: Entry) -> list[Happened]:
+    def apply(self, entry: Entry) -> list[TransactionEvent]:
         """Apply the next entry; one that was applied before changes nothing."""
         if entry.index != self.index + 1:
             return []
         self.index = entry.index
         self._entries.append(entry)
-        happened: list[Happened] = []
+        happened: list[TransactionEvent] = []
         if entry.kind is EntryKind.COMMAND:
             happened = self._apply(entry.index, entry.term, decode_command(entry.data))
         self.counters.append((self._lwm, self._hwm, tuple(_ranges(self._ahead))))
@@ -156,24 +156,24 @@ class Model:
         """The decisions that are kept for others at `index`."""
         return _open_at(self._decisions, index)
 
-    def done_by(self, index: int) -> Iterator[tuple[str, int, Done]]:
+    def done_by(self, index: int) -> Iterator[tuple[str, int, CommandResult]]:
         """Clients, sequences and outcomes of all requests up to this entry."""
         for (client, sequence), done in self._done.items():
             if done.index <= index:
                 yield client, sequence, done
 
-    def done(self, request_id: RequestId) -> Done | None:
+    def done(self, request_id: RequestId) -> CommandResult | None:
         """Returns the outcome of a request, the first time that it was applied."""
         return self._done.get((request_id.client, request_id.sequence))
 
     @property
-    def open(self) -> dict[TransactionId, Part]:
+    def open(self) -> dict[TransactionId, PreparedPart]:
         """The transactions that are prepared and have not ended."""
         return {name: part for name, part in self.parts.items() if part.until is None}
 
     # ── entries ──────────────────────────────────────────────────────────────────────────────
 
-    def _apply(self, index: int, term: int, command: Command) -> list[Happened]:
+    def _apply(self, index: int, term: int, command: Command) -> list[TransactionEvent]:
         match command:
             case SetCommand() | CasCommand() | AppendCommand():
                 self._apply_plain(index, term, command)
@@ -201,19 +201,19 @@ class Model:
             return
         held = self.value_at(command.key, index)
         new = _changed(held, command)
-        done = Done(index, term, True)
+        done = CommandResult(index, term, True)
         if new is not None:
             self._hwm += 1
             self._count(range(self._hwm, self._hwm + 1))
             self._write(index, command.key, new)
         elif isinstance(command, CasCommand) and not isinstance(held, tuple):
-            done = Done(index, term, False, held)
+            done = CommandResult(index, term, False, held)
         else:
-            done = Done(index, term, None)
+            done = CommandResult(index, term, None)
         if name is not None:
             self._done[name.client, name.sequence] = done
 
-    def _prepare(self, index: int, command: PrepareCommand) -> list[Happened]:
+    def _prepare(self, index: int, command: PrepareCommand) -> list[TransactionEvent]:
         transaction = command.transaction
         self._reach(transaction, command.floor)
         late = (transaction.term, transaction.number) < self._floors[transaction.group]
@@ -226,26 +226,28 @@ class Model:
             return []
         numbers = range(self._hwm + 1, self._hwm + 1 + len(new))
         self._hwm += len(new)
-        self.parts[transaction] = Part(command.steps, index, numbers)
-        return [Happened(Moment.PREPARED, transaction)]
+        self.parts[transaction] = PreparedPart(command.steps, index, numbers)
+        return [TransactionEvent(TransactionMoment.PREPARED, transaction)]
 
-    def _decide(self, index: int, term: int, command: DecideCommand) -> list[Happened]:
+    def _decide(self, index: int, term: int, command: DecideCommand) -> list[TransactionEvent]:
         transaction, name = command.transaction, command.request_id
         known = (name.client, name.sequence) in self._done
         if known or transaction not in self.open or transaction.term != term:
             return self._end(transaction, index, commit=False)
-        self._done[name.client, name.sequence] = Done(index, term, True)
+        self._done[name.client, name.sequence] = CommandResult(index, term, True)
         if command.others:
             self._decisions[transaction] = (index, None)
-        decided = Happened(Moment.DECIDED, transaction, command)
+        decided = TransactionEvent(TransactionMoment.DECIDED, transaction, command)
         return [decided, *self._end(transaction, index, commit=True)]
 
-    def _refuse(self, index: int, term: int, command: RefuseCommand) -> list[Happened]:
+    def _refuse(self, index: int, term: int, command: RefuseCommand) -> list[TransactionEvent]:
         name = command.request_id.client, command.request_id.sequence
-        self._done.setdefault(name, Done(index, term, False, command.found))
+        self._done.setdefault(name, CommandResult(index, term, False, command.found))
         return self._end(command.transaction, index, commit=False)
 
-    def _end(self, transaction: TransactionId, index: int, *, commit: bool) -> list[Happened]:
+    def _end(
+        self, transaction: TransactionId, index: int, *, commit: bool
+    ) -> list[TransactionEvent]:
         self._reach(transaction, 0)
         self._ended.add(transaction)
         part = self.open.get(transaction)
@@ -254,12 +256,12 @@ class Model:
         part.until = index
         self._count(part.numbers)
         if not commit:
-            return [Happened(Moment.ROLLED_BACK, transaction)]
+            return [TransactionEvent(TransactionMoment.ROLLED_BACK, transaction)]
         new = self._after(part.steps)
         assert new is not None, "what is locked does not change"
         for key, value in new.items():
             self._write(index, key, value)
-        return [Happened(Moment.COMMITTED, transaction)]
+        return [TransactionEvent(TransactionMoment.COMMITTED, transaction)]
 
     # ── parts of these ───────────────────────────────────────────────────────────────────────
 

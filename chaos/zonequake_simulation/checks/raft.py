@@ -8,7 +8,7 @@ from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.checks.ledger import Ledger, has_quorum
 from zonequake_simulation.violation import Violation, require
 from zonequake_store.raft.api import RaftRole, Ready
-from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
+from zonequake_store.raft.messages import Configuration, HardState, Message, MessageKind, Peer
 
 if TYPE_CHECKING:
     from zonequake_simulation.checks.life import Life
@@ -228,7 +228,7 @@ class RaftRules:
 
     def sent(self, message: Message) -> None:
         """A vote is given away."""
-        if message.kind is Kind.VOTE_REPLY and not message.reject:
+        if message.kind is MessageKind.VOTE_REPLY and not message.reject:
             self._vote(message.sender, message.term, message.to)
 
     def _vote(self, voter: Peer, term: int, candidate: Peer) -> None:

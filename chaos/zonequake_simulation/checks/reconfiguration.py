@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zonequake_protocol.admin import Stage
 from zonequake_simulation.checks.ledger import Ledger
 from zonequake_simulation.violation import Violation, require
-from zonequake_store.raft.api import ConfigurationApplied, Settings, StageChanged
+from zonequake_store.raft.api import ConfigurationApplied, RaftSettings, StageChanged
 from zonequake_store.raft.messages import EntryKind, Peer, decode_configuration
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _FOLLOWING = {
 class ReconfigurationRules:
     """What a change of peers may do, and when."""
 
-    def __init__(self, ledger: Ledger, settings: Settings, leaders: Mapping[int, Peer]) -> None:
+    def __init__(self, ledger: Ledger, settings: RaftSettings, leaders: Mapping[int, Peer]) -> None:
         """`leaders`: who leads or led each term."""
         self._ledger = ledger
         self._settings = settings

@@ -9,8 +9,8 @@ from zonequake_protocol.client import (
     Cas,
     Read,
     Reply,
+    ReplyStatus,
     RequestId,
-    Status,
     Transaction,
     Write,
 )
@@ -42,7 +42,7 @@ class ReplyRules:
         It answers in its own lineage, also about an entry that an older one wrote. `rate`: how fast
         its clock goes.
         """
-        if reply.status is not Status.OK:
+        if reply.status is not ReplyStatus.OK:
             return
         core, node = life.core, life.peer.node
         configuration = core.log.configuration

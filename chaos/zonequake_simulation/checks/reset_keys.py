@@ -15,7 +15,7 @@ from zonequake_simulation.violation import require
 if TYPE_CHECKING:
     from zonequake_simulation.checks.group import GroupRules
     from zonequake_simulation.checks.life import Life
-    from zonequake_simulation.member import Node
+    from zonequake_simulation.member import SimulatedNode
 
 LATE_US = 3_000_000
 
@@ -31,7 +31,7 @@ class ResetRules:
         group: str,
         *,
         rules: GroupRules,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, SimulatedNode],
         topologies_since: TopologiesSince,
     ) -> None:
         self._group = group

@@ -12,13 +12,13 @@ from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.election import TRANSFER
-from zonequake_store.raft.messages import Kind, Message, Peer
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.messages import Message, MessageKind, Peer
+from zonequake_store.raft.replica import RaftState
 
-_FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
+_FROM_LEADERS = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT})
 
 
-class Before(NamedTuple):
+class ReplicaBefore(NamedTuple):
     """A replica before it takes a message."""
 
     term: int
@@ -32,7 +32,7 @@ class Before(NamedTuple):
 class Steps:
     """Messages that one replica takes, in one life."""
 
-    def __init__(self, core: Replica) -> None:
+    def __init__(self, core: RaftState) -> None:
         self._core = core
         self._ticks = 0
         self._heard_at = -core.settings.election_ticks
@@ -49,11 +49,11 @@ class Steps:
         if self._heard is not None and self._heard[0].node == node:
             self._heard = None
 
-    def before(self) -> Before:
+    def before(self) -> ReplicaBefore:
         """It is about to take a message."""
         core, log = self._core, self._core.log
         silent_ticks = self._ticks - self._heard_at
-        return Before(
+        return ReplicaBefore(
             core.term,
             core.vote,
             (log.last_index, log.last_term, log.commit),
@@ -66,7 +66,7 @@ class Steps:
             len(core.out.after_store),
         )
 
-    def after(self, message: Message, before: Before) -> None:
+    def after(self, message: Message, before: ReplicaBefore) -> None:
         """It took the message."""
         core, log = self._core, self._core.log
         kind = message.kind
@@ -82,7 +82,7 @@ class Steps:
             elif core.leader == message.sender:
                 self._heard_at = self._ticks
                 self._heard = message.sender, core.term
-        elif kind is Kind.PRE_VOTE:
+        elif kind is MessageKind.PRE_VOTE:
             if before.heeds_a_leader and lineage_of(message.term) == lineage_of(before.term):
                 require(
                     all(each.reject for each in core.out.after_store[before.answers :]),
@@ -91,7 +91,7 @@ class Steps:
                     candidate=message,
                     before=before,
                 )
-        elif kind is Kind.VOTE:
+        elif kind is MessageKind.VOTE:
             given = (message.term, message.sender)
             if given == (core.term, core.vote) != (before.term, before.vote):
                 require(

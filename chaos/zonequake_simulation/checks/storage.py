@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zonequake_protocol.terms import lineage_of
-from zonequake_simulation.checks.ledger import Ledger, Stored
+from zonequake_simulation.checks.ledger import Ledger, StoredLog
 from zonequake_simulation.violation import Violation, require
-from zonequake_store.raft.messages import Kind, Message, SnapshotMeta
+from zonequake_store.raft.messages import Message, MessageKind, SnapshotMeta
 
 if TYPE_CHECKING:
     from zonequake_simulation.checks.life import Life
 
-_ASKS_ONLY = frozenset({Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
+_ASKS_ONLY = frozenset({MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY})
 """They speak of a term that would come, or of none."""
 
 
@@ -27,7 +27,7 @@ class StorageRules:
         peer, core, log = life.peer, life.core, life.core.log
         stored = self._ledger.stored.get(peer)
         if stored is None:
-            self._ledger.stored[peer] = Stored()
+            self._ledger.stored[peer] = StoredLog()
             return
         require(
             not is_volatile,
@@ -75,7 +75,11 @@ class StorageRules:
             )
         if message.reject:
             return
-        if kind is Kind.VOTE_REPLY and stored.term == message.term and stored.vote != message.to:
+        if (
+            kind is MessageKind.VOTE_REPLY
+            and stored.term == message.term
+            and stored.vote != message.to
+        ):
             raise Violation(
                 "a vote is stored before it is given",
                 peer=message.sender,
@@ -83,7 +87,10 @@ class StorageRules:
                 candidate=message.to,
                 stored=stored.vote,
             )
-        if kind in (Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY) and message.index > stored.last_index:
+        if (
+            kind in (MessageKind.APPEND_REPLY, MessageKind.HEARTBEAT_REPLY)
+            and message.index > stored.last_index
+        ):
             raise Violation(
                 "an entry is stored before it is acknowledged",
                 kind=kind.name,

@@ -11,7 +11,7 @@ from zonequake_simulation.operated.objects import Object, Objects
 from zonequake_simulation.violation import require
 
 if TYPE_CHECKING:
-    from zonequake_simulation.member import Node
+    from zonequake_simulation.member import SimulatedNode
 
 _SHOWN_US = 8_000_000
 """So long what the API server once showed of a pod may still be gone by."""
@@ -22,7 +22,7 @@ class TopologyRules:
     """Judges each write of the topology by the processes that truly run."""
 
     def __init__(
-        self, nodes: Mapping[str, Node], objects: Objects, now_us: Callable[[], int]
+        self, nodes: Mapping[str, SimulatedNode], objects: Objects, now_us: Callable[[], int]
     ) -> None:
         self._nodes = nodes
         self._objects = objects

@@ -8,43 +8,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from zonequake_load.operation import Once
-from zonequake_simulation.checks.model import Happened, Moment
+from zonequake_load.operation import OnceId
+from zonequake_simulation.checks.model import TransactionEvent, TransactionMoment
 from zonequake_simulation.violation import require
 from zonequake_store.state.transactions import TransactionId
 
 
 @dataclass(slots=True)
-class Story:
+class TransactionStory:
     """A transaction as its groups' logs tell it; `members` is known with the decision."""
 
     members: set[str] = field(default_factory=set)
-    groups: dict[Moment, set[str]] = field(default_factory=lambda: {each: set() for each in Moment})
+    groups: dict[TransactionMoment, set[str]] = field(
+        default_factory=lambda: {each: set() for each in TransactionMoment}
+    )
 
 
 class TransactionRules:
     """All groups' transactions. `watch`, if set, is told of every moment."""
 
     def __init__(self) -> None:
-        self.stories: dict[TransactionId, Story] = {}
-        self.watch: Callable[[Moment, TransactionId], None] | None = None
+        self.stories: dict[TransactionId, TransactionStory] = {}
+        self.watch: Callable[[TransactionMoment, TransactionId], None] | None = None
         self._carried_out: dict[tuple[str, int], TransactionId] = {}
 
-    def happened(self, group: str, news: Happened) -> None:
+    def happened(self, group: str, news: TransactionEvent) -> None:
         """An entry of a group was applied for the first time anywhere."""
         transaction = news.transaction
-        story = self.stories.setdefault(transaction, Story())
+        story = self.stories.setdefault(transaction, TransactionStory())
         groups = story.groups
         match news.moment:
-            case Moment.DECIDED:
+            case TransactionMoment.DECIDED:
                 assert news.decision is not None, "a decision says of what"
                 story.members = {group, *(each.group for each in news.decision.others)}
                 require(
-                    story.members <= groups[Moment.PREPARED],
+                    story.members <= groups[TransactionMoment.PREPARED],
                     "a transaction is decided when all its parts are prepared",
                     transaction=transaction,
                     members=story.members,
-                    prepared=groups[Moment.PREPARED],
+                    prepared=groups[TransactionMoment.PREPARED],
                 )
                 name = (news.decision.request_id.client, news.decision.request_id.sequence)
                 first = self._carried_out.setdefault(name, transaction)
@@ -55,27 +57,27 @@ class TransactionRules:
                     first=first,
                     again=transaction,
                 )
-            case Moment.COMMITTED:
+            case TransactionMoment.COMMITTED:
                 require(
-                    bool(groups[Moment.DECIDED]),
+                    bool(groups[TransactionMoment.DECIDED]),
                     "a part is committed only when its transaction is decided",
                     transaction=transaction,
                     group=group,
                 )
-            case Moment.ROLLED_BACK:
+            case TransactionMoment.ROLLED_BACK:
                 require(
-                    not groups[Moment.DECIDED],
+                    not groups[TransactionMoment.DECIDED],
                     "no part of a decided transaction is rolled back",
                     transaction=transaction,
                     group=group,
                 )
-            case Moment.PREPARED:
+            case TransactionMoment.PREPARED:
                 pass
         groups[news.moment].add(group)
         if self.watch is not None:
             self.watch(news.moment, transaction)
 
-    def certainly_failed(self, request: Once) -> None:
+    def certainly_failed(self, request: OnceId) -> None:
         """A client was told at the end that its transaction never happened."""
         done = self._carried_out.get((request.client, request.sequence))
         require(
@@ -89,17 +91,17 @@ class TransactionRules:
         """Everything is at rest."""
         for transaction, story in self.stories.items():
             groups = story.groups
-            facts = {moment.value: sorted(groups[moment]) for moment in Moment}
-            if groups[Moment.DECIDED]:
+            facts = {moment.value: sorted(groups[moment]) for moment in TransactionMoment}
+            if groups[TransactionMoment.DECIDED]:
                 require(
-                    groups[Moment.COMMITTED] == story.members,
+                    groups[TransactionMoment.COMMITTED] == story.members,
                     "every part of a decided transaction is committed",
                     transaction=transaction,
                     **facts,
                 )
             else:
                 require(
-                    groups[Moment.ROLLED_BACK] == groups[Moment.PREPARED],
+                    groups[TransactionMoment.ROLLED_BACK] == groups[TransactionMoment.PREPARED],
                     "every part of a transaction without decision is rolled back",
                     transaction=transaction,
                     **facts,

@@ -10,7 +10,7 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message
 
 
-class Witness(Protocol):
+class StepObserver(Protocol):
     """Who is told; one to each life of a replica."""
 
     steps: Steps
@@ -34,7 +34,7 @@ class WatchedRaft(Raft):
 
     __slots__ = ("is_volatile", "witness")
 
-    witness: Witness
+    witness: StepObserver
     is_volatile: bool
 
     def tick(self, now_ms: int | None = None, *, count: int = 1) -> None:

@@ -14,8 +14,8 @@ from zonequake_protocol.admin import (
     StartReplica,
     StopReplica,
 )
-from zonequake_simulation.member import Node
-from zonequake_simulation.operated.lease_keeper import LeaseKeeper
+from zonequake_simulation.member import SimulatedNode
+from zonequake_simulation.operated.lease_keeper import SimulatedLeaseKeeper
 from zonequake_simulation.replicas import GroupPlace
 from zonequake_store.replica.orders import (
     failed,
@@ -30,7 +30,11 @@ from zonequake_store.replica.status import replica_status, resting_status
 
 
 def report(
-    node: Node, *, pod_uid: str, attributes: Mapping[str, str], keeper: LeaseKeeper
+    node: SimulatedNode,
+    *,
+    pod_uid: str,
+    attributes: Mapping[str, str],
+    keeper: SimulatedLeaseKeeper,
 ) -> ReplicasReport:
     """Returns a node's identity and all of its replicas."""
     home = node.home
@@ -55,7 +59,7 @@ def report(
     )
 
 
-def carry_out(node: Node, order: Order, keeper: LeaseKeeper) -> OrderReply:
+def carry_out(node: SimulatedNode, order: Order, keeper: SimulatedLeaseKeeper) -> OrderReply:
     """Carry one order out."""
     broken = node.home.broken.get(order.group)
     if broken is not None and not isinstance(order, StopReplica):
@@ -78,7 +82,7 @@ def carry_out(node: Node, order: Order, keeper: LeaseKeeper) -> OrderReply:
     return reply
 
 
-def _inspect(node: Node, order: InspectReplica, replica: Replica | None) -> OrderReply:
+def _inspect(node: SimulatedNode, order: InspectReplica, replica: Replica | None) -> OrderReply:
     if replica is not None:
         return OrderReply(status=OrderStatus.RECEIVED, replica=replica_status(replica))
     try:
@@ -93,7 +97,7 @@ def _inspect(node: Node, order: InspectReplica, replica: Replica | None) -> Orde
         return failed(f"the replica cannot be read ({error})")
 
 
-def _start(node: Node, order: StartReplica, keeper: LeaseKeeper) -> OrderReply:
+def _start(node: SimulatedNode, order: StartReplica, keeper: SimulatedLeaseKeeper) -> OrderReply:
     replica = node.replicas.get(order.group)
     record = replica.record if replica else node.home.waiting.get(order.group)
     refusal = may_not_start(order, replica, record)
@@ -115,7 +119,7 @@ def _start(node: Node, order: StartReplica, keeper: LeaseKeeper) -> OrderReply:
     return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
 
-def _stop(node: Node, order: StopReplica) -> OrderReply:
+def _stop(node: SimulatedNode, order: StopReplica) -> OrderReply:
     home = node.home
     replica = node.replicas.get(order.group)
     broken = home.broken.get(order.group)

@@ -18,7 +18,7 @@ class Calls:
     def __init__(self, loop: VirtualLoop, world: World) -> None:
         self.loop = loop
         self.world = world
-        self.open: dict[Call[Any], None] = {}
+        self.open: dict[SimulatedCall[Any], None] = {}
         """In the order in which they began."""
 
     def reset(self) -> None:
@@ -27,7 +27,7 @@ class Calls:
             call.break_off("connection reset")
 
 
-class Call(Generic[_T]):
+class SimulatedCall(Generic[_T]):
     """It fails with `error_of(reason)` after `timeout_s`, or when it is broken off."""
 
     def __init__(

@@ -17,9 +17,9 @@ from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.keys import KeyRules
 from zonequake_simulation.checks.reset_keys import ResetRules
 from zonequake_simulation.checks.topology import TopologyRules
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
-from zonequake_simulation.operated.lease_keeper import LeaseKeeper
+from zonequake_simulation.operated.lease_keeper import SimulatedLeaseKeeper
 from zonequake_simulation.operated.objects import Object, Objects
 from zonequake_simulation.operated.pods import Pods
 from zonequake_simulation.operated.process import OperatorProcess
@@ -69,10 +69,10 @@ class ControlPlane:
         *,
         world: World,
         network: Network,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         rules: dict[str, GroupRules],
     ) -> None:
-        self.after_grant: dict[str, Callable[[Node], None]] = {}
+        self.after_grant: dict[str, Callable[[SimulatedNode], None]] = {}
         """Faults that wait for the next grant, by group."""
         self.operators: list[OperatorProcess] = []
         self.writes = 0
@@ -117,7 +117,7 @@ class ControlPlane:
         self._parsed_zone: tuple[Object, Zone] | None = None
         self._parsed: dict[int, tuple[Object, Partition]] = {}
         self._sets: tuple[tuple[object, ...], list[tuple[str, ...]]] | None = None
-        self.keepers: dict[str, LeaseKeeper] = {}
+        self.keepers: dict[str, SimulatedLeaseKeeper] = {}
         """Of the nodes' Leases."""
         for node in nodes.values():
             node.began = partial(self._began, node)
@@ -195,13 +195,15 @@ class ControlPlane:
         self._world.tally["operators killed"] += 1
         self._world.note(TraceKind.CRASH, process.name)
 
-    def _began(self, node: Node) -> None:
-        self.keepers[node.name] = LeaseKeeper(node, self._world, self._network, self.objects)
+    def _began(self, node: SimulatedNode) -> None:
+        self.keepers[node.name] = SimulatedLeaseKeeper(
+            node, self._world, self._network, self.objects
+        )
 
-    def _replicas_changed(self, node: Node) -> None:
+    def _replicas_changed(self, node: SimulatedNode) -> None:
         self.keepers[node.name].replicas_changed()
 
-    def comes(self, node: Node, order: Order) -> None:
+    def comes(self, node: SimulatedNode, order: Order) -> None:
         """An order is about to be carried out at a node. Raises Violation."""
         rules = self._rules_of[order.group]
         replica = node.replicas.get(order.group)
@@ -213,7 +215,7 @@ class ControlPlane:
         if self._world.tracing:
             self._world.note(TraceKind.STAGE, node.name, str(order))
 
-    def received(self, node: Node, order: Order) -> None:
+    def received(self, node: SimulatedNode, order: Order) -> None:
         """An order was carried out. Raises Violation."""
         require(
             not isinstance(order, StopReplica) or self._needed is None,

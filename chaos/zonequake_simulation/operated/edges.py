@@ -17,12 +17,12 @@ from zonequake_operator.errors import KubeError, NodeUnreachable
 from zonequake_operator.fleet.store_client import ORDERS_TIMEOUT_S, REPORT_TIMEOUT_S, StoreClient
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus, ReplicasReport
 from zonequake_simulation.api import API
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated import admin
-from zonequake_simulation.operated.calls import Call, Calls
+from zonequake_simulation.operated.calls import Calls, SimulatedCall
 from zonequake_simulation.operated.event_loop import VirtualLoop
-from zonequake_simulation.operated.lease_keeper import LeaseKeeper
+from zonequake_simulation.operated.lease_keeper import SimulatedLeaseKeeper
 from zonequake_simulation.operated.objects import Object, Objects, Refused
 from zonequake_simulation.operated.pods import RELEASE, Pods
 from zonequake_simulation.world import World
@@ -73,7 +73,7 @@ class SimulatedNamespaceApi(NamespaceApi):
     ) -> Object:
         what = f"{method} {path}"
         weather, random = self.weather, self._random
-        call: Call[Object] = Call(
+        call: SimulatedCall[Object] = SimulatedCall(
             self._calls,
             timeout_s=REQUEST_TIMEOUT_S,
             error_of=lambda reason: KubeError(what, 0, reason),
@@ -128,13 +128,13 @@ class OrdersSeen(Protocol):
     """Receives the orders at the node that they are for, and keeps the nodes' Leases."""
 
     @property
-    def keepers(self) -> Mapping[str, LeaseKeeper]:
+    def keepers(self) -> Mapping[str, SimulatedLeaseKeeper]:
         """The Lease keepers of the running processes, by node."""
 
-    def comes(self, node: Node, order: Order) -> None:
+    def comes(self, node: SimulatedNode, order: Order) -> None:
         """It is about to be carried out, or refused."""
 
-    def received(self, node: Node, order: Order) -> None:
+    def received(self, node: SimulatedNode, order: Order) -> None:
         """It was carried out."""
 
 
@@ -148,7 +148,7 @@ class SimulatedStore(StoreClient):
         network: Network,
         *,
         name: str,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         pods: Pods,
         attributes: Mapping[str, Mapping[str, str]],
         orders: OrdersSeen,
@@ -175,7 +175,7 @@ class SimulatedStore(StoreClient):
     async def replicas(self, address: str) -> ReplicasReport:
         """Returns a node's report. Raises NodeUnreachable."""
 
-        def read(node: Node) -> ReplicasReport:
+        def read(node: SimulatedNode) -> ReplicasReport:
             return admin.report(
                 node,
                 pod_uid=self._pods.uid(node.name),
@@ -188,14 +188,14 @@ class SimulatedStore(StoreClient):
     async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
         """Give orders. Raises NodeUnreachable."""
 
-        def carry_out(node: Node) -> OrderReplies:
+        def carry_out(node: SimulatedNode) -> OrderReplies:
             replies = [self._carried_out(node, order) for order in orders]
             return OrderReplies(process_incarnation=f"{address}-{node.process}", replies=replies)
 
         late_us = self.late_us.get(address, 0)
         return await self._exchange(address, carry_out, ORDERS_TIMEOUT_S, late_us)
 
-    def _carried_out(self, node: Node, order: Order) -> OrderReply:
+    def _carried_out(self, node: SimulatedNode, order: Order) -> OrderReply:
         self._orders.comes(node, order)
         reply = admin.carry_out(node, order, self._orders.keepers[node.name])
         self._world.tally[f"order {type(order).__name__} {reply.status.value}"] += 1
@@ -204,12 +204,12 @@ class SimulatedStore(StoreClient):
         return reply
 
     async def _exchange(
-        self, address: str, act: Callable[[Node], _T], timeout_s: float, late_us: int = 0
+        self, address: str, act: Callable[[SimulatedNode], _T], timeout_s: float, late_us: int = 0
     ) -> _T:
         node = self._nodes[address]
         world, network = self._world, self._network
         process = node.process
-        call: Call[_T] = Call(
+        call: SimulatedCall[_T] = SimulatedCall(
             self._calls,
             timeout_s=timeout_s,
             error_of=lambda reason: NodeUnreachable(f"{address}: {reason}"),

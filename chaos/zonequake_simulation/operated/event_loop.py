@@ -16,7 +16,7 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from zonequake_simulation.world import Timer, World
+from zonequake_simulation.world import VirtualTimer, World
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,7 @@ class VirtualLoop:
         self._world = world
         self._me = cast("asyncio.AbstractEventLoop", self)
         self._ready: deque[asyncio.Handle] = deque()
-        self._timers: dict[int, tuple[asyncio.TimerHandle, Timer]] = {}
+        self._timers: dict[int, tuple[asyncio.TimerHandle, VirtualTimer]] = {}
         self._runs = False
         self._is_due = False
         self._paused = False

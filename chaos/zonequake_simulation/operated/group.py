@@ -5,31 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_protocol.admin import Stage
-from zonequake_simulation.api import Wish
+from zonequake_simulation.api import StoredWish
 from zonequake_simulation.control import leader_of
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.replicas import GroupPlace
-from zonequake_store.raft.api import Status
+from zonequake_store.raft.api import RaftStatus
 from zonequake_store.raft.messages import Peer
 
 
 class OperatedGroup:
     """Wishes come from the zone, and its changes from users."""
 
-    def __init__(self, place: GroupPlace, control: ControlPlane, nodes: dict[str, Node]) -> None:
+    def __init__(
+        self, place: GroupPlace, control: ControlPlane, nodes: dict[str, SimulatedNode]
+    ) -> None:
         self.place = place
         self.quiet = False
         self._control = control
         self._nodes = nodes
 
     @property
-    def after_grant(self) -> Callable[[Node], None] | None:
+    def after_grant(self) -> Callable[[SimulatedNode], None] | None:
         """A fault that waits for the next grant, and gets the leader."""
         return self._control.after_grant.get(self.place.name)
 
     @after_grant.setter
-    def after_grant(self, strike: Callable[[Node], None] | None) -> None:
+    def after_grant(self, strike: Callable[[SimulatedNode], None] | None) -> None:
         if strike is None:
             self._control.after_grant.pop(self.place.name, None)
         else:
@@ -38,7 +40,7 @@ class OperatedGroup:
     def bootstrap(self, members: list[str]) -> None:
         """The operator does that by itself."""
 
-    def node_started(self, node: Node) -> None:
+    def node_started(self, node: SimulatedNode) -> None:
         """A process began."""
         self._control.pods.started(node)
 
@@ -78,12 +80,12 @@ class OperatedGroup:
     def _is_majority_present(self, peers: tuple[Peer, ...]) -> bool:
         return 2 * sum(bool(peer.incarnation) for peer in peers) > len(peers)
 
-    def leader(self) -> tuple[Node, Status] | None:
+    def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
         """The leader of the highest term, whoever can hear it."""
         return leader_of(self._nodes, self.place.name)
 
     @property
-    def wish(self) -> Wish:
+    def wish(self) -> StoredWish:
         """The present wish: the leader's configuration, else the peers that are to have
         replicas.
         """
@@ -96,14 +98,14 @@ class OperatedGroup:
         leader = leader_of(self._nodes, group)
         if leader is not None and leader[1].configuration is not None:
             configuration = leader[1].configuration
-            return Wish(
+            return StoredWish(
                 token=configuration.token,
                 wanted=configuration.peers,
                 lineage=configuration.lineage,
                 survivor=survivor,
             )
         stable = keys.stable.nodes if keys is not None and keys.stable is not None else self._nodes
-        return Wish(
+        return StoredWish(
             token=keys.configuration_token if keys is not None else 0,
             wanted=tuple(map(self._peer, stable)),
             survivor=survivor,
@@ -112,7 +114,7 @@ class OperatedGroup:
     def _peer(self, node: str) -> Peer:
         return self._nodes[node].home.present(self.place.name) or Peer(node, "")
 
-    def is_settled(self, status: Status) -> bool:
+    def is_settled(self, status: RaftStatus) -> bool:
         """Returns whether a leader reports what zone and nodes ask for, and the keys say the
         same.
         """

@@ -6,30 +6,32 @@ from collections.abc import Callable
 
 from zonequake_protocol.admin import StartReplica
 from zonequake_simulation.api import API
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated.objects import Object, Objects, Refused
-from zonequake_simulation.world import Timer, World
+from zonequake_simulation.world import VirtualTimer, World
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.kubernetes import object_of, record_of
-from zonequake_store.lease.rule import RENEW_SHARE, NodeLease, Permission, Put, Read
+from zonequake_store.lease.rule import RENEW_SHARE, NodeLease, Permission, PutLease, ReadLease
 
 LEASE_S = 2
 _PATH = "/apis/coordination.k8s.io/v1/namespaces/simulated/leases"
 _LOOK_US = 1_000_000
 
 
-class LeaseKeeper:
+class SimulatedLeaseKeeper:
     """Ends with its process."""
 
-    def __init__(self, node: Node, world: World, network: Network, objects: Objects) -> None:
+    def __init__(
+        self, node: SimulatedNode, world: World, network: Network, objects: Objects
+    ) -> None:
         self._node = node
         self._process = node.process
         self._world = world
         self._network = network
         self._objects = objects
         self._random = world.stream(f"lease of {node.name}, process {node.process}")
-        self._timer: Timer | None = None
+        self._timer: VirtualTimer | None = None
         self._is_calling = False
         self._watch = LeaseWatch(node)
         self.unrenewed_since_ms = 0
@@ -91,7 +93,7 @@ class LeaseKeeper:
         if self.lease.unrenewed_since_s != before_s:
             self.unrenewed_since_ms = asked_ms
 
-    def _call(self, call: Read | Put) -> None:
+    def _call(self, call: ReadLease | PutLease) -> None:
         world, network, node = self._world, self._network, self._node
         is_open = True
         asked_ms = world.now_us // 1000
@@ -126,10 +128,10 @@ class LeaseKeeper:
         )
         world.later(delay_us(), arrive)
 
-    def _asked(self, call: Read | Put) -> Callable[[], None]:
+    def _asked(self, call: ReadLease | PutLease) -> Callable[[], None]:
         """Carried out at the API server; what the node is to be told."""
         lease, name = self.lease, self._node.name
-        if isinstance(call, Read):
+        if isinstance(call, ReadLease):
             found = self._objects.get("leases", name)
             if found is None:
                 return lambda: lease.found(None, None)
@@ -142,7 +144,7 @@ class LeaseKeeper:
         self._world.tally["Leases written"] += 1
         return lambda: lease.stored(stored["metadata"]["resourceVersion"])
 
-    def _put(self, call: Put, name: str) -> Object:
+    def _put(self, call: PutLease, name: str) -> Object:
         body = object_of(
             call,
             name=name,

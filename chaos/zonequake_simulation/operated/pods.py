@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.objects import Object, Objects
 from zonequake_simulation.world import World
 
@@ -20,7 +20,7 @@ _MOST_LAG_US = 600_000
 class Pods:
     """One pod to each node; the kubelet's word comes in order, and late."""
 
-    def __init__(self, world: World, objects: Objects, nodes: dict[str, Node]) -> None:
+    def __init__(self, world: World, objects: Objects, nodes: dict[str, SimulatedNode]) -> None:
         self._world = world
         self._objects = objects
         self._nodes = nodes
@@ -45,12 +45,12 @@ class Pods:
         """Returns the UID of the pod that the node's process runs in, or will."""
         return f"{node}-uid-{self._uids[node]}"
 
-    def died(self, node: Node) -> None:
+    def died(self, node: SimulatedNode) -> None:
         """A process ended; the kubelet will tell."""
         uid = self.uid(node.name)
         self._later(node.name, lambda: self._show(node.name, uid, {"terminated": {}}, more=0))
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A process began; the kubelet will tell."""
         name = node.name
         if self._shown_process.get(name) == node.process:
@@ -64,7 +64,7 @@ class Pods:
         uid = self.uid(name)
         self._later(name, lambda: self._show(name, uid, {"running": {}}, more=1))
 
-    def delete(self, node: Node) -> bool:
+    def delete(self, node: SimulatedNode) -> bool:
         """Delete the object with grace 0: it is gone before its process is."""
         pod = self._objects.get("pods", node.name)
         if node.name in self._deleted or pod is None:
@@ -73,7 +73,7 @@ class Pods:
         self._objects.put("pods", None, node.name)
         return True
 
-    def restore(self, node: Node) -> None:
+    def restore(self, node: SimulatedNode) -> None:
         """Shows the pod again whose object was deleted, as if nobody had."""
         self._objects.put("pods", self._deleted.pop(node.name), node.name)
 

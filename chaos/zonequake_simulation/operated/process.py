@@ -10,7 +10,7 @@ from zonequake_operator.controller.event_poster import EventPoster
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.controller.zone_loop import watch
 from zonequake_operator.fleet.fleet import Fleet
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated.edges import OrdersSeen, SimulatedNamespaceApi, SimulatedStore
 from zonequake_simulation.operated.event_loop import VirtualLoop
@@ -45,7 +45,7 @@ class OperatorProcess:
         world: World,
         network: Network,
         objects: Objects,
-        nodes: dict[str, Node],
+        nodes: dict[str, SimulatedNode],
         pods: Pods,
         attributes: Mapping[str, Mapping[str, str]],
         orders: OrdersSeen,

@@ -34,10 +34,10 @@ from zonequake_load.errors import LoadError
 from zonequake_load.operation import (
     Function,
     Limits,
-    Once,
+    OnceId,
     Operation,
     Outcome,
-    Transaction,
+    TransactionOperation,
     Type,
 )
 
@@ -181,7 +181,7 @@ def _say(what: str, outcome: Outcome) -> None:
     typer.echo(f"{what} ({place})", err=True)
 
 
-def _run(operation: Operation | Transaction, where: ZoneOptions) -> Outcome:
+def _run(operation: Operation | TransactionOperation, where: ZoneOptions) -> Outcome:
     """Carry one operation out. Raises UsageError, ClusterError."""
     try:
         outcome = asyncio.run(_execute(operation, where))
@@ -199,7 +199,7 @@ def _run(operation: Operation | Transaction, where: ZoneOptions) -> Outcome:
             )
 
 
-async def _execute(operation: Operation | Transaction, where: ZoneOptions) -> Outcome:
+async def _execute(operation: Operation | TransactionOperation, where: ZoneOptions) -> Outcome:
     deadline_ns = time.monotonic_ns() + int(where.timeout * 1e9)
     rng = random.Random()  # noqa: S311 - jitter
     with contextlib.ExitStack() as stack:
@@ -224,12 +224,12 @@ async def _execute(operation: Operation | Transaction, where: ZoneOptions) -> Ou
 
 
 async def _executed(
-    client: Client, operation: Operation | Transaction, timeout_s: float, deadline_ns: int
+    client: Client, operation: Operation | TransactionOperation, timeout_s: float, deadline_ns: int
 ) -> Outcome:
     await client.open(timeout_s)
     try:
         limits = Limits(deadline_ns=deadline_ns, attempt_ns=_ATTEMPT_NS, retry=True)
-        return await client.execute(operation, limits, Once(f"kv-{secrets.token_hex(8)}", 1))
+        return await client.execute(operation, limits, OnceId(f"kv-{secrets.token_hex(8)}", 1))
     finally:
         await client.close()
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from zonequake_kube.errors import UsageError
-from zonequake_load.operation import Function, Operation, Transaction
+from zonequake_load.operation import Function, Operation, TransactionOperation
 
 FORMS = "get KEY, put KEY VALUE, cas KEY EXPECTED VALUE ('' for absent) or append KEY NUMBER"
 
@@ -19,9 +19,11 @@ def value_of(text: str) -> int | str:
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
-def transaction_of(steps: Sequence[str]) -> Transaction:
+def transaction_of(steps: Sequence[str]) -> TransactionOperation:
     """The transaction of these steps. Raises UsageError, with the step that can't be read."""
-    return Transaction(steps=tuple(_step(place, text) for place, text in enumerate(steps, 1)))
+    return TransactionOperation(
+        steps=tuple(_step(place, text) for place, text in enumerate(steps, 1))
+    )
 
 
 def _step(place: int, text: str) -> Operation:

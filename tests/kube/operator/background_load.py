@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.targets.zonequake import key_for_partition
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ class BackgroundLoad:
         register.attempted += 1
         value = register.attempted
         write = Operation(f=Function.WRITE, key=key, value=value)
-        done = await self._execute(write, Once(f"background {key}", value))
+        done = await self._execute(write, OnceId(f"background {key}", value))
         if done.type is Type.OK:
             register.acknowledged = value
 
-    def _execute(self, operation: Operation, once: Once | None) -> Coroutine[None, None, Outcome]:
+    def _execute(self, operation: Operation, once: OnceId | None) -> Coroutine[None, None, Outcome]:
         limits = Limits(
             deadline_ns=time.monotonic_ns() + 10_000_000_000, attempt_ns=1_000_000_000, retry=True
         )

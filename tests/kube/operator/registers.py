@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tests.kube.operator.relay import Relay
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 
 
 class Registers:
@@ -38,10 +38,10 @@ class Registers:
 
     def _write(self, key: str, value: int, within_s: float) -> Outcome:
         self._written += 1
-        once = Once("registers", self._written)
+        once = OnceId("registers", self._written)
         return self._execute(Operation(f=Function.WRITE, key=key, value=value), once, within_s)
 
-    def _execute(self, operation: Operation, once: Once | None, within_s: float) -> Outcome:
+    def _execute(self, operation: Operation, once: OnceId | None, within_s: float) -> Outcome:
         limits = Limits(
             deadline_ns=time.monotonic_ns() + round(within_s * 1e9),
             attempt_ns=500_000_000,

@@ -18,7 +18,7 @@ from tests.kube.operator.addresses import address
 from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.machine import Machine
 from tests.kube.operator.severed import Line
-from zonequake_protocol.client import Body, Read, Reply, Request, Status, Write
+from zonequake_protocol.client import Body, Read, Reply, ReplyStatus, Request, Write
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
@@ -68,7 +68,7 @@ def writes(ordinals: Any, name: str, value: int) -> list[int]:
     found = []
     for ordinal in ordinals:
         reply = ask(ordinal, Write(name, "k", value))
-        if reply is not None and reply.status is Status.OK:
+        if reply is not None and reply.status is ReplyStatus.OK:
             found.append(ordinal)
     return found
 
@@ -106,7 +106,7 @@ def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivo
     while time.monotonic() - back_s < 3:
         for ordinal in (0, 1):
             reply = ask(ordinal, Write(name, "k", 3))
-            assert reply is None or reply.status is not Status.OK or reply.lineage > 0
+            assert reply is None or reply.status is not ReplyStatus.OK or reply.lineage > 0
     wait_until(lambda: machine.present() == [f"zq-default-{n}" for n in range(3)])
     assert [lease(machine, n)["spec"]["leaseTransitions"] for n in range(3)] == [2, 2, 1]
     wait_until(lambda: machine.is_whole(3))
@@ -131,7 +131,7 @@ def test_without_the_api_server_high_availability_stops_and_strong_consistency_g
         assert not writes(range(3), available, 2)
         assert writes(range(3), strong, 2)
     assert "Cannot connect" in replicas(0)["node"]["lease_problem"]
-    assert ask(0, Read(available, "k", bounded=True)).status is Status.OK  # type: ignore[union-attr]
+    assert ask(0, Read(available, "k", bounded=True)).status is ReplyStatus.OK  # type: ignore[union-attr]
 
     line.mend()
     wait_until(lambda: writes(range(3), available, 3), 10)  # the operator stands still
@@ -163,7 +163,7 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
     wait_until(lambda: writes([1, 2], name, 3), 30)
     found = ask(0, Write(name, "k", 4))
     assert found is not None
-    assert found.status is Status.NOT_LEADER
+    assert found.status is ReplyStatus.NOT_LEADER
 
     line.mend()
     wait_until(lambda: len(machine.present()) == 3, 30)
@@ -188,7 +188,7 @@ def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
     while time.monotonic() - since_s < 4 * LEASE_S:
         assert len(machine.present()) == 3
         found = [ask(n, Write(name, "k", 2)) for n in range(3)]
-        assert any(reply is not None and reply.status is Status.OK for reply in found)
+        assert any(reply is not None and reply.status is ReplyStatus.OK for reply in found)
         assert all(reply is None or reply.lineage == 0 for reply in found)
         time.sleep(0.3)
 

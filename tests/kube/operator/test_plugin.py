@@ -19,7 +19,7 @@ from zonequake_ctl.zq.pausing import set_paused
 from zonequake_ctl.zq.support_report import write_report
 from zonequake_kube.errors import UsageError
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
@@ -42,7 +42,7 @@ async def fill() -> None:
         for n in range(KEYS):
             key = key_for_partition(f"k{n}", partition, PARTITIONS)
             write = Operation(f=Function.WRITE, key=key, value=n, filler=b"f" * FILLER_BYTES)
-            done = await client.execute(write, limits, Once(f"filler {partition}", n))
+            done = await client.execute(write, limits, OnceId(f"filler {partition}", n))
             assert done.type is Type.OK, done.error
 
     try:

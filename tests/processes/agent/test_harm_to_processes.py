@@ -79,7 +79,7 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes these processes the whole of a pod, for whoever asks for its processes."""
 
     def of(*pids: int) -> None:
-        all_ = [pods.Process(pid=pid, name="python", container="c") for pid in pids]
+        all_ = [pods.PodProcess(pid=pid, name="python", container="c") for pid in pids]
         monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: all_)
         monkeypatch.setattr(pods, "workers", lambda uid: list(pids))
 
@@ -229,11 +229,11 @@ def test_a_volume_is_filled_to_the_last_block_and_emptied(
 ) -> None:
     path = str(tmp_path / "volume")
     with a_pod_with_a_volume(pod_of, path) as owner:
-        assert filling.look(UID, path) == filling.Filled(
+        assert filling.look(UID, path) == filling.VolumeState(
             file_bytes=0, free_bytes=1 << 20, refuses=False
         )
         full = filling.fill(UID, path)
-        assert full == filling.Filled(file_bytes=1 << 20, free_bytes=0, refuses=True)
+        assert full == filling.VolumeState(file_bytes=1 << 20, free_bytes=0, refuses=True)
         Path(f"/proc/{owner.pid}/root{path}/{filling.FILE_NAME}").unlink()
         assert not filling.look(UID, path).refuses, "a file that is gone is seen"
         filling.fill(UID, path)
@@ -315,15 +315,15 @@ def test_a_folder_of_the_nodes_own_disk_is_never_filled(
     pod_of: Callable[[int], None], tmp_path: Path
 ) -> None:
     pod_of(os.getpid())
-    with pytest.raises(filling.NotItsOwn, match="nothing is mounted"):
+    with pytest.raises(filling.SharedVolume, match="nothing is mounted"):
         filling.fill(UID, str(tmp_path))
-    with pytest.raises(filling.NotItsOwn, match="root file system"):
+    with pytest.raises(filling.SharedVolume, match="root file system"):
         filling.fill(UID, "/")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_volume_that_is_a_folder_of_a_larger_one_is_never_filled() -> None:
     shared = "36 25 254:16 /volumes/pvc-1 /data rw,relatime shared:1 - ext4 /dev/vdb rw"
-    with pytest.raises(filling.NotItsOwn, match=r"/volumes/pvc-1 .* others use too"):
+    with pytest.raises(filling.SharedVolume, match=r"/volumes/pvc-1 .* others use too"):
         filling.own_file_system(shared, "/data", "254:0")
     filling.own_file_system(shared.replace("/volumes/pvc-1", "/"), "/data", "254:0")

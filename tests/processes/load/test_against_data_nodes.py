@@ -17,7 +17,7 @@ from tests.processes.load.load_pod import LoadPods, check_contract, check_final_
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, until
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
@@ -123,7 +123,7 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
                 deadline_ns=time.monotonic_ns() + 10**10, attempt_ns=5 * 10**9, retry=True
             )
             write = Operation(f=Function.WRITE, key=f"k{writer}", value=number)
-            outcomes.append(await client.execute(write, limits, Once(f"w{writer}", number)))
+            outcomes.append(await client.execute(write, limits, OnceId(f"w{writer}", number)))
 
     async def follows(name: str) -> bool:
         group = zone.groups[0]

@@ -17,8 +17,14 @@ from pathlib import Path
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_load.pod.history import Call, HistoryEvent, OperationRole, event_of, machine_clock
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
+from zonequake_load.pod.history import (
+    HistoryEvent,
+    OperationRole,
+    RecordedCall,
+    event_of,
+    machine_clock,
+)
 from zonequake_simulation.judge import judged
 from zonequake_simulation.lineages import seen_from
 from zonequake_simulation.violation import Violation
@@ -112,7 +118,7 @@ class RecordedLoad:
         self, process: int, sequence: int, operation: Operation, role: OperationRole
     ) -> Outcome:
         now_ns = self._clock.monotonic_ns()
-        call = Call(
+        call = RecordedCall(
             operation=operation,
             process=process,
             op=f"{process}-{sequence}",
@@ -128,12 +134,12 @@ class RecordedLoad:
             attempt_ns=int(self._attempt_s * 1e9),
             retry=True,
         )
-        once = None if operation.f is Function.READ else Once(f"p{process}", sequence)
+        once = None if operation.f is Function.READ else OnceId(f"p{process}", sequence)
         outcome = await self._client.execute(operation, limits, once)
         self._note(call, outcome.type, outcome)
         return outcome
 
-    def _note(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
+    def _note(self, call: RecordedCall, type_: Type, outcome: Outcome | None) -> None:
         event = event_of(call, type_, outcome, zone=self._zone.name, clock=self._clock)
         self.history.append(event)
 

@@ -17,10 +17,10 @@ from zonequake_protocol.client import (
     Cas,
     Read,
     Reply,
+    ReplyStatus,
     Request,
     RequestId,
     Route,
-    Status,
     Write,
 )
 from zonequake_store.network.framing import FrameConnection
@@ -113,7 +113,7 @@ class Client:
                 self._leaders.pop(body.group, None)
                 await asyncio.sleep(0.02)
                 continue
-            if reply.status in (Status.OK, Status.INVALID, Status.WRONG_PARTITION):
+            if reply.status in (ReplyStatus.OK, ReplyStatus.INVALID, ReplyStatus.WRONG_PARTITION):
                 self._leaders[body.group] = node
                 return reply
             self._leaders.pop(body.group, None)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from tests.processes.store.store_client import Client
-from zonequake_protocol.client import Read, Status
+from zonequake_protocol.client import Read, ReplyStatus
 
 pytestmark = pytest.mark.processes
 
@@ -27,7 +27,7 @@ async def a_fresh_follower(nodes: LocalNodes) -> tuple[Zone, Client, str]:
 
     async def is_fresh() -> bool:
         reply = await client.once(follower, bounded(group))
-        return reply.status is Status.OK and reply.value == 1
+        return reply.status is ReplyStatus.OK and reply.value == 1
 
     await until(is_fresh, "a follower knows how fresh it is", timeout_s=15)
     return zone, client, follower
@@ -45,9 +45,9 @@ async def test_a_follower_answers_within_its_bound_and_not_beyond(nodes: LocalNo
         if name != follower:
             nodes.nodes[name].kill()
     await asyncio.sleep(BOUND_MS / 1000 + 0.5)
-    assert (await client.once(follower, bounded(group))).status is Status.STALE
+    assert (await client.once(follower, bounded(group))).status is ReplyStatus.STALE
     anyhow = await client.once(follower, Read(group, "k", bounded=True))
-    assert anyhow.status is Status.OK
+    assert anyhow.status is ReplyStatus.OK
     assert anyhow.index <= written.index
 
 
@@ -65,4 +65,4 @@ async def test_a_follower_that_was_paused_does_not_believe_that_no_time_has_pass
     await asyncio.sleep(BOUND_MS / 1000 + 0.5)
     nodes.nodes[follower].resume()
     reply = await client.once(follower, bounded(group))
-    assert reply.status is Status.STALE or reply.value == 2
+    assert reply.status is ReplyStatus.STALE or reply.value == 2

@@ -18,7 +18,7 @@ from tests.processes.store.disk_faults import FaultyDisk
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from tests.processes.store.store_client import Client
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_protocol.client import Append, Status
+from zonequake_protocol.client import Append, ReplyStatus
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -145,7 +145,7 @@ class Alone:
             body = Append(self.zone.groups[0], "list", element, self.client.request_id())
             with contextlib.suppress(OSError, TimeoutError):
                 reply = await self.client.once(self.name, body, timeout_s=1.0)
-                if reply.status is Status.OK:
+                if reply.status is ReplyStatus.OK:
                     self.acknowledged.add(element)
                     continue
             await asyncio.sleep(0.02)

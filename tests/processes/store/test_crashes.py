@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
 from tests.processes.store.store_client import Client
-from zonequake_protocol.client import Append, Status
+from zonequake_protocol.client import Append, ReplyStatus
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +42,7 @@ class Writers:
                 names.append(names.pop(0))
                 await asyncio.sleep(0.01)
                 continue
-            if reply.status is Status.OK:
+            if reply.status is ReplyStatus.OK:
                 self.acknowledged[partition].add(element)
             else:
                 names.append(names.pop(0))

@@ -10,7 +10,7 @@ import pytest
 from tests.processes.store.local_nodes import LocalNodes
 from tests.processes.store.test_catch_up import compacted, fill
 from zonequake_protocol.admin import OrderStatus, ReplicaRole, StopReplica
-from zonequake_protocol.client import Status
+from zonequake_protocol.client import ReplyStatus
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +49,7 @@ async def test_a_replica_with_a_rotten_log_is_broken_until_it_is_erased_and_the_
     assert status.broken_reason is not None
     assert "CRC" in status.broken_reason
     assert "replica.broken" in [event.kind for event in await nodes.events(rotten)]
-    assert (await client.append(group, "list", 20)).status is Status.OK
+    assert (await client.append(group, "list", 20)).status is ReplyStatus.OK
     (erased,) = await nodes.order(
         rotten, StopReplica(group=group, token=zone.token, incarnation=status.incarnation)
     )

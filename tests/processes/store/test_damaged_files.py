@@ -20,7 +20,7 @@ from tests.processes.store.disk_faults import between_commits, flip_bit, places
 from tests.processes.store.load import Load
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, ReplicaRole, ReplicaStatus
-from zonequake_protocol.client import Read, Status, Write
+from zonequake_protocol.client import Read, ReplyStatus, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -71,7 +71,7 @@ def log_file(nodes: LocalNodes, name: str) -> Path:
 async def marked(load: Load, group: str) -> None:
     """Write something that can be found in a file."""
     body = Write(group, "marked", 1, MARK, load.client.request_id())
-    assert (await load.client.at_leader(body)).status is Status.OK
+    assert (await load.client.at_leader(body)).status is ReplyStatus.OK
 
 
 def flip_a_bit(file: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_torn_tail_of_a_zone_without_fsync_is_cut_off_and_said(nodes: Lo
     nodes.nodes["n0"].kill()
     tear_the_tail(nodes.nodes["n0"].directory / "log-unsynced" / "data.mdb")
     await nodes.restart(zone, "n0")
-    assert (await client.append(group, "list", 20)).status is Status.OK
+    assert (await client.append(group, "list", 20)).status is ReplyStatus.OK
     found = (await client.read(group, "list")).value
     assert isinstance(found, list)
     assert found[-1] == 20

@@ -14,7 +14,7 @@ import pytest
 
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_agent import failing_syncs, pods
-from zonequake_protocol.client import Append, Status
+from zonequake_protocol.client import Append, ReplyStatus
 
 pytestmark = pytest.mark.processes
 
@@ -34,7 +34,7 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
     """
 
     def of(pid: int) -> str:
-        only = [pods.Process(pid=pid, name="python", container="c")]
+        only = [pods.PodProcess(pid=pid, name="python", container="c")]
         monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)
         monkeypatch.setattr(pods, "workers", lambda uid: [pid])
         return str(uuid.uuid4())
@@ -47,7 +47,7 @@ async def acknowledged_meanwhile(
 ) -> set[int]:
     """What is acknowledged until n2 is away and n0 was killed; n1 goes on, n0 starts again."""
     group, client = zone.groups[0], nodes.client()
-    assert (await client.append(group, "list", 1)).status is Status.OK
+    assert (await client.append(group, "list", 1)).status is ReplyStatus.OK
     process = nodes.nodes["n0"].process
     assert process is not None
     uid = pod_of(process.pid)
@@ -64,7 +64,7 @@ async def acknowledged_meanwhile(
                     reply = await client.once(name, Append(group, "list", element))
             except (TimeoutError, OSError):
                 continue
-            if reply.status is Status.OK:
+            if reply.status is ReplyStatus.OK:
                 known.add(element)
                 break
     assert failing_syncs.look(uid).failed

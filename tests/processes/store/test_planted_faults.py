@@ -13,7 +13,7 @@ import pytest
 from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_protocol.admin import Stage
-from zonequake_protocol.client import Append, Read, Status, Write
+from zonequake_protocol.client import Append, Read, ReplyStatus, Write
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +49,7 @@ async def test_acknowledge_before_commit_loses_writes_with_the_leader(nodes: Loc
     leader = await nodes.leader(group)
     replies = [await client.once(leader, Append(group, "list", n)) for n in range(1, 6)]
     nodes.nodes[leader].kill()
-    assert [reply.status for reply in replies] == [Status.OK] * 5
+    assert [reply.status for reply in replies] == [ReplyStatus.OK] * 5
     found = (await client.read(group, "list")).value or []
     assert isinstance(found, list)
     assert 5 not in found, "what was acknowledged last can't have left the leader yet"
@@ -63,7 +63,7 @@ async def test_local_reads_are_answered_by_a_follower_that_lags(nodes: LocalNode
     leader = await nodes.leader(group)
     follower = next(name for name in THREE if name != leader)
     reply = await client.once(follower, Read(group, "k"))
-    assert reply.status is Status.OK
+    assert reply.status is ReplyStatus.OK
 
 
 async def test_dropping_the_log_tail_loses_writes_when_all_are_killed(nodes: LocalNodes) -> None:
@@ -71,7 +71,7 @@ async def test_dropping_the_log_tail_loses_writes_when_all_are_killed(nodes: Loc
     zone = await nodes.create("z", on=THREE)
     group, client = zone.groups[0], nodes.client()
     for element in range(1, 101):
-        assert (await client.append(group, "list", element)).status is Status.OK
+        assert (await client.append(group, "list", element)).status is ReplyStatus.OK
     await asyncio.sleep(1.5)
     for name in THREE:
         nodes.nodes[name].kill()
@@ -105,7 +105,7 @@ async def test_ordering_by_the_wall_clock_loses_writes_when_it_steps(
     assert process is not None
     for element, off_s in enumerate((0, step_s, 0), 1):
         wall_clock.step(process.pid, off_s)
-        assert (await client.append(group, "list", element)).status is Status.OK
+        assert (await client.append(group, "list", element)).status is ReplyStatus.OK
     lost = {3600: [1, 2], -86_400: [1, 3]}[step_s] if fault else [1, 2, 3]
     assert (await client.read(group, "list")).value == lost
 
@@ -157,7 +157,7 @@ async def test_a_late_hand_over_leaves_its_group_without_a_leader_who_answers(
     end_s = time.monotonic() + 4
     while time.monotonic() < end_s:
         begun_s = time.monotonic()
-        assert (await client.write(group, "k", 2)).status is Status.OK
+        assert (await client.write(group, "k", 2)).status is ReplyStatus.OK
         longest_s = max(longest_s, time.monotonic() - begun_s)
     assert await nodes.leader(group, among=[n for n in THREE if n != leader]) != leader
     assert (longest_s >= 1.2) is (fault == "late-hand-over"), longest_s

@@ -18,7 +18,7 @@ from zonequake_protocol.admin import (
     Stage,
     TransferLeadership,
 )
-from zonequake_protocol.client import Append, Read, Status
+from zonequake_protocol.client import Append, Read, ReplyStatus
 from zonequake_protocol.terms import number_of
 
 pytestmark = pytest.mark.processes
@@ -112,7 +112,9 @@ async def test_a_peer_that_does_not_answer_ends_the_change_and_the_status_says_s
     assert reply.status is OrderStatus.RECEIVED
 
     async def ended() -> bool:
-        assert (await client.append(group, "list", 1)).status is Status.OK, "it serves meanwhile"
+        assert (await client.append(group, "list", 1)).status is ReplyStatus.OK, (
+            "it serves meanwhile"
+        )
         return (await status_of(nodes, leader, group)).stage is Stage.NONE
 
     await until(ended, "the change is given up", timeout_s=20, every_s=0.5)
@@ -219,7 +221,7 @@ async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_ag
     again = await status_of(nodes, lost, group)
     assert again.incarnation != before.incarnation
     assert (again.configuration, again.term, again.last_index) == (None, 0, 0)
-    assert (await client.append(group, "list", 2)).status is Status.OK, "two of three go on"
+    assert (await client.append(group, "list", 2)).status is ReplyStatus.OK, "two of three go on"
 
     # The leader hangs: the other one and the newcomer are no majority of anything.
     nodes.nodes[leader].pause()
@@ -227,11 +229,11 @@ async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_ag
     for name in (lost, other):
         assert (await status_of(nodes, name, group)).role is not ReplicaRole.LEADER
         refused = await client.once(name, Append(group, "list", 99))
-        assert refused.status is Status.NOT_LEADER
-        assert (await client.once(name, Read(group, "list"))).status is Status.NOT_LEADER
+        assert refused.status is ReplyStatus.NOT_LEADER
+        assert (await client.once(name, Read(group, "list"))).status is ReplyStatus.NOT_LEADER
     assert (await status_of(nodes, lost, group)).last_index == 0
     nodes.nodes[leader].resume()
-    assert (await client.append(group, "list", 3)).status is Status.OK
+    assert (await client.append(group, "list", 3)).status is ReplyStatus.OK
 
     # Removed, and added again under its new incarnation.
     both = [name for name in THREE if name != lost]
@@ -243,7 +245,7 @@ async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_ag
     leader = await nodes.leader(group)
     silent = next(name for name in both if name != leader)
     nodes.nodes[silent].pause()
-    assert (await client.append(group, "list", 4)).status is Status.OK, "it counts"
+    assert (await client.append(group, "list", 4)).status is ReplyStatus.OK, "it counts"
     nodes.nodes[silent].resume()
     await nodes.until_equal(group, THREE)
     assert (await client.read(group, "list")).value == [1, 2, 3, 4]

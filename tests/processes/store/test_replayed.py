@@ -18,7 +18,7 @@ from zonequake_protocol.admin import (
     ResetPeers,
     StopReplica,
 )
-from zonequake_protocol.client import Append, Request, RequestId, Status
+from zonequake_protocol.client import Append, ReplyStatus, Request, RequestId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -37,8 +37,8 @@ async def told(nodes: LocalNodes, zone: Zone, begin: int) -> None:
     """Writes of every kind, none of which is idempotent by its nature."""
     client, group = nodes.client(f"client-{begin}"), zone.groups[0]
     for number in range(begin, begin + 20):
-        assert (await client.append(group, "list", number)).status is Status.OK
-        assert (await client.write(group, "register", number)).status is Status.OK
+        assert (await client.append(group, "list", number)).status is ReplyStatus.OK
+        assert (await client.write(group, "register", number)).status is ReplyStatus.OK
 
 
 @pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)

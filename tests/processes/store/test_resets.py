@@ -25,7 +25,7 @@ from zonequake_protocol.admin import (
     ResetPeers,
     Stage,
 )
-from zonequake_protocol.client import Append, Read, Status, Write
+from zonequake_protocol.client import Append, Read, ReplyStatus, Write
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.judge import judged
 
@@ -92,8 +92,10 @@ async def neither_leads_nor_answers(nodes: LocalNodes, group: str, *names: str) 
         status = await status_of(nodes, name, group)
         assert (status.role, status.abstains, status.leader) == (ReplicaRole.FOLLOWER, True, None)
         refused = await client.once(name, Write(group, "k", 1))
-        assert refused.status is Status.NOT_LEADER
-        assert (await client.once(name, Read(group, "list", bounded=True))).status is Status.STALE
+        assert refused.status is ReplyStatus.NOT_LEADER
+        assert (
+            await client.once(name, Read(group, "list", bounded=True))
+        ).status is ReplyStatus.STALE
 
 
 async def test_a_reset_goes_on_with_one_node_and_takes_the_others_in_again(
@@ -181,7 +183,7 @@ async def test_an_old_majority_that_nobody_told_ends_when_it_meets_the_survivor(
     old = await nodes.leader(group, among=["n0", "n1"])
     assert lineage_of((await status_of(nodes, old, group)).term) == 0
     apart = await client.once(old, Append(group, "list", 61))
-    assert (apart.status, apart.lineage) == (Status.OK, 0)
+    assert (apart.status, apart.lineage) == (ReplyStatus.OK, 0)
     nodes.nodes[SURVIVOR].resume()
 
     async def both_know() -> bool:

@@ -18,7 +18,7 @@ from tests.processes.store.load import Load
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, ReplicaRole
-from zonequake_protocol.client import Read, Status, Write
+from zonequake_protocol.client import Read, ReplyStatus, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -153,7 +153,7 @@ async def test_a_full_disk_is_waited_for_and_said_while_the_others_go_on(
         await load.goes_on(300)
         # What is there is readable, and only that.
         reply = await load.client.once(faulty, Read(group, "l0", bounded=True))
-        assert reply.status is Status.OK
+        assert reply.status is ReplyStatus.OK
         assert isinstance(reply.value, list)
         assert (await nodes.health(faulty))[0] == 200
         created = await nodes.order(
@@ -300,7 +300,7 @@ async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads
     await until(are_short, "every node says that it has no room", timeout_s=60)
     leader = await nodes.leader(group)
     reply = await load.client.once(leader, Write(group, "more", 1))
-    assert reply.status is Status.OVERLOADED
+    assert reply.status is ReplyStatus.OVERLOADED
     assert "ZQ_DATA_MAP_BYTES" in (reply.error or "")
     assert (await load.client.read(group, "large-0")).value == 0
     assert {"storage.short", "storage.full"} & set(await events(nodes, leader))
@@ -309,7 +309,7 @@ async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads
         await stop(node)
         node.environment["ZQ_DATA_MAP_BYTES"] = str(8 * SMALL)
     await nodes.restart(zone, *THREE)
-    assert (await load.client.write(group, "more", 1)).status is Status.OK
+    assert (await load.client.write(group, "more", 1)).status is ReplyStatus.OK
     present = [number for number in range(written) if await has(load, f"large-{number}")]
     assert len(present) >= taken
     await nodes.until_equal(group, THREE)

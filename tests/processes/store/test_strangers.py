@@ -30,10 +30,10 @@ from zonequake_protocol.client import (
     Body,
     Cas,
     Read,
+    ReplyStatus,
     Request,
     RequestId,
     Route,
-    Status,
     Transaction,
     Write,
 )
@@ -72,7 +72,7 @@ class Witness:
     async def append(self, times: int = 5) -> None:
         for _ in range(times):
             reply = await self._client.append(self.group, "list", self._told)
-            assert reply.status is Status.OK, reply
+            assert reply.status is ReplyStatus.OK, reply
             self._told += 1
 
     async def check(self) -> None:

@@ -32,7 +32,7 @@ from tests.processes.store.strangers import (
 from tests.processes.store.test_strangers import SAID, mutated
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_operator.fleet.store_client import StoreClient
-from zonequake_protocol.client import Append, Request, RequestId, Status
+from zonequake_protocol.client import Append, ReplyStatus, Request, RequestId
 from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -156,7 +156,7 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
             # Sooner than the silent ones' time is up.
             async with asyncio.timeout(3):
                 newcomer = nodes.client(f"newcomer-{number}")
-                assert (await newcomer.write("z.00000000.0", "new", 1)).status is Status.OK
+                assert (await newcomer.write("z.00000000.0", "new", 1)).status is ReplyStatus.OK
                 assert (await operator.replicas("127.0.0.1")).node.name == "n0"
             for writer in crowd:
                 writer.transport.abort()

@@ -15,10 +15,10 @@ from zonequake_protocol.client import (
     MAX_TEXT_BYTES,
     Append,
     Read,
+    ReplyStatus,
     Request,
     RequestId,
     Route,
-    Status,
     Write,
 )
 
@@ -33,7 +33,7 @@ async def test_reads_see_what_writes_cas_and_appends_did(nodes: LocalNodes) -> N
     zone = await nodes.create("z", on=THREE)
     group, client = zone.groups[0], nodes.client()
     written = await client.write(group, "register", 1, b"x" * 1000)
-    assert (written.status, written.lineage) == (Status.OK, 0)
+    assert (written.status, written.lineage) == (ReplyStatus.OK, 0)
     unequal = await client.cas(group, "register", 5, 6)
     assert (unequal.applied, unequal.value) == (False, 1)
     equal = await client.cas(group, "register", 1, 2)
@@ -46,7 +46,7 @@ async def test_reads_see_what_writes_cas_and_appends_did(nodes: LocalNodes) -> N
     assert read.index >= equal.index
     assert (await client.read(group, "list")).value == [10, 11, 12]
     assert (await client.read(group, "absent")).value is None
-    assert (await client.append(group, "register", 1)).status is Status.INVALID
+    assert (await client.append(group, "register", 1)).status is ReplyStatus.INVALID
 
 
 async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
@@ -57,20 +57,20 @@ async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
     follower = next(name for name in THREE if name != leader)
     right, wrong = key_of(0, 2, 0), key_of(1, 2, 0)
     refused = await client.once(leader, Write(zone.groups[0], wrong, 1))
-    assert refused.status is Status.WRONG_PARTITION
-    assert (await client.once(leader, Write("no.group.0", right, 1))).status is Status.NOT_HERE
+    assert refused.status is ReplyStatus.WRONG_PARTITION
+    assert (await client.once(leader, Write("no.group.0", right, 1))).status is ReplyStatus.NOT_HERE
     hint = await client.once(follower, Write(zone.groups[0], right, 1))
-    assert (hint.status, hint.leader) == (Status.NOT_LEADER, leader)
+    assert (hint.status, hint.leader) == (ReplyStatus.NOT_LEADER, leader)
     assert hint.leader_address == f"127.0.0.1:{nodes.nodes[leader].client_port}"
-    assert (await client.once(leader, Write(zone.groups[0], right, 1))).status is Status.OK
+    assert (await client.once(leader, Write(zone.groups[0], right, 1))).status is ReplyStatus.OK
     too_long = key_of(0, 1, 0) + "k" * 500
     invalid = await client.at_leader(Write(zone.groups[0], too_long, 1))
-    assert invalid.status in (Status.INVALID, Status.WRONG_PARTITION)
+    assert invalid.status in (ReplyStatus.INVALID, ReplyStatus.WRONG_PARTITION)
     long_name = RequestId("c" * 600, 1)
     unnamed = await client.once(leader, Write(zone.groups[0], right, 2, request_id=long_name))
-    assert unnamed.status is Status.INVALID
+    assert unnamed.status is ReplyStatus.INVALID
     too_large = await client.once(leader, Write(zone.groups[0], right, "x" * (MAX_TEXT_BYTES + 1)))
-    assert too_large.status is Status.INVALID
+    assert too_large.status is ReplyStatus.INVALID
     route = (await client.once(follower, Route("z"))).route
     assert route is not None
     assert route.partitions == 2
@@ -139,7 +139,7 @@ async def test_a_graceful_stop_moves_every_leadership_first(nodes: LocalNodes) -
     assert all(status.role is not ReplicaRole.LEADER for status in report.replicas)
     for partition, group in enumerate(zone.groups):
         reply = await client.write(group, key_of(partition, 8, 0), 1)
-        assert reply.status is Status.OK
+        assert reply.status is ReplyStatus.OK
         assert await nodes.leader(group) != drained
     nodes.nodes[drained].signal_stop()
     process = nodes.nodes[drained].process
@@ -190,7 +190,7 @@ async def test_a_replica_on_disk_waits_for_its_start_order(nodes: LocalNodes) ->
     assert before is not None
     assert (waiting.role, waiting.incarnation) == (ReplicaRole.WAITING, before.incarnation)
     refused = await client.once("n0", Read(zone.groups[0], "k"))
-    assert refused.status is Status.NOT_HERE
+    assert refused.status is ReplyStatus.NOT_HERE
     await nodes.start_replicas(zone, "n0")
     assert (await client.read(zone.groups[0], "k")).value == 1
 
@@ -246,7 +246,7 @@ async def test_a_frame_that_is_no_text_ends_its_connection_and_nothing_else(
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
         await writer.wait_closed()
-    assert (await nodes.client().write(zone.groups[0], "key", 1)).status is Status.OK
+    assert (await nodes.client().write(zone.groups[0], "key", 1)).status is ReplyStatus.OK
 
 
 @pytest.mark.parametrize("nodes", BOTH, indirect=True)

@@ -17,7 +17,7 @@ from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, until
 from tests.processes.store.strangers import say, showing
 from zonequake_cluster.supply.certificate_authority import Authority
-from zonequake_protocol.client import Read, Request, Status
+from zonequake_protocol.client import Read, ReplyStatus, Request
 from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = pytest.mark.processes
@@ -150,7 +150,7 @@ async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along
             await asyncio.gather(*(leave() for _ in range(8)))
     assert nodes.nodes["n0"].is_alive
     zone = await nodes.create("z", on=["n0"])
-    assert (await nodes.client().write(zone.groups[0], "k", 1)).status is Status.OK
+    assert (await nodes.client().write(zone.groups[0], "k", 1)).status is ReplyStatus.OK
 
 
 async def test_a_node_that_shows_no_certificate_of_its_own_doesnt_start(

@@ -12,7 +12,7 @@ from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_cluster.supply.certificate_authority import CLOCK_SLACK, Authority
-from zonequake_protocol.client import Read, Status
+from zonequake_protocol.client import Read, ReplyStatus
 from zonequake_tls.identity import TlsRole
 
 pytestmark = pytest.mark.processes
@@ -37,12 +37,12 @@ async def test_a_node_with_a_clock_a_day_back_makes_new_connections_both_ways(
     zone = await nodes.create("z", on=THREE)
     group = zone.groups[0]
     set_clock(nodes, "n0", BACK_S)
-    assert (await nodes.client().write(group, "k", 1)).status is Status.OK
+    assert (await nodes.client().write(group, "k", 1)).status is ReplyStatus.OK
     # n1 comes back, so that they connect to each other again; n2 is gone, so that they must.
     nodes.nodes["n1"].kill()
     nodes.nodes["n2"].kill()
     await nodes.restart(zone, "n1")
-    assert (await nodes.client().write(group, "k", 2)).status is Status.OK
+    assert (await nodes.client().write(group, "k", 2)).status is ReplyStatus.OK
     assert await nodes.report("n0")
     assert "not yet valid" not in (nodes.directory / "n0.log").read_text()
 
@@ -62,7 +62,7 @@ async def test_where_certificates_hold_from_now_on_only_open_connections_outlive
         group, early, late = zone.groups[0], nodes.client(), nodes.client()
         await early.write(group, "k", 1)
         set_clock(nodes, "n0", BACK_S)
-        assert (await early.write(group, "k", 2)).status is Status.OK
+        assert (await early.write(group, "k", 2)).status is ReplyStatus.OK
         with pytest.raises((OSError, TimeoutError)):
             async with asyncio.timeout(10):
                 await late.once("n0", Read(group, "k"))

@@ -19,7 +19,7 @@ from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connections, dialer
-from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
 from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -68,7 +68,7 @@ class Load:
                 deadline_ns = time.monotonic_ns() + PATIENCE_NS
                 is_known = number > KEYS
                 limits = Limits(deadline_ns=deadline_ns, attempt_ns=PATIENCE_NS, retry=not is_known)
-                outcome = await self.client.execute(operation, limits, Once("load", number))
+                outcome = await self.client.execute(operation, limits, OnceId("load", number))
                 if outcome.type is Type.OK:
                     self.done += 1
                 else:

@@ -14,7 +14,7 @@ import pytest
 from tests.processes.store.dying_coordinator import BEFORE
 from tests.processes.store.local_nodes import LocalNodes, Zone, key_of, until
 from tests.processes.store.store_client import Client
-from zonequake_protocol.client import Append, Read, Reply, RequestId, Status, Transaction
+from zonequake_protocol.client import Append, Read, Reply, ReplyStatus, RequestId, Transaction
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -118,7 +118,7 @@ async def test_a_coordinator_that_dies_at_any_moment_leaves_nothing_half_done(
 
         for group, key in zip(place.zone.groups, (A, B), strict=True):
             plain = await place.client.append(group, key, 1_000 + next(elements))
-            assert plain.status is Status.OK, "plain writes on the keys go on"
+            assert plain.status is ReplyStatus.OK, "plain writes on the keys go on"
         await nodes.restart(place.zone, dead)
         await place.until_resolved(THREE)
     for group in place.zone.groups:
@@ -148,7 +148,7 @@ async def test_what_a_coordinator_forgets_is_no_user_entry_on_any_replica(
     """Decide is the client's, the Forget that follows once all parts are committed is not."""
     place = await placed(nodes)
     reply = await place.client.at_leader(place.appending(1, "AB", place.client.request_id()))
-    assert reply.status is Status.OK
+    assert reply.status is ReplyStatus.OK
 
     async def has_forgotten() -> bool:
         found = [await nodes.status(name, place.zone.groups[0]) for name in THREE]
@@ -180,7 +180,7 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
             transaction = place.appending(element, keys, client.request_id())
             leader = await nodes.leader(transaction.group)
             reply = await client.once(leader, transaction, timeout_s=10)
-            if reply.status is Status.OK:
+            if reply.status is ReplyStatus.OK:
                 acknowledged.add(element)
             else:
                 refused.append(reply)
@@ -191,7 +191,7 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
             group.create_task(transact(nodes.client(f"c{number}"), keys))
     assert acknowledged, "somebody must go on"
     assert met(), "nobody met: the test is too tame"
-    assert {reply.status for reply in refused} == {Status.LOCKED}
+    assert {reply.status for reply in refused} == {ReplyStatus.LOCKED}
     await place.until_resolved(THREE)
     first, second = await place.lists()
     assert set(first) == set(second) == acknowledged

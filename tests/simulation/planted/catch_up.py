@@ -12,7 +12,7 @@ from zonequake_store.catchup import edge, supplied_state
 from zonequake_store.catchup.checkpoints import Checkpoints, checkpoint_of
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import Demander
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Piece, Staging, encode_pairs
 from zonequake_store.catchup.staged_state import StagedState
 from zonequake_store.catchup.supplied_state import SuppliedState, _Opened
@@ -24,7 +24,7 @@ from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import AppliedState, Cells, Partition
+from zonequake_store.state.partition import AppliedState, Cells, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import View
 from zonequake_store.storage.data_store import DataStore, DataView
@@ -74,9 +74,9 @@ def piece_skipped_on_resume(patch: pytest.MonkeyPatch) -> None:
 
     def without_first(view: View, after: bytes, max_bytes: int) -> object:
         part = part_of(view, after, max_bytes)
-        if after in resumed and isinstance(part, supplied_state.Part):
+        if after in resumed and isinstance(part, supplied_state.SnapshotPart):
             resumed.clear()
-            return supplied_state.Part(encode_pairs([]), part.last, 0, part.at_end)
+            return supplied_state.SnapshotPart(encode_pairs([]), part.last, 0, part.at_end)
         return part
 
     patch.setattr(Supplier, "_begin_round", begin)
@@ -153,8 +153,8 @@ def installed_without_counters(patch: pytest.MonkeyPatch) -> None:
         transactions: TransactionTable,
         state: AppliedState,
         deduplicate: bool = True,
-    ) -> Partition:
-        return Partition(
+    ) -> StateMachine:
+        return StateMachine(
             cells,
             clients=clients,
             transactions=transactions,
@@ -162,7 +162,7 @@ def installed_without_counters(patch: pytest.MonkeyPatch) -> None:
             deduplicate=deduplicate,
         )
 
-    patch.setattr(edge, "Partition", uncounted)
+    patch.setattr(edge, "StateMachine", uncounted)
 
 
 def counters_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -206,20 +206,20 @@ def position_stored_before_the_piece(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_cells_kept_at_the_installation(patch: pytest.MonkeyPatch) -> None:
-    claim = CatchUp.claim
+    claim = NodeCatchUp.claim
 
-    def forgetful(catch_up: CatchUp, replica: object, meta: SnapshotMeta) -> object:
+    def forgetful(catch_up: NodeCatchUp, replica: object, meta: SnapshotMeta) -> object:
         record = claim(catch_up, replica, meta)  # type: ignore[arg-type]
         return msgspec.structs.replace(
             record,
             data_number=replica.record.data_number,  # type: ignore[attr-defined]
         )
 
-    patch.setattr(CatchUp, "claim", forgetful)
+    patch.setattr(NodeCatchUp, "claim", forgetful)
 
 
 def compared_with_what_is_applied_now(patch: pytest.MonkeyPatch) -> None:
-    def whatever(_: Checkpoints, index: int, partition: Partition) -> Checkpoint | None:
+    def whatever(_: Checkpoints, index: int, partition: StateMachine) -> Checkpoint | None:
         now = checkpoint_of(partition)
         return msgspec.structs.replace(now, index=index)
 

@@ -10,7 +10,7 @@ from tests.simulation.planted.registry import Planted
 from zonequake_store.network.transaction_messages import Vote
 from zonequake_store.state import transactions
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import (
     Decision,
     ForgetCommand,
@@ -32,7 +32,7 @@ def decide_by_the_first_vote(patch: pytest.MonkeyPatch) -> None:
                 said = CommandOutcome(
                     CommandVerdict.DONE, given.outcome.term, given.outcome.index, results=none
                 )
-                member = transactions.Member(group, active.begin.nodes.get(group, ()))
+                member = transactions.ParticipantGroup(group, active.begin.nodes.get(group, ()))
                 active.votes.setdefault(group, Vote(given.transaction, member, said, None))
         vote(coordinator, given)
 
@@ -54,9 +54,9 @@ def never_ask(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_over_a_lock(patch: pytest.MonkeyPatch) -> None:
-    execute = Partition._execute
+    execute = StateMachine._execute
 
-    def unlocked(partition: Partition, *given: object) -> CommandOutcome:
+    def unlocked(partition: StateMachine, *given: object) -> CommandOutcome:
         locks = partition.transactions.locks
         partition.transactions.locks = {}
         try:
@@ -64,7 +64,7 @@ def write_over_a_lock(patch: pytest.MonkeyPatch) -> None:
         finally:
             partition.transactions.locks = locks
 
-    patch.setattr(Partition, "_execute", unlocked)
+    patch.setattr(StateMachine, "_execute", unlocked)
 
 
 def prepare_over_a_lock(patch: pytest.MonkeyPatch) -> None:
@@ -72,20 +72,20 @@ def prepare_over_a_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_half_of_a_part(patch: pytest.MonkeyPatch) -> None:
-    judge = Partition._judge
+    judge = StateMachine._judge
 
-    def first_cell(partition: Partition, *given: object) -> object:
+    def first_cell(partition: StateMachine, *given: object) -> object:
         outcome, cells = judge(partition, *given)  # type: ignore[arg-type]
         return outcome, dict(list(cells.items())[:1])
 
-    patch.setattr(Partition, "_judge", first_cell)
+    patch.setattr(StateMachine, "_judge", first_cell)
 
 
 def prepare_without_judging(patch: pytest.MonkeyPatch) -> None:
-    prepare = Partition._prepare
+    prepare = StateMachine._prepare
 
     def done(
-        partition: Partition, term: int, index: int, command: PrepareCommand
+        partition: StateMachine, term: int, index: int, command: PrepareCommand
     ) -> CommandOutcome:
         outcome = prepare(partition, term, index, command)
         if outcome.verdict is CommandVerdict.UNEQUAL:
@@ -94,7 +94,7 @@ def prepare_without_judging(patch: pytest.MonkeyPatch) -> None:
             )
         return outcome
 
-    patch.setattr(Partition, "_prepare", done)
+    patch.setattr(StateMachine, "_prepare", done)
 
 
 def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:

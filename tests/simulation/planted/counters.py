@@ -14,7 +14,7 @@ from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.counters import PartitionUpdateCounter
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import AppliedState, Cells, Partition
+from zonequake_store.state.partition import AppliedState, Cells, StateMachine
 from zonequake_store.state.transactions import PrepareCommand, TransactionId, TransactionTable
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataView, Flush
@@ -23,7 +23,7 @@ from zonequake_store.storage.data_store import DataView, Flush
 def counted_before_storage(patch: pytest.MonkeyPatch) -> None:
     begin = Overlay.begin_flush
 
-    def ahead(cells: Overlay, partition: Partition) -> Flush:
+    def ahead(cells: Overlay, partition: StateMachine) -> Flush:
         found = begin(cells, partition)
         state = msgspec.structs.replace(
             found.state, lwm=found.state.lwm + 1, hwm=found.state.hwm + 1
@@ -34,10 +34,10 @@ def counted_before_storage(patch: pytest.MonkeyPatch) -> None:
 
 
 def counter_lost_at_start(patch: pytest.MonkeyPatch) -> None:
-    start = Partition.__init__
+    start = StateMachine.__init__
 
     def from_nothing(
-        partition: Partition,
+        partition: StateMachine,
         cells: Cells,
         *,
         clients: ClientTable,
@@ -55,7 +55,7 @@ def counter_lost_at_start(patch: pytest.MonkeyPatch) -> None:
         )
         partition.counter = PartitionUpdateCounter()
 
-    patch.setattr(Partition, "__init__", from_nothing)
+    patch.setattr(StateMachine, "__init__", from_nothing)
 
 
 def counter_left_out_of_a_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def stored(patch: pytest.MonkeyPatch, change: Callable[[AppliedState], AppliedSt
     """A flush that stores another counter than the one of its cells."""
     begin = Overlay.begin_flush
 
-    def changed(cells: Overlay, partition: Partition) -> Flush:
+    def changed(cells: Overlay, partition: StateMachine) -> Flush:
         found = begin(cells, partition)
         return dataclasses.replace(found, state=change(found.state))
 
@@ -97,9 +97,9 @@ def reservations_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_counts_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    commit = Partition._commit
+    commit = StateMachine._commit
 
-    def again(partition: Partition, term: int, index: int, transaction: TransactionId) -> None:
+    def again(partition: StateMachine, term: int, index: int, transaction: TransactionId) -> None:
         table = partition.transactions
         part = table.prepared.get(transaction)
         if part is not None and part.delta:
@@ -107,14 +107,14 @@ def commit_counts_at_the_end(patch: pytest.MonkeyPatch) -> None:
             table.prepared[transaction] = msgspec.structs.replace(part, start=start)
         commit(partition, term, index, transaction)
 
-    patch.setattr(Partition, "_commit", again)
+    patch.setattr(StateMachine, "_commit", again)
 
 
 def prepare_applies_its_range(patch: pytest.MonkeyPatch) -> None:
-    prepare = Partition._prepare
+    prepare = StateMachine._prepare
 
     def and_count(
-        partition: Partition, term: int, index: int, command: PrepareCommand
+        partition: StateMachine, term: int, index: int, command: PrepareCommand
     ) -> CommandOutcome:
         is_new = command.transaction not in partition.transactions.prepared
         outcome = prepare(partition, term, index, command)
@@ -123,19 +123,19 @@ def prepare_applies_its_range(patch: pytest.MonkeyPatch) -> None:
             partition.counter.update(part.start, part.delta)
         return outcome
 
-    patch.setattr(Partition, "_prepare", and_count)
+    patch.setattr(StateMachine, "_prepare", and_count)
 
 
 def failed_cas_counts(patch: pytest.MonkeyPatch) -> None:
-    execute = Partition._execute
+    execute = StateMachine._execute
 
-    def and_count(partition: Partition, *given: object) -> CommandOutcome:
+    def and_count(partition: StateMachine, *given: object) -> CommandOutcome:
         outcome = execute(partition, *given)  # type: ignore[arg-type]
         if outcome.verdict is CommandVerdict.UNEQUAL:
             partition.counter.count()
         return outcome
 
-    patch.setattr(Partition, "_execute", and_count)
+    patch.setattr(StateMachine, "_execute", and_count)
 
 
 def ranges_stay_apart(patch: pytest.MonkeyPatch) -> None:

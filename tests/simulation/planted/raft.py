@@ -10,14 +10,14 @@ import pytest
 from tests.simulation.planted.registry import Planted
 from zonequake_store.network.endings import EndDetector, Failure
 from zonequake_store.raft import election, follower, stepping
-from zonequake_store.raft.api import LogReader, Ready, Settings
+from zonequake_store.raft.api import LogReader, RaftSettings, Ready
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.messages import Entry, HardState, Kind, Message, Peer, SnapshotMeta
-from zonequake_store.raft.progress import Flow, Progress
+from zonequake_store.raft.messages import Entry, HardState, Message, MessageKind, Peer, SnapshotMeta
+from zonequake_store.raft.progress import Flow, ReplicationProgress
 from zonequake_store.raft.reads import ReadRounds
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
 def commit_older_terms(patch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def commit_older_terms(patch: pytest.MonkeyPatch) -> None:
 def vote_twice(patch: pytest.MonkeyPatch) -> None:
     on_request = election.on_request
 
-    def forget_vote_first(replica: Replica, message: Message) -> None:
+    def forget_vote_first(replica: RaftState, message: Message) -> None:
         replica.vote = replica.leader = None
         on_request(replica, message)
 
@@ -51,7 +51,7 @@ def start_without(
         raft: Raft,
         *,
         me: Peer,
-        settings: Settings,
+        settings: RaftSettings,
         log: LogReader,
         hard_state: HardState,
         random: Callable[[int], int],
@@ -108,13 +108,13 @@ def accept_any_predecessor(patch: pytest.MonkeyPatch) -> None:
 def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
     on_heartbeat = follower.on_heartbeat
 
-    def commit_what_is_there(replica: Replica, message: Message) -> None:
+    def commit_what_is_there(replica: RaftState, message: Message) -> None:
         there = min(message.commit, replica.log.last_index)
         on_heartbeat(replica, msgspec.structs.replace(message, commit=there))
 
     heartbeats = Leader.send_heartbeats
 
-    def with_the_whole_commit(leader: Leader, peers: Sequence[Progress]) -> None:
+    def with_the_whole_commit(leader: Leader, peers: Sequence[ReplicationProgress]) -> None:
         peers = list(peers)
         matches = [progress.match for progress in peers]
         for progress in peers:
@@ -128,14 +128,14 @@ def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_a_probe_as_stored(patch: pytest.MonkeyPatch) -> None:
-    sent = Progress.sent
+    sent = ReplicationProgress.sent
 
-    def and_count(progress: Progress, last: int) -> None:
+    def and_count(progress: ReplicationProgress, last: int) -> None:
         sent(progress, last)
         if progress.flow is Flow.REPLICATE:
             progress.match = max(progress.match, last)
 
-    patch.setattr(Progress, "sent", and_count)
+    patch.setattr(ReplicationProgress, "sent", and_count)
 
 
 def answer_reads_without_a_round(patch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def old_read_rounds_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot_over_a_longer_log(patch: pytest.MonkeyPatch) -> None:
-    def install(replica: Replica, message: Message) -> None:
+    def install(replica: RaftState, message: Message) -> None:
         meta = message.snapshot
         assert isinstance(meta, SnapshotMeta)
         replica.log.install(meta)
@@ -176,18 +176,20 @@ def snapshot_over_a_longer_log(patch: pytest.MonkeyPatch) -> None:
 def old_terms_are_obeyed(patch: pytest.MonkeyPatch) -> None:
     accept = stepping._accept_term
 
-    def accept_old_leaders(replica: Replica, message: Message) -> bool:
+    def accept_old_leaders(replica: RaftState, message: Message) -> bool:
         if message.kind in stepping.FROM_LEADERS and message.term < replica.term:
             return True
         return accept(replica, message)
 
-    become = Replica.become_follower
+    become = RaftState.become_follower
 
-    def in_the_present_term(replica: Replica, term: int, leader: Peer | None, reason: str) -> None:
+    def in_the_present_term(
+        replica: RaftState, term: int, leader: Peer | None, reason: str
+    ) -> None:
         become(replica, max(term, replica.term), leader, reason)
 
     patch.setattr(stepping, "_accept_term", accept_old_leaders)
-    patch.setattr(Replica, "become_follower", in_the_present_term)
+    patch.setattr(RaftState, "become_follower", in_the_present_term)
 
 
 def acknowledge_before_storing(patch: pytest.MonkeyPatch) -> None:
@@ -235,8 +237,8 @@ def count_a_closed_connection_as_an_end(patch: pytest.MonkeyPatch) -> None:
 def promise_votes_beside_a_leader(patch: pytest.MonkeyPatch) -> None:
     accept = stepping._accept_term
 
-    def believe_the_candidate(replica: Replica, message: Message) -> bool:
-        if message.kind is Kind.PRE_VOTE and replica.leadership is None:
+    def believe_the_candidate(replica: RaftState, message: Message) -> bool:
+        if message.kind is MessageKind.PRE_VOTE and replica.leadership is None:
             replica.leader = None
         return accept(replica, message)
 

@@ -11,9 +11,9 @@ from zonequake_store.raft import quorum
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.raft.progress import Progress
+from zonequake_store.raft.progress import ReplicationProgress
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
 def decide_by_the_new_half_alone(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def skip_joint(patch: pytest.MonkeyPatch) -> None:
 
 
 def heed_the_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replica, "hears_leader", property(lambda replica: False))
+    patch.setattr(RaftState, "hears_leader", property(lambda replica: False))
     patch.setattr(Leader, "progress", _Everybody())
 
 
@@ -111,16 +111,16 @@ class _Everybody:
     """A leader's table of peers in which everybody seems to be, for the rule on later terms."""
 
     def __init__(self) -> None:
-        self._tables: dict[int, dict[Peer, Progress]] = {}
+        self._tables: dict[int, dict[Peer, ReplicationProgress]] = {}
 
     def __get__(self, leader: Leader | None, owner: type) -> object:
         return self if leader is None else self._tables[id(leader)]
 
-    def __set__(self, leader: Leader, table: dict[Peer, Progress]) -> None:
+    def __set__(self, leader: Leader, table: dict[Peer, ReplicationProgress]) -> None:
         self._tables[id(leader)] = _Containing(table)
 
 
-class _Containing(dict[Peer, Progress]):
+class _Containing(dict[Peer, ReplicationProgress]):
     def __contains__(self, peer: object) -> bool:
         return True
 

@@ -20,9 +20,9 @@ from zonequake_store.raft.api import CancelAnswer, ChangePeersAnswer, ResetAnswe
 from zonequake_store.raft.freshness import EchoRounds, Freshness
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.raft.progress import Progress
+from zonequake_store.raft.progress import ReplicationProgress
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 from zonequake_store.replica import replica
 from zonequake_store.replica.bounded_reads import bounded_reply
 from zonequake_store.storage.log_writes import GroupRecord
@@ -32,7 +32,7 @@ def _reset_in_spite_of(patch: pytest.MonkeyPatch, refusal: ResetAnswer) -> None:
     checked = reset.reset_peers
 
     def unchecked(
-        replica: Replica, *, term: int, token: int, peers: tuple[Peer, ...]
+        replica: RaftState, *, term: int, token: int, peers: tuple[Peer, ...]
     ) -> ResetAnswer:
         answer = checked(replica, term=term, token=token, peers=peers)
         if answer is not refusal or replica.leadership is not None:
@@ -58,10 +58,10 @@ def reset_to_the_next_plain_term(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _starting(term_of: Callable[[Replica, Configuration], int]) -> Callable[..., None]:
+def _starting(term_of: Callable[[RaftState, Configuration], int]) -> Callable[..., None]:
     start = election.start_forced
 
-    def start_forced(replica: Replica, configuration: Configuration) -> None:
+    def start_forced(replica: RaftState, configuration: Configuration) -> None:
         term = term_of(replica, configuration)
         start(replica, configuration)
         replica.term = term
@@ -72,7 +72,7 @@ def _starting(term_of: Callable[[Replica, Configuration], int]) -> Callable[...,
 def lead_the_reset_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     start = election.start_forced
 
-    def at_once(replica: Replica, configuration: Configuration) -> None:
+    def at_once(replica: RaftState, configuration: Configuration) -> None:
         start(replica, configuration)
         election.count(replica, replica.me, granted=True)
 
@@ -80,12 +80,12 @@ def lead_the_reset_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def abstain_from_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replica, "abstains", property(lambda replica: False))
+    patch.setattr(RaftState, "abstains", property(lambda replica: False))
 
 
 def elect_while_abstaining(patch: pytest.MonkeyPatch) -> None:
     members = property(lambda replica: replica.log.may_contain(replica.me))
-    patch.setattr(Replica, "may_campaign", members)
+    patch.setattr(RaftState, "may_campaign", members)
     _as_if_taking_part(patch, election, "on_request")
 
 
@@ -96,16 +96,16 @@ def take_old_commits_for_a_match(patch: pytest.MonkeyPatch) -> None:
 
 def _as_if_taking_part(patch: pytest.MonkeyPatch, module: Any, name: str) -> None:
     """Within this function nobody abstains."""
-    abstains: property = Replica.__dict__["abstains"]
-    inside: list[Replica] = []
+    abstains: property = RaftState.__dict__["abstains"]
+    inside: list[RaftState] = []
     patch.setattr(
-        Replica,
+        RaftState,
         "abstains",
         property(lambda replica: replica not in inside and abstains.__get__(replica)),
     )
     function = getattr(module, name)
 
-    def within(replica: Replica, message: object) -> None:
+    def within(replica: RaftState, message: object) -> None:
         inside.append(replica)
         try:
             function(replica, message)
@@ -204,7 +204,7 @@ def echo_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
         *,
         commit: int,
         now_ms: int,
-        peers: Iterable[Progress],
+        peers: Iterable[ReplicationProgress],
     ) -> None:
         begin(echoes, round_number, commit=commit, now_ms=now_ms, peers=peers)
         echoes.running = False

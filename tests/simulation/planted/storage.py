@@ -21,14 +21,14 @@ from zonequake_store.replica.replica import Replica
 from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage import log_records, log_recovery, log_store
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore, DataView, Flush
 from zonequake_store.storage.distrusted_files import DistrustedFiles
 from zonequake_store.storage.log_recovery import RecoveredLog
 from zonequake_store.storage.log_store import LogStore
-from zonequake_store.storage.log_writes import Append, LogWrite, PutHardState
+from zonequake_store.storage.log_writes import AppendEntries, LogWrite, PutHardState
 
 
 def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def overwritten_tail_kept(patch: pytest.MonkeyPatch) -> None:
     write = LogStore._write
 
     def never_truncate(store: LogStore, txn: lmdb.Transaction, asked: LogWrite) -> None:
-        if isinstance(asked, Append):
+        if isinstance(asked, AppendEntries):
             asked = dataclasses.replace(asked, truncates=False)
         write(store, txn, asked)
 
@@ -125,7 +125,7 @@ def flush(patch: pytest.MonkeyPatch, change: Callable[[Flush], Flush]) -> None:
     """A flush that stores something else than what changed."""
     begin = Overlay.begin_flush
 
-    def changed(cells: Overlay, partition: Partition) -> Flush:
+    def changed(cells: Overlay, partition: StateMachine) -> Flush:
         return change(begin(cells, partition))
 
     patch.setattr(Overlay, "begin_flush", changed)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.simulation.planted.registry import Planted
 from zonequake_protocol.client import Reply
-from zonequake_store.network.transaction_messages import Ask, Finish, Letter, Prepare
+from zonequake_store.network.transaction_messages import AskOutcome, Finish, Letter, Prepare
 from zonequake_store.state import encoding
 from zonequake_store.state.commands import CommandOutcome
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import (
     CommitCommand,
     DecideCommand,
@@ -72,7 +72,7 @@ def aborts_when_nobody_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_for_earlier_terms_at_once(patch: pytest.MonkeyPatch) -> None:
-    def ask(coordinator: Coordinator, question: Ask) -> None:
+    def ask(coordinator: Coordinator, question: AskOutcome) -> None:
         transaction, member = question.transaction, question.member
         if transaction not in coordinator._active:
             commit = transaction in coordinator.partition.transactions.decisions
@@ -90,10 +90,10 @@ def decision_not_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def carried_out_again(patch: pytest.MonkeyPatch) -> None:
-    conclude = Partition._conclude
+    conclude = StateMachine._conclude
 
     def forgetful(
-        partition: Partition, term: int, index: int, command: DecideCommand
+        partition: StateMachine, term: int, index: int, command: DecideCommand
     ) -> CommandOutcome:
         partition.deduplicate = False
         try:
@@ -101,7 +101,7 @@ def carried_out_again(patch: pytest.MonkeyPatch) -> None:
         finally:
             partition.deduplicate = True
 
-    patch.setattr(Partition, "_conclude", forgetful)
+    patch.setattr(StateMachine, "_conclude", forgetful)
     begin = Coordinator.begin
 
     def begin_again(
@@ -141,14 +141,14 @@ def late_prepares_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def range_left_open(patch: pytest.MonkeyPatch) -> None:
-    def roll_back(partition: Partition, transaction: TransactionId) -> None:
+    def roll_back(partition: StateMachine, transaction: TransactionId) -> None:
         partition.transactions.end(transaction)
 
-    patch.setattr(Partition, "_roll_back", roll_back)
+    patch.setattr(StateMachine, "_roll_back", roll_back)
 
 
 def reads_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "is_written", lambda partition, key: False)
+    patch.setattr(StateMachine, "is_written", lambda partition, key: False)
 
 
 def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:

@@ -14,11 +14,11 @@ from dataclasses import replace
 from tests.simulation.scripts.stage import Unplayable
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import Stage
-from zonequake_protocol.client import Read, Reply, RequestId, Status, Transaction, Value, Write
+from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId, Transaction, Value, Write
 from zonequake_simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
 from zonequake_simulation.control import leader_of
 from zonequake_simulation.links import between
-from zonequake_simulation.member import Node
+from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane, place_of
 from zonequake_simulation.operated.objects import Object
 from zonequake_simulation.operated.process import OperatorProcess
@@ -179,7 +179,7 @@ class Cluster(Simulation):
         number = next(self._requests)
         body = Write(self.group, "r0", value, request_id=RequestId("script", number))
         reply = self._ask(body, at)
-        return reply is not None and reply.status is Status.OK
+        return reply is not None and reply.status is ReplyStatus.OK
 
     def wrote(self, value: int) -> None:
         """A write, which must be acknowledged for the script to go on. Raises Unplayable."""
@@ -207,7 +207,7 @@ class Cluster(Simulation):
         reply: Reply | None = None
         for _ in range(20):
             reply = self._ask(Read(self.group, "r0"), None)
-            if reply is not None and reply.status is Status.OK:
+            if reply is not None and reply.status is ReplyStatus.OK:
                 return reply.value
         raise Violation("the group answers", reply=reply, keys=self.keys)
 
@@ -284,7 +284,7 @@ class Cluster(Simulation):
         self.plane.kill_operator(self.operator)
         self.plane.start_operator()
 
-    def _died(self, node: Node) -> None:
+    def _died(self, node: SimulatedNode) -> None:
         # Nobody starts it again before the script does.
         self.plane.pods.died(node)
 

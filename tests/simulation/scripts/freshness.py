@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_simulation.violation import require
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.messages import MessageKind
 
-HEARTBEATS = (Kind.HEARTBEAT, Kind.HEARTBEAT_REPLY)
+HEARTBEATS = (MessageKind.HEARTBEAT, MessageKind.HEARTBEAT_REPLY)
 
 
 def is_not_fresh(stage: Stage, name: str, *, leader: str, committed_ms: int) -> None:

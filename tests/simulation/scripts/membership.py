@@ -6,7 +6,7 @@ from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_protocol.admin import Stage as ChangeStage
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, RaftRole
-from zonequake_store.raft.messages import Configuration, Kind, Message
+from zonequake_store.raft.messages import Configuration, Message, MessageKind
 
 
 def begin_change(stage: Stage, leader: str, to: str, *, token: int = 2) -> None:
@@ -103,7 +103,7 @@ def a_half_decides_nothing_alone() -> None:
     stage.exchange("abc")
     begin_change(stage, "a", "ade")
     for newcomer in "de":
-        stage.deliver("a", newcomer, Kind.APPEND)
+        stage.deliver("a", newcomer, MessageKind.APPEND)
         stage.deliver(newcomer, "a")
     stage.crash("a")
     stage.lose()
@@ -129,7 +129,7 @@ def an_old_half_decides_nothing_alone() -> None:
     begin_change(stage, "a", "ade")
     joint = stage.rafts["a"].status().last_index
     for old in "bc":
-        stage.deliver("a", old, Kind.APPEND)
+        stage.deliver("a", old, MessageKind.APPEND)
         stage.deliver(old, "a")
     require(
         joint not in stage.chosen, "a majority of each half stores what is committed", index=joint
@@ -149,7 +149,7 @@ def a_leader_dies_between_the_halves() -> None:
     begin_change(stage, "a", "bcd")
     joint = stage.rafts["a"].status().last_index
     for member in "bcd":
-        stage.deliver("a", member, Kind.APPEND)
+        stage.deliver("a", member, MessageKind.APPEND)
     stage.lose()  # b, c and d have stored it; a never hears of it
     stage.crash("a")
     stage.elect("b", "cd")
@@ -184,7 +184,7 @@ def a_removed_server_disturbs_nobody() -> None:
         for to in "ab":
             stage.hand(
                 Message(
-                    kind=Kind.VOTE,
+                    kind=MessageKind.VOTE,
                     to=stage.peers[to],
                     sender=stage.peers["c"],
                     term=term + number,
@@ -211,7 +211,7 @@ def a_wiped_replica_is_another() -> None:
     stage.elect("a", "bc")
     stage.exchange("abc")
     stage.propose("a", b"x")
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.deliver("b", "a")
     require(3 in stage.chosen, "the script commits x", chosen=stage.chosen)
     stage.crash("a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.scripts.stage import Stage
 from zonequake_simulation.violation import require
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 
 
 def figure_8() -> None:
@@ -17,7 +17,7 @@ def figure_8() -> None:
     stage.elect("a", "bcde")
     stage.exchange("abcde")
     stage.propose("a", b"x")
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.crash("a")
     stage.lose()
 
@@ -29,9 +29,9 @@ def figure_8() -> None:
     stage.restart("a")
     stage.elect("a", "bc")
     for follower in "cd":  # x gets to a majority, the entry of a's own term to nobody
-        stage.deliver("a", follower, Kind.APPEND)  # does it match? no
+        stage.deliver("a", follower, MessageKind.APPEND)  # does it match? no
         stage.deliver(follower, "a")
-        stage.deliver("a", follower, Kind.APPEND)  # x
+        stage.deliver("a", follower, MessageKind.APPEND)  # x
         stage.deliver(follower, "a")
         require(
             stage.stores[follower].last_index == 3,
@@ -90,8 +90,8 @@ def a_late_append_removes_nothing() -> None:
     stage.exchange("abc")
     stage.propose("a", b"x")
     stage.propose("a", b"y")  # both fly before either is acknowledged, so that b knows no commit
-    first, second = stage.take("a", "b", Kind.APPEND)
-    stage.hand(stage.take("a", "c", Kind.APPEND)[0])
+    first, second = stage.take("a", "b", MessageKind.APPEND)
+    stage.hand(stage.take("a", "c", MessageKind.APPEND)[0])
     stage.hand(first)
     stage.hand(second)
     stage.deliver("b", "a")
@@ -129,10 +129,10 @@ def a_deposed_leader_overwrites_nothing() -> None:
     stage.elect("a", "bc")
     stage.exchange("abc")
     stage.propose("a", b"x")
-    (late,) = stage.take("a", "c", Kind.APPEND)
+    (late,) = stage.take("a", "c", MessageKind.APPEND)
     stage.lose()
     stage.elect("b", "c")
-    stage.deliver("b", "c", Kind.APPEND)
+    stage.deliver("b", "c", MessageKind.APPEND)
     stage.deliver("c", "b")
     require(3 in stage.chosen, "the script commits b's entry", chosen=stage.chosen)
     stage.hand(late)
@@ -151,7 +151,7 @@ def a_leader_stores_what_it_counts() -> None:
     stage.exchange("abc")
     stage.held.add("a")
     stage.propose("a", b"x")
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.deliver("b", "a")
     stage.crash("a")
     stage.lose()
@@ -168,7 +168,7 @@ def a_follower_stores_what_it_acknowledges() -> None:
     stage.exchange("abc")
     stage.held.add("b")
     stage.propose("a", b"x")
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.deliver("b", "a")
     stage.crash("b")
     stage.crash("a")
@@ -213,10 +213,10 @@ def an_answer_to_an_older_round_confirms_no_read() -> None:
     stage.elect("a", "bc")
     stage.exchange("abc")
     stage.read("a")
-    stage.deliver("a", "b", Kind.HEARTBEAT)
-    late = stage.take("b", "a", Kind.HEARTBEAT_REPLY)
-    stage.deliver("a", "c", Kind.HEARTBEAT)
-    stage.deliver("c", "a", Kind.HEARTBEAT_REPLY)
+    stage.deliver("a", "b", MessageKind.HEARTBEAT)
+    late = stage.take("b", "a", MessageKind.HEARTBEAT_REPLY)
+    stage.deliver("a", "c", MessageKind.HEARTBEAT)
+    stage.deliver("c", "a", MessageKind.HEARTBEAT_REPLY)
     stage.lose()
     stage.elect("b", "c")
     stage.exchange("bc")
@@ -235,15 +235,17 @@ def a_new_leader_reads_nothing_old() -> None:
     stage.elect("a", "bc")
     stage.exchange("abc")
     stage.propose("a", b"x")
-    stage.exchange("ac", Kind.APPEND, Kind.APPEND_REPLY)  # committed, b has it, nobody told b
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.exchange(
+        "ac", MessageKind.APPEND, MessageKind.APPEND_REPLY
+    )  # committed, b has it, nobody told b
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.crash("a")
     stage.lose()
     stage.elect("b", "c")
-    stage.take("b", "c", Kind.APPEND)
+    stage.take("b", "c", MessageKind.APPEND)
     stage.read("b")
     stage.tick("b", 2)
-    stage.exchange("bc", Kind.HEARTBEAT, Kind.HEARTBEAT_REPLY)
+    stage.exchange("bc", MessageKind.HEARTBEAT, MessageKind.HEARTBEAT_REPLY)
     stage.settle("abc", leader="b")
 
 
@@ -262,7 +264,7 @@ def an_old_snapshot_rolls_nothing_back() -> None:
     stage.exchange("abc")
     stage.hand(
         Message(
-            kind=Kind.SNAPSHOT,
+            kind=MessageKind.SNAPSHOT,
             to=stage.peers["b"],
             sender=stage.peers["a"],
             term=raft.status().term,

@@ -6,7 +6,7 @@ from tests.simulation.scripts.membership import begin_change
 from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import ResetAnswer
-from zonequake_store.raft.messages import Configuration, Kind, Message
+from zonequake_store.raft.messages import Configuration, Message, MessageKind
 
 
 def begin_lineage(stage: Stage, survivor: str, token: int) -> None:
@@ -29,9 +29,9 @@ def an_old_majority_that_comes_back_acknowledges_nothing() -> None:
 
     stage.propose("a", b"z")
     z = stage.rafts["a"].status().last_index
-    stage.deliver("a", "c", Kind.APPEND)
+    stage.deliver("a", "c", MessageKind.APPEND)
     stage.deliver("c", "a")  # a later lineage
-    stage.deliver("a", "b", Kind.APPEND)
+    stage.deliver("a", "b", MessageKind.APPEND)
     stage.deliver("b", "a")
     require(z not in stage.chosen, "an old majority acknowledges nothing more", index=z)
     require(not stage.leads("a"), "who heard of a later lineage leads nothing older")
@@ -102,7 +102,7 @@ def a_reset_ends_a_half_done_joint_change() -> None:
     stage.elect("a", "bc")
     stage.exchange("abc")
     begin_change(stage, "a", "ade")
-    stage.deliver("a", "d", Kind.APPEND)
+    stage.deliver("a", "d", MessageKind.APPEND)
     for old in "abce":
         stage.crash(old)
     stage.lose()
@@ -148,8 +148,8 @@ def a_read_ends_with_its_lineage() -> None:
     stage.lose()
     begin_lineage(stage, "c", 5)
     number = stage.read("a")
-    stage.deliver("a", "b", Kind.HEARTBEAT)
-    stage.deliver("a", "c", Kind.HEARTBEAT)
+    stage.deliver("a", "b", MessageKind.HEARTBEAT)
+    stage.deliver("a", "c", MessageKind.HEARTBEAT)
     stage.deliver("c", "a")  # a later lineage
     stage.deliver("b", "a")  # the confirmation
     require(
@@ -181,7 +181,12 @@ def a_second_reset_shuts_the_first_survivor_out() -> None:
     c = stage.rafts["c"]
     of_later = stage.rafts["b"].status().term
     stage.hand(
-        Message(kind=Kind.PRE_VOTE, to=stage.peers["c"], sender=stage.peers["b"], term=of_later + 1)
+        Message(
+            kind=MessageKind.PRE_VOTE,
+            to=stage.peers["c"],
+            sender=stage.peers["b"],
+            term=of_later + 1,
+        )
     )
     require(
         c.status().abstains and not stage.leads("c"),

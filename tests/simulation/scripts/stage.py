@@ -12,18 +12,20 @@ from collections.abc import Iterable
 from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.violation import Violation, require
-from zonequake_store.raft.api import RaftRole, Ready, ResetAnswer, Settings
+from zonequake_store.raft.api import RaftRole, RaftSettings, Ready, ResetAnswer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import (
     Configuration,
-    Kind,
     Message,
+    MessageKind,
     Peer,
 )
 
-ELECTION = frozenset({Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY, Kind.VOTE, Kind.VOTE_REPLY})
-ONE_ENTRY_PER_APPEND = Settings(max_append_bytes=1)
+ELECTION = frozenset(
+    {MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY, MessageKind.VOTE, MessageKind.VOTE_REPLY}
+)
+ONE_ENTRY_PER_APPEND = RaftSettings(max_append_bytes=1)
 
 
 class Unplayable(Exception):
@@ -34,7 +36,7 @@ class Stage:
     """Replicas a, b, c, …: `members` have the first configuration, `passive` are empty."""
 
     def __init__(
-        self, members: str, *, passive: str = "", settings: Settings = ONE_ENTRY_PER_APPEND
+        self, members: str, *, passive: str = "", settings: RaftSettings = ONE_ENTRY_PER_APPEND
     ) -> None:
         self.settings = settings
         self.peers = {name: Peer(name, "1") for name in members + passive}
@@ -153,11 +155,11 @@ class Stage:
 
     def _leave(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            if message.kind is Kind.VOTE_REPLY and not message.reject:
+            if message.kind is MessageKind.VOTE_REPLY and not message.reject:
                 self._voted(message.sender, message.term, message.to)
             self.flying.append(message)
 
-    def take(self, sender: str, to: str, *kinds: Kind) -> list[Message]:
+    def take(self, sender: str, to: str, *kinds: MessageKind) -> list[Message]:
         """The flying messages of this link (and kinds), which no longer fly."""
         found = [
             message
@@ -179,14 +181,14 @@ class Stage:
             except LogCorrupted as error:
                 raise Violation("a core finds its log broken", node=name, error=error) from error
 
-    def deliver(self, sender: str, to: str, *kinds: Kind) -> int:
+    def deliver(self, sender: str, to: str, *kinds: MessageKind) -> int:
         """Let what flies on this link arrive; how many that were."""
         found = self.take(sender, to, *kinds)
         for message in found:
             self.hand(message)
         return len(found)
 
-    def exchange(self, names: str, *kinds: Kind) -> None:
+    def exchange(self, names: str, *kinds: MessageKind) -> None:
         """Deliver among these nodes until nothing more flies between them."""
         moved = True
         while moved:

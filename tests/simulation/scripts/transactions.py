@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.simulation.scripts.stage import Unplayable
 from zonequake_protocol.client import RequestId
 from zonequake_simulation.violation import require
-from zonequake_store.network.transaction_messages import Ask, Finish
+from zonequake_store.network.transaction_messages import AskOutcome, Finish
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import Command
-from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.partition import AppliedState, StateMachine
 from zonequake_store.state.transactions import (
     DecideCommand,
-    Member,
+    ParticipantGroup,
     PrepareCommand,
     StepKind,
     TransactionId,
@@ -28,7 +28,7 @@ class NewLeader:
     """A replica of the coordinator's group; it leads before it has applied what was committed."""
 
     def __init__(self) -> None:
-        self.partition = Partition(
+        self.partition = StateMachine(
             MemoryCells(),
             clients=ClientTable(),
             transactions=TransactionTable(),
@@ -54,15 +54,15 @@ def a_new_coordinator_is_asked_before_it_has_applied_the_decision() -> None:
     """Term 1 prepared and decided; term 2's leader holds both, and has applied the first alone."""
     leader = NewLeader()
     transaction = TransactionId(GROUP, 1, 1)
-    other = Member(OTHER, ("n2",))
+    other = ParticipantGroup(OTHER, ("n2",))
     step = TransactionStep(StepKind.WRITE, "k", 1)
     leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
     leader.manager.lead(2, ("n0", "n1"))
-    leader.manager.receive(Ask(transaction, other), "n2")
+    leader.manager.receive(AskOutcome(transaction, other), "n2")
     early = leader.told()
     leader.apply(1, DecideCommand(transaction, RequestId("c", 1), (other,), (None,)))
     leader.apply(2, None)
-    leader.manager.receive(Ask(transaction, other), "n2")
+    leader.manager.receive(AskOutcome(transaction, other), "n2")
     late = leader.told()
     if not late:
         raise Unplayable("the coordinator does not answer")
@@ -77,7 +77,7 @@ def a_new_coordinator_is_asked_for_what_was_never_decided() -> None:
     leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
     leader.manager.lead(2, ("n0", "n1"))
     leader.apply(2, None)
-    leader.manager.receive(Ask(transaction, Member(OTHER, ("n2",))), "n2")
+    leader.manager.receive(AskOutcome(transaction, ParticipantGroup(OTHER, ("n2",))), "n2")
     require(leader.told() == [False], "every part of a transaction without decision is rolled back")
 
 

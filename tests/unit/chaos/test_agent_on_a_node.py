@@ -14,7 +14,7 @@ import pytest
 from zonequake_agent import ending, filling, links, pods
 from zonequake_agent.delayer import Delayer
 from zonequake_agent.link_fault import LinkFault
-from zonequake_agent.queue_socket import QueueSocket, Waiting
+from zonequake_agent.queue_socket import HeldPacket, QueueSocket
 from zonequake_agent.slow_line import SlowLine
 
 UID = "7b7b7b7b-1111-2222-3333-444455556666"
@@ -25,8 +25,8 @@ DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('here', fl
 class Queues:
     """Two queues that each give a packet of the same number in one piece."""
 
-    def receive(self) -> list[Waiting]:
-        return [Waiting(3, 1, 40), Waiting(2, 1, 40)]
+    def receive(self) -> list[HeldPacket]:
+        return [HeldPacket(3, 1, 40), HeldPacket(2, 1, 40)]
 
 
 def line() -> SlowLine:

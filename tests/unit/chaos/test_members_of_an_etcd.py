@@ -8,7 +8,7 @@ from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.objects import KeysView, PodView, pod_view
-from zonequake_load.targets.etcd.api import Header, Status
+from zonequake_load.targets.etcd.api import EtcdStatus, Header
 
 MEMBERS = EtcdObjects(
     name="zq-etcd-default",
@@ -50,7 +50,7 @@ def pod(name: str, restarts: int = 0) -> PodView:
     )
 
 
-def seen(*statuses: Status | None) -> ClusterView:
+def seen(*statuses: EtcdStatus | None) -> ClusterView:
     nodes = [
         NodeView(
             pod=pod(name),
@@ -62,9 +62,9 @@ def seen(*statuses: Status | None) -> ClusterView:
     return assemble(at_ns=0, began_ns=0, nodes=nodes, keys=keys)
 
 
-def status(member: int, leader: int, term: int, revision: int = 5) -> Status:
+def status(member: int, leader: int, term: int, revision: int = 5) -> EtcdStatus:
     header = Header(member_id=member, revision=revision, raft_term=term)
-    return Status(header=header, leader=leader, raft_term=term)
+    return EtcdStatus(header=header, leader=leader, raft_term=term)
 
 
 def test_a_leader_that_all_members_name_settles_the_group() -> None:

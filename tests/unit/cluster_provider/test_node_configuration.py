@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from zonequake_cluster import configuration
 from zonequake_cluster.components import components
-from zonequake_cluster.instance import INSIDE, Spec
+from zonequake_cluster.instance import INSIDE, InstanceSpec
 from zonequake_cluster.restarts import restart_delay_s
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.pki import write_credentials
@@ -26,8 +26,8 @@ NOW = datetime(2030, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture
-def spec() -> Spec:
-    return Spec(
+def spec() -> InstanceSpec:
+    return InstanceSpec(
         name="demo",
         key="0123abcd",
         node="zonequake-demo",
@@ -43,7 +43,7 @@ def spec() -> Spec:
     )
 
 
-def test_containerd_gets_this_instances_folders_and_snapshotter(spec: Spec) -> None:
+def test_containerd_gets_this_instances_folders_and_snapshotter(spec: InstanceSpec) -> None:
     parsed = tomllib.loads(configuration.containerd(spec))
     cri = parsed["plugins"]["io.containerd.grpc.v1.cri"]
     assert parsed["root"] == f"{INSIDE}/containerd"
@@ -52,7 +52,7 @@ def test_containerd_gets_this_instances_folders_and_snapshotter(spec: Spec) -> N
     assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": f"{INSIDE}/cni"}
 
 
-def test_the_kubelet_restarts_containers_quickly_below_its_own_cgroup(spec: Spec) -> None:
+def test_the_kubelet_restarts_containers_quickly_below_its_own_cgroup(spec: InstanceSpec) -> None:
     parsed = yaml.safe_load(configuration.kubelet(spec))
     assert parsed["cgroupRoot"] == "/zonequake-0123abcd"
     assert parsed["crashLoopBackOff"] == {"maxContainerRestartPeriod": "1s"}
@@ -61,13 +61,13 @@ def test_the_kubelet_restarts_containers_quickly_below_its_own_cgroup(spec: Spec
     assert parsed["authentication"]["anonymous"] == {"enabled": False}
 
 
-def test_pods_get_addresses_of_the_instances_range_alone(spec: Spec) -> None:
+def test_pods_get_addresses_of_the_instances_range_alone(spec: InstanceSpec) -> None:
     [plugin] = json.loads(configuration.cni(spec))["plugins"]
     assert plugin["ipam"]["ranges"] == [[{"subnet": "10.64.128.0/17"}]]
 
 
 def test_cluster_names_are_not_cached_and_other_names_have_a_block_of_their_own(
-    spec: Spec,
+    spec: InstanceSpec,
 ) -> None:
     own, others = configuration.corefile(spec).split("\n.:53 {")
     assert "ttl 0" in own
@@ -76,7 +76,7 @@ def test_cluster_names_are_not_cached_and_other_names_have_a_block_of_their_own(
     assert "NXDOMAIN" in others
 
 
-def test_the_default_storage_class_names_the_provisioner_that_runs(spec: Spec) -> None:
+def test_the_default_storage_class_names_the_provisioner_that_runs(spec: InstanceSpec) -> None:
     [storage] = [
         each
         for each in yaml.safe_load_all(configuration.manifests())
@@ -86,14 +86,14 @@ def test_the_default_storage_class_names_the_provisioner_that_runs(spec: Spec) -
     assert f"--provisioner={storage['provisioner']}" in provisioner.command
 
 
-def test_every_component_waits_only_for_components_that_come_before_it(spec: Spec) -> None:
+def test_every_component_waits_only_for_components_that_come_before_it(spec: InstanceSpec) -> None:
     seen: set[str] = set()
     for component in components(spec):
         assert set(component.after) <= seen, component.name
         seen.add(component.name)
 
 
-def test_everything_serves_by_tls_and_the_api_server_by_rbac(spec: Spec) -> None:
+def test_everything_serves_by_tls_and_the_api_server_by_rbac(spec: InstanceSpec) -> None:
     commands = {each.name: each.command for each in components(spec)}
     assert "--authorization-mode=Node,RBAC" in commands["kube-apiserver"]
     assert "--enable-admission-plugins=NodeRestriction" in commands["kube-apiserver"]
@@ -101,7 +101,9 @@ def test_everything_serves_by_tls_and_the_api_server_by_rbac(spec: Spec) -> None
     assert not [word for command in commands.values() for word in command if "http://" in word]
 
 
-def test_a_certificate_of_the_cluster_does_not_open_etcd(spec: Spec, tmp_path: Path) -> None:
+def test_a_certificate_of_the_cluster_does_not_open_etcd(
+    spec: InstanceSpec, tmp_path: Path
+) -> None:
     write_credentials(spec, tmp_path, NOW)
     store = x509.load_pem_x509_certificate((tmp_path / "pki/etcd-ca.crt").read_bytes())
     admitted = x509.load_pem_x509_certificate((tmp_path / "pki/apiserver-etcd.crt").read_bytes())
@@ -112,7 +114,7 @@ def test_a_certificate_of_the_cluster_does_not_open_etcd(spec: Spec, tmp_path: P
 
 
 def test_the_api_server_may_be_called_by_its_address_and_by_its_service(
-    spec: Spec, tmp_path: Path
+    spec: InstanceSpec, tmp_path: Path
 ) -> None:
     write_credentials(spec, tmp_path, NOW)
     served = x509.load_pem_x509_certificate((tmp_path / "pki/kube-apiserver.crt").read_bytes())
@@ -124,7 +126,7 @@ def test_the_api_server_may_be_called_by_its_address_and_by_its_service(
 
 
 def test_the_kubelet_is_its_node_and_the_administrator_everything(
-    spec: Spec, tmp_path: Path
+    spec: InstanceSpec, tmp_path: Path
 ) -> None:
     write_credentials(spec, tmp_path, NOW)
     assert (
@@ -133,7 +135,9 @@ def test_the_kubelet_is_its_node_and_the_administrator_everything(
     assert _subject(tmp_path / "kubeconfigs/admin") == "CN=kubernetes-admin,O=system:masters"
 
 
-def test_keys_and_kubeconfigs_are_readable_by_their_owner_alone(spec: Spec, tmp_path: Path) -> None:
+def test_keys_and_kubeconfigs_are_readable_by_their_owner_alone(
+    spec: InstanceSpec, tmp_path: Path
+) -> None:
     write_credentials(spec, tmp_path, NOW)
     written = [*tmp_path.glob("pki/*"), *tmp_path.glob("kubeconfigs/*")]
     assert len(written) > 15

@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from zonequake_cluster.images.bill import Part, bill_of, packages_of, wheels_in
+from zonequake_cluster.images.bill import BillItem, bill_of, packages_of, wheels_in
 
 REF = "docker.io/zonequake/store:0123456789ab"
 STATUS = """\
@@ -41,10 +41,10 @@ def base(folder: Path) -> Path:
     return archive
 
 
-def parts(folder: Path) -> list[Part]:
+def parts(folder: Path) -> list[BillItem]:
     wheel = "lmdb-3.0.1-cp311-cp311-manylinux_2_17_x86_64.whl"
     (folder / wheel).write_bytes(b"a wheel")
-    ours = Part(kind="generic", name="zonequake_store", version="0.1.0")
+    ours = BillItem(kind="generic", name="zonequake_store", version="0.1.0")
     return [*packages_of(base(folder)), *wheels_in(folder), ours]
 
 

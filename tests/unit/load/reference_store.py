@@ -24,11 +24,11 @@ from zonequake_protocol.client import (
     PartitionRoute,
     Read,
     Reply,
+    ReplyStatus,
     Request,
     RequestId,
     Route,
     RouteReply,
-    Status,
     Transaction,
     Value,
     Write,
@@ -121,7 +121,7 @@ class Node:
     def _answer(self, request: Request, writer: asyncio.StreamWriter) -> Reply | None:
         body = request.body
         if isinstance(body, Route):
-            return Reply(request.id, Status.OK, route=self.store.route(body.zone))
+            return Reply(request.id, ReplyStatus.OK, route=self.store.route(body.zone))
         self.requests.append(body)
         fault = self.store.script(self, body)
         match fault:
@@ -141,15 +141,15 @@ class Node:
                 return None
             case Fault.UNKNOWN:
                 self.store.apply(self, request.id, body)
-                return Reply(request.id, Status.UNKNOWN, error="leadership lost")
+                return Reply(request.id, ReplyStatus.UNKNOWN, error="leadership lost")
             case Fault.OVERLOADED:
-                return Reply(request.id, Status.OVERLOADED)
+                return Reply(request.id, ReplyStatus.OVERLOADED)
             case Fault.INVALID:
-                return Reply(request.id, Status.INVALID, error="not a register")
+                return Reply(request.id, ReplyStatus.INVALID, error="not a register")
             case Fault.NOT_LEADER_WITHOUT_HINT:
-                return Reply(request.id, Status.NOT_LEADER)
+                return Reply(request.id, ReplyStatus.NOT_LEADER)
             case Fault.FORGOTTEN:
-                return Reply(request.id, Status.FORGOTTEN, index=40, error="forgotten")
+                return Reply(request.id, ReplyStatus.FORGOTTEN, index=40, error="forgotten")
             case Fault.GARBAGE:
                 writer.write(b"\x00\x00\x00\x01\xc1")
                 return None
@@ -209,20 +209,22 @@ class ReferenceStore:
         assert not isinstance(body, Route | Transaction)
         which = partition_of(body.key, len(self.partitions))
         if body.group != group_of(which):
-            return Reply(number, Status.WRONG_PARTITION, error=f"{body.key} is not of {body.group}")
+            return Reply(
+                number, ReplyStatus.WRONG_PARTITION, error=f"{body.key} is not of {body.group}"
+            )
         partition = self.partitions[which]
         if partition.leader != node.number:
             leader = self.nodes[partition.leader]
             return Reply(
                 number,
-                Status.NOT_LEADER,
+                ReplyStatus.NOT_LEADER,
                 leader=leader.name,
                 leader_address=leader.address,
                 term=partition.term,
             )
         value, applied, index = self._do(partition, body)
         return Reply(
-            number, Status.OK, value=value, applied=applied, term=partition.term, index=index
+            number, ReplyStatus.OK, value=value, applied=applied, term=partition.term, index=index
         )
 
     def _do(self, partition: Partition, body: Body) -> tuple[Value, bool | None, int]:

@@ -12,7 +12,7 @@ from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.measures.acknowledged import Acknowledged
 from zonequake_analysis.measures.replica_audit import Audit, audit
 from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import Dump, KeyValue
+from zonequake_load.targets.etcd.api import EtcdDump, KeyValue
 from zonequake_load.targets.etcd.records import (
     TERM,
     dump_file,
@@ -25,7 +25,7 @@ from zonequake_load.targets.etcd.records import (
 
 REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)
 LIST = KeyValue(key=key_of("z", "l"), value=stored([1, 2]), mod_revision=5)
-SOUND = Dump(member_id=11, revision=5, hash=0xABC, compact_revision=-1, kvs=(LIST, REGISTER))
+SOUND = EtcdDump(member_id=11, revision=5, hash=0xABC, compact_revision=-1, kvs=(LIST, REGISTER))
 
 ACKNOWLEDGED = (
     Acknowledged(zone="z", partition=0, key="r", position=TERM << INDEX_BITS | 4, elements=[]),
@@ -33,7 +33,7 @@ ACKNOWLEDGED = (
 )
 
 
-def audited(folder: Path, *dumps: Dump) -> Audit:
+def audited(folder: Path, *dumps: EtcdDump) -> Audit:
     (folder / "dumps").mkdir()
     for number, dump in enumerate(dumps):
         content = dump_file(dump, zone="z", node=f"m{number}")
@@ -41,7 +41,7 @@ def audited(folder: Path, *dumps: Dump) -> Audit:
     return audit(ACKNOWLEDGED, [], read_dumps(folder))
 
 
-def changed(**fields: object) -> Dump:
+def changed(**fields: object) -> EtcdDump:
     return msgspec.structs.replace(SOUND, **fields)
 
 
@@ -61,7 +61,7 @@ def test_members_with_one_revision_and_one_hash_are_equal(tmp_path: Path) -> Non
         (changed(kvs=(REGISTER, msgspec.structs.replace(LIST, value=stored([1])))), ["missing"]),
     ],
 )
-def test_a_member_that_differs_is_found(tmp_path: Path, other: Dump, kinds: list[str]) -> None:
+def test_a_member_that_differs_is_found(tmp_path: Path, other: EtcdDump, kinds: list[str]) -> None:
     found = audited(tmp_path, SOUND, changed(member_id=12), other)
     assert [one.kind for one in found.disagreements] == kinds
 

@@ -17,17 +17,23 @@ import pytest
 
 from zonequake_load.errors import HistoryError
 from zonequake_load.operation import Function, Operation, Outcome, Type
-from zonequake_load.pod.history import Call, Clock, HistoryFile, OperationRole, Recorder
+from zonequake_load.pod.history import (
+    HistoryClock,
+    HistoryWriter,
+    OperationRole,
+    RecordedCall,
+    Recorder,
+)
 from zonequake_load.pod.identity import begin_incarnation
 from zonequake_load.pod.recovery import read_past
 
-CLOCK = Clock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
+CLOCK = HistoryClock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
 
 
 def call(
     operation: Operation, *, process: int = 3, n: int = 1, role: OperationRole = OperationRole.LOAD
-) -> Call:
-    return Call(
+) -> RecordedCall:
+    return RecordedCall(
         operation=operation,
         process=process,
         op=f"{process}-{n}",
@@ -105,7 +111,7 @@ def test_an_existing_file_is_never_written_again(tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_the_load(tmp_path: Path) -> None:
     path = tmp_path / "full"
-    file = HistoryFile(path)
+    file = HistoryWriter(path)
     file._descriptor = os.open("/dev/full", os.O_WRONLY)
     recorder = Recorder(tmp_path, "pod-1", "z1", CLOCK)
     recorder._load = file
@@ -136,13 +142,13 @@ def test_a_killed_writer_has_written_every_invoke_whose_request_left(tmp_path: P
     program = textwrap.dedent("""
         import socket, sys
         from pathlib import Path
-        from zonequake_load.pod.history import Call, Recorder, OperationRole, machine_clock
+        from zonequake_load.pod.history import OperationRole, RecordedCall, Recorder, machine_clock
         from zonequake_load.operation import Function, Operation
         recorder = Recorder(Path(sys.argv[1]), sys.argv[2], "z", machine_clock())
         peer = socket.create_connection(("127.0.0.1", int(sys.argv[3])))
         for n in range(1, 10_000_000):
             operation = Operation(f=Function.WRITE, key="k", value=n)
-            recorder.invoke(Call(operation=operation, process=1, op=f"1-{n}", partition=0,
+            recorder.invoke(RecordedCall(operation=operation, process=1, op=f"1-{n}", partition=0,
                                  role=OperationRole.LOAD, sched_ns=1, inv_ns=1))
             peer.sendall(n.to_bytes(8, "big"))
     """)

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.pod.control import Phase
-from zonequake_load.pod.execution import Executor
-from zonequake_load.pod.history import Clock, HistoryEvent, OperationRole, Recorder
+from zonequake_load.pod.execution import OperationExecutor
+from zonequake_load.pod.history import HistoryClock, HistoryEvent, OperationRole, Recorder
 from zonequake_load.pod.identity import Numbers
-from zonequake_load.pod.tally import Tally
+from zonequake_load.pod.tally import OperationTally
 
 
 class Answering:
@@ -22,7 +22,7 @@ class Answering:
         self.bounded: list[bool] = []
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: Once | None = None
+        self, operation: Operation, limits: Limits, once: OnceId | None = None
     ) -> Outcome:
         self.bounded.append(operation.bounded)
         return Outcome(type=Type.OK, attempts=1, value=1, lineage=0, term=1, index=1)
@@ -31,11 +31,11 @@ class Answering:
 async def asked_and_written(folder: Path, *, reads_local: bool) -> tuple[list[bool], set[str]]:
     """How the target was asked by load, probe and final read, and what the history calls them."""
     target = Answering()
-    recorder = Recorder(folder, "pod", "z", Clock(name="c"))
-    executor = Executor(
+    recorder = Recorder(folder, "pod", "z", HistoryClock(name="c"))
+    executor = OperationExecutor(
         target=target,  # type: ignore[arg-type]
         recorder=recorder,
-        tally=Tally(CollectorRegistry()),
+        tally=OperationTally(CollectorRegistry()),
         numbers=Numbers(0, 1),
         reads_local=reads_local,
     )

@@ -12,15 +12,15 @@ import pytest
 from tests.unit.load.reference_store import ZONE, Fault, Node, ReferenceStore
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connection, dialer
-from zonequake_load.errors import TargetError, Unanswered
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.errors import OutcomeUnknown, TargetError
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_protocol.client import Body, Read, Write, partition_of
 from zonequake_protocol.frames import MAX_FRAME_BYTES, header
 
 KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
 READ = Operation(f=Function.READ, key=KEY)
-ONCE = Once("c", 1)
+ONCE = OnceId("c", 1)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ async def test_an_operation_moves_to_the_new_leader_when_it_is_known(
     partition = partition_of(KEY, 4)
     old = store.partitions[partition].leader
     await store.nodes[old].kill()
-    waiting = asyncio.create_task(client.execute(WRITE, limits(), Once("c", 2)))
+    waiting = asyncio.create_task(client.execute(WRITE, limits(), OnceId("c", 2)))
     await asyncio.sleep(0.3)
     assert not waiting.done()
     store.elect(partition, (old + 1) % 3)
@@ -256,7 +256,7 @@ async def test_a_silent_leader_is_left_for_the_new_one(
     store.nodes[old].paused = True
     asked: list[Node] = []
     store.script = lambda node, body: asked.append(node)
-    waiting = asyncio.create_task(client.execute(WRITE, limits(attempt_s=0.2), Once("c", 2)))
+    waiting = asyncio.create_task(client.execute(WRITE, limits(attempt_s=0.2), OnceId("c", 2)))
     await asyncio.sleep(0.05)
     store.elect(partition, (old + 1) % 3)
     outcome = await waiting
@@ -276,7 +276,7 @@ async def test_after_a_lost_connection_another_member_is_asked_at_once(
     store.script = lambda node, body: asked.append(node)
     await store.nodes[old].kill()
     store.elect(partition, (old + 1) % 3)
-    outcome = await client.execute(WRITE, limits(), Once("c", 2))
+    outcome = await client.execute(WRITE, limits(), OnceId("c", 2))
     assert outcome.type is Type.OK
     assert store.nodes[old] not in asked
     assert len(asked) <= 2, "the new leader, or one who names it and then the new leader"
@@ -331,7 +331,7 @@ async def test_many_operations_share_one_connection_and_all_end(
             client.execute(
                 Operation(f=Function.WRITE, key=key, value=n + 1),
                 limits(deadline_s=30, attempt_s=30),
-                Once("c", n + 1),
+                OnceId("c", n + 1),
             )
             for n, key in enumerate(keys)
         )
@@ -346,10 +346,10 @@ async def test_a_node_that_comes_back_under_the_same_address_is_used_again(
     await client.execute(WRITE, limits(), ONCE)
     leader = store.leader_of(KEY)
     await leader.kill()
-    outcome = await client.execute(WRITE, limits(deadline_s=0.2), Once("c", 2))
+    outcome = await client.execute(WRITE, limits(deadline_s=0.2), OnceId("c", 2))
     assert outcome.type is not Type.OK
     await leader.start()
-    outcome = await client.execute(WRITE, limits(), Once("c", 3))
+    outcome = await client.execute(WRITE, limits(), OnceId("c", 3))
     assert outcome.type is Type.OK
 
 
@@ -386,7 +386,7 @@ async def test_a_reply_that_is_too_long_leaves_it_open_what_became_of_the_reques
     address = f"{host}:{port}"
     connection = await dialer(None)(address, lambda: Connection(address))
     with pytest.raises(
-        Unanswered, match=f"^{address} sent a frame of {MAX_FRAME_BYTES + 1} bytes$"
+        OutcomeUnknown, match=f"^{address} sent a frame of {MAX_FRAME_BYTES + 1} bytes$"
     ):
         await connection.request(Read("g", "k"), 30)
     server.close()

@@ -24,9 +24,9 @@ from zonequake_load.pod.control import (
 from zonequake_load.pod.identity import COUNTER_BITS, INCARNATION_BITS, Numbers, incarnation_after
 from zonequake_load.pod.schedule import SECOND_NS, arrivals, probe_arrivals, probe_interval_ns
 from zonequake_load.pod.workload import (
-    Memory,
-    Planned,
-    Traffic,
+    LastValues,
+    PlannedOperation,
+    WorkloadShare,
     preload_keys,
     probe_stem,
     zipf_weights,
@@ -38,8 +38,8 @@ PARTITIONS = 5
 key_of = partial(key_for_partition, partitions=PARTITIONS)
 
 
-def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> Traffic:
-    return Traffic(
+def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> WorkloadShare:
+    return WorkloadShare(
         workload,
         index=0,
         partitions=list(range(PARTITIONS)),
@@ -50,7 +50,9 @@ def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> T
     )
 
 
-def take(workload: RegisterWorkload | AppendListWorkload, count: int, seed: int) -> list[Planned]:
+def take(
+    workload: RegisterWorkload | AppendListWorkload, count: int, seed: int
+) -> list[PlannedOperation]:
     source = traffic(workload, seed)
     gap_s = 1 / workload.operations_per_second
     return [source.next(n * gap_s) for n in range(count)]
@@ -172,7 +174,7 @@ def test_preload_has_every_register_key_and_the_bulk_once() -> None:
 
 
 def test_memory_offers_what_was_last_seen() -> None:
-    memory = Memory()
+    memory = LastValues()
     assert memory.expected("k") is None
     memory.saw("k", 4)
     assert memory.expected("k") == 4

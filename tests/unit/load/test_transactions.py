@@ -6,23 +6,31 @@ import random
 
 import pytest
 
-from zonequake_load.client.attempts import Ask, News, Pause, Pursuit
+from zonequake_load.client.attempts import Attempts, ClientState, Pause, SendRequest
 from zonequake_load.client.routing import RoutingTable
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Transaction, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    OnceId,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_protocol.client import (
     Append,
     PartitionRoute,
     Read,
     Reply,
+    ReplyStatus,
     RouteReply,
-    Status,
     partition_of,
 )
 from zonequake_protocol.client import Transaction as Body
 
 FIRST = next(key for key in "abcdef" if partition_of(key, 2) == 0)
 SECOND = next(key for key in "abcdef" if partition_of(key, 2) == 1)
-TRANSACTION = Transaction(
+TRANSACTION = TransactionOperation(
     steps=(
         Operation(f=Function.READ, key=FIRST),
         Operation(f=Function.APPEND, key=SECOND, value=7),
@@ -30,25 +38,25 @@ TRANSACTION = Transaction(
 )
 
 
-def pursuit(*partitions: int) -> Pursuit:
+def pursuit(*partitions: int) -> Attempts:
     """Of the transaction, by a client that knows these partitions."""
     table = RoutingTable("z")
     routes = [PartitionRoute(n, f"{n}_part", ["n0", f"m{n}"], "n0", "n0:1", 3) for n in partitions]
     table.merge(RouteReply("z", 2, routes, {"n0": "n0:1"}), "n0:1", 0)
-    return Pursuit(
+    return Attempts(
         TRANSACTION,
         Limits(deadline_ns=10**10, attempt_ns=10**9, retry=True),
-        once=Once("c", 4),
+        once=OnceId("c", 4),
         table=table,
-        news=News(routes_wanted=lambda: None, way_changed=lambda: None),
+        news=ClientState(routes_wanted=lambda: None, way_changed=lambda: None),
         rng=random.Random(1),
         reads_anywhere=True,
     )
 
 
-def asked(pursued: Pursuit) -> Body:
+def asked(pursued: Attempts) -> Body:
     ask = pursued.next(0)
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, SendRequest)
     assert isinstance(ask.body, Body)
     assert ask.address == "n0:1", "only the leader decides, wherever reads may go"
     return ask.body
@@ -70,7 +78,7 @@ def test_it_waits_for_the_routes_of_all_its_partitions(known: int) -> None:
 def test_what_was_read_comes_with_the_answer() -> None:
     pursued = pursuit(0, 1)
     asked(pursued)
-    reply = Reply(1, Status.OK, applied=True, term=3, index=9, results=[5, None])
+    reply = Reply(1, ReplyStatus.OK, applied=True, term=3, index=9, results=[5, None])
     pursued.answered(reply, 0)
     outcome = pursued.next(0)
     assert isinstance(outcome, Outcome)
@@ -80,7 +88,7 @@ def test_what_was_read_comes_with_the_answer() -> None:
 def test_a_lock_is_tried_again_and_leaves_the_outcome_certain() -> None:
     pursued = pursuit(0, 1)
     asked(pursued)
-    pursued.answered(Reply(1, Status.LOCKED, error="held"), 0)
+    pursued.answered(Reply(1, ReplyStatus.LOCKED, error="held"), 0)
     assert isinstance(pursued.next(0), Pause)
     outcome = pursued.next(10**10)
     assert isinstance(outcome, Outcome)
@@ -94,10 +102,10 @@ def test_silence_leaves_it_unknown_under_the_same_name() -> None:
     pursued.unanswered("no reply", 0)
     assert isinstance(pursued.next(0), Pause)
     second = pursued.next(0)
-    assert isinstance(second, Ask)
+    assert isinstance(second, SendRequest)
     assert isinstance(second.body, Body)
     assert second.body.request_id == first.request_id
-    pursued.answered(Reply(2, Status.NOT_LEADER), 0)
+    pursued.answered(Reply(2, ReplyStatus.NOT_LEADER), 0)
     assert isinstance(pursued.next(0), Pause)
     outcome = pursued.next(10**10)
     assert isinstance(outcome, Outcome)

@@ -8,7 +8,7 @@ from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
-    Settings,
+    RaftSettings,
     StageChanged,
 )
 
@@ -45,7 +45,7 @@ def cancel(
     return answer
 
 
-def loaded(passive: str = "d", settings: Settings | None = None) -> SmallCluster:
+def loaded(passive: str = "d", settings: RaftSettings | None = None) -> SmallCluster:
     """a leads a, b, c with ten entries."""
     cluster = SmallCluster(passive=passive, settings=settings)
     cluster.elect("a").propose([b"x" * 100] * 10)

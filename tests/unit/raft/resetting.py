@@ -13,8 +13,8 @@ from zonequake_store.raft.api import (
 )
 from zonequake_store.raft.messages import (
     Configuration,
-    Kind,
     Message,
+    MessageKind,
 )
 
 FORCED = Configuration(peers=peers("c"), token=5, lineage=5)
@@ -46,7 +46,7 @@ def apart(passive: str = "") -> SmallCluster:
     return cluster
 
 
-def holding(cluster: SmallCluster, kind: Kind) -> list[Message]:
+def holding(cluster: SmallCluster, kind: MessageKind) -> list[Message]:
     """Messages of this kind do not arrive, but are kept."""
     held: list[Message] = []
 
@@ -92,6 +92,6 @@ def deliver_snapshot(cluster: SmallCluster) -> None:
         entry for entry in cluster.applied[sender.node] if entry.index <= index
     ]
     cluster.rafts[to.node].step(
-        Message(kind=Kind.SNAPSHOT, to=to, sender=sender, term=request.term, snapshot=meta)
+        Message(kind=MessageKind.SNAPSHOT, to=to, sender=sender, term=request.term, snapshot=meta)
     )
     cluster.run()

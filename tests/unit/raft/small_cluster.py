@@ -6,15 +6,22 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tests.unit.raft.memory_log import MemoryLogStore
-from zonequake_store.raft.api import RaftEvent, RaftRole, Ready, Settings, Status, SupplyPeer
+from zonequake_store.raft.api import (
+    RaftEvent,
+    RaftRole,
+    RaftSettings,
+    RaftStatus,
+    Ready,
+    SupplyPeer,
+)
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,
     EntryKind,
     HardState,
-    Kind,
     Message,
+    MessageKind,
     Peer,
 )
 
@@ -36,9 +43,9 @@ class SmallCluster:
     """
 
     def __init__(
-        self, members: str = "abc", *, passive: str = "", settings: Settings | None = None
+        self, members: str = "abc", *, passive: str = "", settings: RaftSettings | None = None
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or RaftSettings()
         self.stores: dict[str, MemoryLogStore] = {}
         self.rafts: dict[str, Raft] = {}
         self.applied: dict[str, list[Entry]] = {}
@@ -156,7 +163,7 @@ class SmallCluster:
             self.tick(1, name)
         raise AssertionError(f"{name} was not elected: {raft.status()}")
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> RaftStatus:
         return self.rafts[name].status()
 
     def configuration(self, name: str) -> Configuration:
@@ -190,7 +197,7 @@ class SmallCluster:
 def append(leader: str, to: str, term: int, index: int, log_term: int, *terms: int) -> Message:
     """An APPEND with commands of these terms."""
     return Message(
-        kind=Kind.APPEND,
+        kind=MessageKind.APPEND,
         to=peer(to),
         sender=peer(leader),
         term=term,

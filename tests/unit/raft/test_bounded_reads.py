@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.freshness import Freshness
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 
 
 def now_ms(cluster: SmallCluster, name: str) -> int:
@@ -58,7 +58,11 @@ def test_what_is_acknowledged_before_the_stamp_is_in_the_state_that_claims_it() 
     for step in range(60):
 
         def lost(message: Message, step: int = step) -> bool:
-            return message.to.node == "b" and (step // 10) % 2 == 0 and message.kind is Kind.APPEND
+            return (
+                message.to.node == "b"
+                and (step // 10) % 2 == 0
+                and message.kind is MessageKind.APPEND
+            )
 
         cluster.lose = lost
         cluster.rafts["a"].propose([b"%d" % step])
@@ -107,7 +111,7 @@ def test_an_old_leader_and_its_follower_learn_nothing_of_what_the_new_one_commit
 
 def test_a_claim_counts_only_once_its_index_is_applied() -> None:
     cluster = running()
-    cluster.lose = lambda message: message.to.node == "b" and message.kind is Kind.APPEND
+    cluster.lose = lambda message: message.to.node == "b" and message.kind is MessageKind.APPEND
     cluster.rafts["a"].propose([b"y"])
     cluster.run()
     since = since_ms(cluster, "b")
@@ -124,7 +128,7 @@ def test_a_claim_counts_only_once_its_index_is_applied() -> None:
 def test_a_new_leader_claims_nothing_before_it_has_committed_an_entry_of_its_own() -> None:
     cluster = running()
     cluster.lose = lambda message: (
-        message.kind is Kind.APPEND and message.sender.node == "b" and bool(message.entries)
+        message.kind is MessageKind.APPEND and message.sender.node == "b" and bool(message.entries)
     )
     cluster.rafts["a"].transfer_leadership(peer("b"))
     cluster.run()
@@ -260,7 +264,7 @@ def test_a_heartbeat_without_a_stamp_claims_nothing() -> None:
     raft = cluster.rafts["b"]
     raft.step(
         Message(
-            kind=Kind.HEARTBEAT,
+            kind=MessageKind.HEARTBEAT,
             to=peer("b"),
             sender=peer("a"),
             term=raft.status().term,

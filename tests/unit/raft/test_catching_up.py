@@ -14,16 +14,18 @@ from zonequake_store.raft.api import (
     ChangePeersAnswer,
     GrantAnswer,
     RaftRole,
+    RaftSettings,
     ReconfigurationError,
-    Settings,
     StageChanged,
 )
-from zonequake_store.raft.messages import Configuration, Kind
+from zonequake_store.raft.messages import Configuration, MessageKind
 
 
 def test_a_peer_that_is_caught_up_gets_only_what_is_committed() -> None:
     cluster = SmallCluster(passive="d")
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.sender.node in "bc"
+    cluster.lose = lambda message: (
+        message.kind is MessageKind.APPEND_REPLY and message.sender.node in "bc"
+    )
     cluster.elect("a")
     change(cluster, 2, "abd")
     cluster.tick(3)
@@ -47,7 +49,7 @@ def test_a_leader_that_is_lost_while_it_catches_a_peer_up_leaves_no_group_withou
     assert grant(cluster, 2, "d") is GrantAnswer.RECEIVED
     assert cluster.status("a").last_index > cluster.status("b").last_index, "it alone is joint"
     cluster.down = {"a"}
-    cluster.lose = lambda message: message.kind is Kind.APPEND and message.to.node == "c"
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND and message.to.node == "c"
     cluster.elect("b")
     change(cluster, 2, "d", leader="b")
     cluster.tick(3)
@@ -158,7 +160,7 @@ def test_each_answer_of_a_catching_up_peer_renews_its_time_out() -> None:
 
 
 def test_a_peer_that_falls_back_while_waiting_for_the_grant_is_waited_for() -> None:
-    cluster = loaded(settings=Settings(catch_up_margin_entries=5))
+    cluster = loaded(settings=RaftSettings(catch_up_margin_entries=5))
     change(cluster, 2, "abd")
     cluster.isolate("d")
     cluster.rafts["a"].propose([b"y"] * 5)
@@ -190,7 +192,7 @@ def test_catching_up_peers_count_in_no_quorum() -> None:
 
 
 def test_catch_up_is_limited_and_its_progress_never_falls() -> None:
-    cluster = loaded(settings=Settings(catch_up_bytes_per_second=2000, max_append_bytes=150))
+    cluster = loaded(settings=RaftSettings(catch_up_bytes_per_second=2000, max_append_bytes=150))
     change(cluster, 2, "abd")
     fractions = []
     sent = []
@@ -221,7 +223,7 @@ def test_a_rate_set_later_holds_too() -> None:
 
 
 def test_snapshot_progress_shows_as_a_fraction_and_its_pieces_spend_the_limit() -> None:
-    cluster = loaded(settings=Settings(catch_up_bytes_per_second=5000))
+    cluster = loaded(settings=RaftSettings(catch_up_bytes_per_second=5000))
     raft = cluster.rafts["a"]
     cluster.stores["a"].compact(raft.snapshot_meta(11))
     raft.compact(11)

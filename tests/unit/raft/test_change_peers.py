@@ -15,12 +15,12 @@ from zonequake_store.raft.api import (
     ChangePeersAnswer,
     ConfigurationApplied,
     GrantAnswer,
+    RaftSettings,
     ReconfigurationError,
-    Settings,
     StageChanged,
 )
 from zonequake_store.raft.errors import InvalidPeers
-from zonequake_store.raft.messages import Configuration, Kind, Message
+from zonequake_store.raft.messages import Configuration, Message, MessageKind
 
 
 def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
@@ -93,7 +93,7 @@ def test_sets_that_cannot_be_a_configuration_are_refused() -> None:
 def test_a_higher_token_is_busy_once_joint() -> None:
     cluster = loaded("de")
     change(cluster, 2, "abd")
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     grant(cluster, 2, "abd")
     assert cluster.status("a").stage is Stage.JOINT
     assert change(cluster, 3, "abe") is ChangePeersAnswer.BUSY
@@ -111,7 +111,9 @@ def test_a_higher_token_is_busy_and_nothing_is_cancelled_while_the_final_set_is_
     cluster = loaded("de")
     change(cluster, 2, "abd")
     final = cluster.status("a").last_index + 2
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= final
+    cluster.lose = lambda message: (
+        message.kind is MessageKind.APPEND_REPLY and message.index >= final
+    )
     grant(cluster, 2, "abd")
     assert cluster.status("a").stage is Stage.STABLE
     assert change(cluster, 3, "abe") is ChangePeersAnswer.BUSY
@@ -125,7 +127,7 @@ def test_a_higher_token_is_busy_and_nothing_is_cancelled_while_the_final_set_is_
 def test_a_change_that_takes_anothers_place_inherits_no_grant() -> None:
     """The grant came before the leader's own first entry was committed, so it had to wait."""
     cluster = SmallCluster()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     cluster.elect("a")
     assert change(cluster, 2, "ab") is RECEIVED
     assert grant(cluster, 2, "ba") is GrantAnswer.RECEIVED
@@ -142,7 +144,7 @@ def test_a_change_that_takes_anothers_place_inherits_no_grant() -> None:
 
 def test_a_grant_that_had_to_wait_acts_as_soon_as_the_leaders_first_entry_is_committed() -> None:
     cluster = SmallCluster()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     cluster.elect("a")
     change(cluster, 2, "ab")
     assert grant(cluster, 2, "ab") is GrantAnswer.RECEIVED
@@ -155,7 +157,7 @@ def test_a_grant_that_had_to_wait_acts_as_soon_as_the_leaders_first_entry_is_com
 
 def test_a_configuration_that_is_asked_for_again_is_announced_only_once_it_is_committed() -> None:
     cluster = SmallCluster()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     cluster.elect("a")
     assert change(cluster, 1, "abc") is RECEIVED
     assert cluster.of_type("a", ConfigurationApplied) == [], "perhaps another leader has none of it"
@@ -168,14 +170,16 @@ def test_what_commits_below_the_joint_entry_does_not_end_joint() -> None:
     cluster = loaded()
     change(cluster, 2, "abd")
     joint = cluster.status("a").last_index + 2
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     cluster.rafts["a"].propose([b"before"])
     grant(cluster, 2, "abd")
     assert cluster.status("a").configuration_index == joint
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= joint
+    cluster.lose = lambda message: (
+        message.kind is MessageKind.APPEND_REPLY and message.index >= joint
+    )
     for name in "bd":
         reply = Message(
-            kind=Kind.APPEND_REPLY,
+            kind=MessageKind.APPEND_REPLY,
             to=peer("a"),
             sender=peer(name),
             term=cluster.status("a").term,
@@ -266,7 +270,7 @@ def test_a_wiped_member_is_replaced_by_its_new_incarnation() -> None:
 
 
 def test_the_planted_fault_skips_catch_up_and_grant() -> None:
-    settings = dataclasses.replace(Settings(), planted=frozenset({JOINT_BEFORE_CAUGHT_UP}))
+    settings = dataclasses.replace(RaftSettings(), planted=frozenset({JOINT_BEFORE_CAUGHT_UP}))
     cluster = loaded(settings=settings)
     cluster.down = {"d"}
     change(cluster, 2, "abd")

@@ -14,13 +14,13 @@ from zonequake_store.raft.api import (
     StageChanged,
 )
 from zonequake_store.raft.errors import NotLeader
-from zonequake_store.raft.messages import Configuration, Kind, Message
+from zonequake_store.raft.messages import Configuration, Message, MessageKind
 
 
 def test_a_new_leader_finishes_a_joint_configuration_by_itself() -> None:
     cluster = loaded()
     change(cluster, 2, "bcd")
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     grant(cluster, 2, "bcd")
     assert cluster.configuration("b").is_joint
     cluster.down = {"a"}
@@ -54,7 +54,9 @@ def test_a_new_leader_announces_a_final_configuration_that_it_inherited() -> Non
     cluster = loaded()
     change(cluster, 2, "abd")
     final = cluster.status("a").last_index + 2
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= final
+    cluster.lose = lambda message: (
+        message.kind is MessageKind.APPEND_REPLY and message.index >= final
+    )
     grant(cluster, 2, "abd")
     assert cluster.status("a").stage is Stage.STABLE
     assert cluster.of_type("a", ConfigurationApplied)[-1].token == 1
@@ -87,7 +89,7 @@ def write_just_before_the_change_commits(cluster: SmallCluster) -> list[int]:
     def offer(message: Message) -> bool:
         status = cluster.status("a")
         final = status.configuration == Configuration(peers=peers("bcd"), token=2)
-        answers_it = message.kind is Kind.APPEND_REPLY and message.index == status.last_index
+        answers_it = message.kind is MessageKind.APPEND_REPLY and message.index == status.last_index
         if final and answers_it and not offered:
             offered.append(cluster.rafts["a"].propose([b"late"])[1])
         return False

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.api import LeaderChanged, LeaderElected, RaftRole
 from zonequake_store.raft.errors import BootstrapRefused, NotLeader
-from zonequake_store.raft.messages import Configuration, Kind, Message
+from zonequake_store.raft.messages import Configuration, Message, MessageKind
 
 
 def test_three_replicas_elect_one_leader_and_say_so_once_its_entry_is_committed() -> None:
@@ -114,12 +114,14 @@ def test_a_stuck_leader_of_an_old_term_learns_of_the_new_one() -> None:
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        (Kind.APPEND, Kind.APPEND_REPLY),
-        (Kind.HEARTBEAT, Kind.APPEND_REPLY),
-        (Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY),
+        (MessageKind.APPEND, MessageKind.APPEND_REPLY),
+        (MessageKind.HEARTBEAT, MessageKind.APPEND_REPLY),
+        (MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY),
     ],
 )
-def test_whoever_speaks_in_an_old_term_is_told_the_present_one(kind: Kind, answer: Kind) -> None:
+def test_whoever_speaks_in_an_old_term_is_told_the_present_one(
+    kind: MessageKind, answer: MessageKind
+) -> None:
     cluster = SmallCluster()
     cluster.elect("a")
     term = cluster.status("b").term
@@ -133,7 +135,12 @@ def test_a_removed_replica_with_a_later_term_ends_no_leadership() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
     term = raft.status().term
-    for kind in (Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.VOTE, Kind.PRE_VOTE):
+    for kind in (
+        MessageKind.APPEND_REPLY,
+        MessageKind.HEARTBEAT_REPLY,
+        MessageKind.VOTE,
+        MessageKind.PRE_VOTE,
+    ):
         raft.step(Message(kind=kind, to=peer("a"), sender=peer("z"), term=term + 5, log_term=99))
         raft.step(
             Message(kind=kind, to=peer("a"), sender=peer("b", "2"), term=term + 5, log_term=99)

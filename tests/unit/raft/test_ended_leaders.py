@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.unit.raft.small_cluster import SmallCluster, peer
-from zonequake_store.raft.api import LeaderChanged, RaftRole, Settings
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.api import LeaderChanged, RaftRole, RaftSettings
+from zonequake_store.raft.messages import Message, MessageKind
 
 
-def led_by_a(members: str = "abc", *, settings: Settings | None = None) -> SmallCluster:
+def led_by_a(members: str = "abc", *, settings: RaftSettings | None = None) -> SmallCluster:
     cluster = SmallCluster(members, settings=settings)
     cluster.elect("a").propose([b"x"])
     cluster.tick(2)
@@ -25,7 +25,7 @@ def leads(cluster: SmallCluster, name: str) -> bool:
     return cluster.status(name).role is RaftRole.LEADER
 
 
-def kinds(cluster: SmallCluster, sender: str) -> list[Kind]:
+def kinds(cluster: SmallCluster, sender: str) -> list[MessageKind]:
     return [each.kind for each in cluster.sent if each.sender == peer(sender)]
 
 
@@ -57,7 +57,7 @@ def test_who_has_no_proof_refuses_as_long_as_it_heard_the_leader() -> None:
     cluster.rafts["b"].node_ended("a")
     cluster.sent.clear()
     cluster.tick(3)
-    assert Kind.PRE_VOTE in kinds(cluster, "b")
+    assert MessageKind.PRE_VOTE in kinds(cluster, "b")
     assert kinds(cluster, "c") == []
     assert cluster.status("c").leader == peer("a")
     assert cluster.status("b").role is RaftRole.PRE_CANDIDATE
@@ -170,7 +170,7 @@ def test_a_candidate_asks_again_who_has_not_answered_and_nobody_else() -> None:
     asked = [
         each.to.node
         for each in cluster.sent
-        if each.sender == peer("b") and each.kind is Kind.PRE_VOTE
+        if each.sender == peer("b") and each.kind is MessageKind.PRE_VOTE
     ]
     assert asked == [*"acde", *"ade", *"ade", *"ade"], "after 1, 2 and 4 ticks; c has answered"
 
@@ -180,14 +180,16 @@ def test_a_vote_that_was_lost_is_asked_for_again() -> None:
     lost: list[Message] = []
 
     def lose_first(message: Message) -> bool:
-        if message.kind is Kind.VOTE and message.to == peer("b") and not lost:
+        if message.kind is MessageKind.VOTE and message.to == peer("b") and not lost:
             lost.append(message)
             return True
         return message.sender == peer("a")  # whose vote would do
 
     cluster.lose = lose_first
     cluster.rafts["a"].transfer_leadership(peer("c"))
-    cluster.lose = lambda message: message.kind is not Kind.TIMEOUT_NOW and lose_first(message)
+    cluster.lose = lambda message: (
+        message.kind is not MessageKind.TIMEOUT_NOW and lose_first(message)
+    )
     cluster.run()
     assert lost
     assert cluster.status("c").role is RaftRole.CANDIDATE
@@ -200,7 +202,7 @@ def test_a_request_to_take_over_that_was_lost_is_sent_again() -> None:
     lost: list[Message] = []
 
     def lose_first(message: Message) -> bool:
-        if message.kind is Kind.TIMEOUT_NOW and not lost:
+        if message.kind is MessageKind.TIMEOUT_NOW and not lost:
             lost.append(message)
             return True
         return False

@@ -15,8 +15,8 @@ from zonequake_store.raft.errors import BootstrapRefused, NotLeader
 from zonequake_store.raft.messages import (
     NEEDS_SNAPSHOT,
     Configuration,
-    Kind,
     Message,
+    MessageKind,
     Peer,
 )
 
@@ -57,7 +57,7 @@ def test_commits_that_were_not_handed_out_when_the_reset_is_heard_of_never_are()
     assert b.last_index > a.status().commit, "b has stored it"
     a.step(
         Message(
-            kind=Kind.APPEND_REPLY,
+            kind=MessageKind.APPEND_REPLY,
             to=peer("a"),
             sender=peer("b"),
             term=b.term,
@@ -83,7 +83,7 @@ def test_who_abstains_neither_campaigns_nor_votes_nor_follows_a_hand_over() -> N
     cluster.isolate("b")
     cluster.tick(60, "b")
     assert (b.status().term, b.status().role) == (term, RaftRole.FOLLOWER)
-    for kind in (Kind.PRE_VOTE, Kind.VOTE):
+    for kind in (MessageKind.PRE_VOTE, MessageKind.VOTE):
         cluster.sent.clear()
         b.step(
             Message(
@@ -97,7 +97,9 @@ def test_who_abstains_neither_campaigns_nor_votes_nor_follows_a_hand_over() -> N
         )
         cluster.run()
         assert [message.reject for message in cluster.sent] == [True], kind
-    b.step(Message(kind=Kind.TIMEOUT_NOW, to=peer("b"), sender=peer("c"), term=b.status().term))
+    b.step(
+        Message(kind=MessageKind.TIMEOUT_NOW, to=peer("b"), sender=peer("c"), term=b.status().term)
+    )
     assert b.status().role is RaftRole.FOLLOWER
 
 
@@ -108,11 +110,11 @@ def test_an_old_leader_hears_of_the_reset_from_anybody_even_a_stranger() -> None
     cluster.lose = lambda message: message.to == stranger
     term = a.status().term
     heard = Message(
-        kind=Kind.APPEND_REPLY, to=peer("a"), sender=stranger, term=term + 5, reject=True
+        kind=MessageKind.APPEND_REPLY, to=peer("a"), sender=stranger, term=term + 5, reject=True
     )
     a.step(heard)
     assert a.status().role is RaftRole.LEADER, "of its own lineage only members can end it"
-    a.step(Message(kind=Kind.PRE_VOTE, to=peer("a"), sender=stranger, term=term_of(5, 9)))
+    a.step(Message(kind=MessageKind.PRE_VOTE, to=peer("a"), sender=stranger, term=term_of(5, 9)))
     cluster.run()
     assert (a.status().role, a.status().term) == (RaftRole.FOLLOWER, term_of(5, 0))
 
@@ -127,7 +129,7 @@ def test_a_vote_that_a_later_lineage_asks_for_is_refused_and_its_lineage_taken_n
             silence(cluster, "b")
         cluster.sent.clear()
         request = Message(
-            kind=Kind.VOTE,
+            kind=MessageKind.VOTE,
             to=peer("b"),
             sender=peer("c"),
             term=term_of(5, 9),
@@ -136,7 +138,9 @@ def test_a_vote_that_a_later_lineage_asks_for_is_refused_and_its_lineage_taken_n
         )
         cluster.rafts["b"].step(request)
         cluster.run()
-        assert [(each.kind, each.reject) for each in cluster.sent] == [(Kind.VOTE_REPLY, True)]
+        assert [(each.kind, each.reject) for each in cluster.sent] == [
+            (MessageKind.VOTE_REPLY, True)
+        ]
         status = cluster.status("b")
         assert (status.term, status.abstains, status.leader) == (term_of(5, 9), True, None)
         assert cluster.stores["b"].hard_state.vote is None
@@ -147,7 +151,7 @@ def test_a_refusal_in_a_later_lineage_ends_a_leadership_whoever_it_comes_from() 
     a = cluster.elect("a")
     cluster.isolate("a")
     refusal = Message(
-        kind=Kind.APPEND_REPLY,
+        kind=MessageKind.APPEND_REPLY,
         to=peer("a"),
         sender=Peer("e", "1"),
         term=term_of(5, 1),
@@ -280,7 +284,9 @@ def test_no_claim_of_the_new_lineage_vouches_for_a_state_of_the_old_one() -> Non
         assert b.fresh_since_ms() is None
     assert b.status().applied > cluster.status("c").commit
     meta = raft.snapshot_meta(raft.status().applied)
-    b.step(Message(kind=Kind.SNAPSHOT, to=peer("b"), sender=peer("c"), term=term, snapshot=meta))
+    b.step(
+        Message(kind=MessageKind.SNAPSHOT, to=peer("b"), sender=peer("c"), term=term, snapshot=meta)
+    )
     assert not b.status().abstains
     assert b.fresh_since_ms() is None, "the state is still the old one"
     cluster.run()
@@ -331,14 +337,16 @@ def test_an_acknowledgement_of_an_old_commit_counts_for_nothing() -> None:
     cluster.isolate("b")
     cluster.sent.clear()
     for message in (
-        Message(kind=Kind.APPEND, to=peer("b"), sender=peer("c"), term=term, index=11, log_term=2),
-        Message(kind=Kind.HEARTBEAT, to=peer("b"), sender=peer("c"), term=term),
+        Message(
+            kind=MessageKind.APPEND, to=peer("b"), sender=peer("c"), term=term, index=11, log_term=2
+        ),
+        Message(kind=MessageKind.HEARTBEAT, to=peer("b"), sender=peer("c"), term=term),
     ):
         b.step(message)
     cluster.run()
     replies = [message for message in cluster.sent if message.sender == peer("b")]
-    assert [m.index for m in replies if m.kind is Kind.HEARTBEAT_REPLY] == [0]
-    acknowledged = [m for m in replies if m.kind is Kind.APPEND_REPLY and not m.reject]
+    assert [m.index for m in replies if m.kind is MessageKind.HEARTBEAT_REPLY] == [0]
+    acknowledged = [m for m in replies if m.kind is MessageKind.APPEND_REPLY and not m.reject]
     assert {message.index for message in acknowledged} <= {11}
 
 
@@ -357,7 +365,12 @@ def test_only_what_it_has_applied_makes_an_old_follower_need_a_state() -> None:
     for index in range(applied - 4, applied + 4):
         cluster.sent.clear()
         told = Message(
-            kind=Kind.APPEND, to=peer("b"), sender=peer("c"), term=term, index=index, log_term=term
+            kind=MessageKind.APPEND,
+            to=peer("b"),
+            sender=peer("c"),
+            term=term,
+            index=index,
+            log_term=term,
         )
         b.step(told)
         cluster.run()
@@ -380,22 +393,22 @@ def test_a_snapshot_older_than_what_was_acknowledged_breaks_nobody() -> None:
     shared = cluster.status("c").last_index - 1
     cluster.isolate("b")
 
-    def told(kind: Kind, **fields: object) -> None:
+    def told(kind: MessageKind, **fields: object) -> None:
         b.step(Message(kind=kind, to=peer("b"), sender=peer("c"), term=term, **fields))  # type: ignore[arg-type]
         cluster.run()
 
     cluster.sent.clear()
-    told(Kind.APPEND, index=shared, log_term=c._replica.log.term(shared))
+    told(MessageKind.APPEND, index=shared, log_term=c._replica.log.term(shared))
     assert [(m.kind, m.index, m.reject) for m in cluster.sent] == [
-        (Kind.APPEND_REPLY, shared, False)
+        (MessageKind.APPEND_REPLY, shared, False)
     ]
-    told(Kind.SNAPSHOT, snapshot=c.snapshot_meta(shared - 3))
+    told(MessageKind.SNAPSHOT, snapshot=c.snapshot_meta(shared - 3))
     assert b.status().last_index == b.status().applied == shared - 3
-    told(Kind.HEARTBEAT, commit=shared)
+    told(MessageKind.HEARTBEAT, commit=shared)
     assert b.status().commit == shared - 3
     entries = tuple(cluster.stores["c"].entries(shared - 2, shared + 2, 1 << 20))
     told(
-        Kind.APPEND,
+        MessageKind.APPEND,
         index=shared - 3,
         log_term=c._replica.log.term(shared - 3),
         entries=entries,
@@ -425,7 +438,7 @@ def test_a_read_under_way_when_a_reset_is_heard_of_is_given_up_though_a_quorum_c
     cluster = apart()
     reset(cluster)
     a = cluster.rafts["a"]
-    held = holding(cluster, Kind.HEARTBEAT_REPLY)
+    held = holding(cluster, MessageKind.HEARTBEAT_REPLY)
     number = a.read()
     cluster.run()
     confirmations = [message for message in held if message.to == peer("a")]
@@ -433,7 +446,7 @@ def test_a_read_under_way_when_a_reset_is_heard_of_is_given_up_though_a_quorum_c
     cluster.heal()
     a.step(
         Message(
-            kind=Kind.APPEND_REPLY,
+            kind=MessageKind.APPEND_REPLY,
             to=peer("a"),
             sender=peer("c"),
             term=cluster.status("c").term,
@@ -449,7 +462,7 @@ def test_a_read_under_way_when_a_reset_is_heard_of_is_given_up_though_a_quorum_c
 def test_a_confirmed_read_that_has_not_left_is_given_up_too() -> None:
     cluster = apart()
     a = cluster.rafts["a"]
-    held = holding(cluster, Kind.HEARTBEAT_REPLY)
+    held = holding(cluster, MessageKind.HEARTBEAT_REPLY)
     number = a.read()
     cluster.run()
     for message in held:

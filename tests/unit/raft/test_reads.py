@@ -7,11 +7,11 @@ import pytest
 from tests.unit.raft.small_cluster import SmallCluster, peer
 from zonequake_protocol.admin import Stage
 from zonequake_store.raft.errors import NotLeader
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.messages import MessageKind
 
 
 def heartbeats(cluster: SmallCluster) -> int:
-    return sum(message.kind is Kind.HEARTBEAT for message in cluster.sent)
+    return sum(message.kind is MessageKind.HEARTBEAT for message in cluster.sent)
 
 
 def test_one_round_of_heartbeats_serves_all_reads_that_wait() -> None:
@@ -29,7 +29,7 @@ def test_one_round_of_heartbeats_serves_all_reads_that_wait() -> None:
 def test_a_read_that_comes_during_a_round_waits_for_the_next() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
-    cluster.lose = lambda message: message.kind is Kind.HEARTBEAT_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.HEARTBEAT_REPLY
     first = raft.read()
     cluster.run()
     raft.propose([b"x"])
@@ -54,7 +54,7 @@ def test_a_leader_cut_off_answers_no_read_and_aborts_it_when_it_steps_down() -> 
 
 def test_a_new_leader_reads_only_after_an_entry_of_its_term_is_committed() -> None:
     cluster = SmallCluster()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     raft = cluster.elect("a")
     read = raft.read()
     cluster.tick(3, "a")
@@ -98,7 +98,7 @@ def test_a_read_that_waited_for_the_old_half_is_answered_when_that_half_is_gone(
     raft = cluster.elect("a")
     term = raft.status().term
     alone = (peer("a"),)
-    cluster.lose = lambda message: message.kind is Kind.HEARTBEAT_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.HEARTBEAT_REPLY
     read = raft.read()
     raft.change_peers(term=term, token=2, peers=alone)
     cluster.run()

@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, append, peer
-from zonequake_store.raft.api import RaftRole, Ready, Settings
+from zonequake_store.raft.api import RaftRole, RaftSettings, Ready
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
-from zonequake_store.raft.messages import EntryKind, Kind, Message
+from zonequake_store.raft.messages import EntryKind, Message, MessageKind
 
 
 def appends(cluster: SmallCluster, to: str) -> list[Message]:
-    return [each for each in cluster.sent if each.kind is Kind.APPEND and each.to == peer(to)]
+    return [
+        each for each in cluster.sent if each.kind is MessageKind.APPEND and each.to == peer(to)
+    ]
 
 
 def test_commands_proposed_together_travel_in_one_message_per_follower() -> None:
@@ -36,7 +38,7 @@ def test_a_leader_sends_before_it_stores_but_counts_itself_only_after() -> None:
     cluster.down = {"c"}
     raft.propose([b"x"])
     ready = raft.ready()
-    assert {each.kind for each in ready.messages} == {Kind.APPEND}
+    assert {each.kind for each in ready.messages} == {MessageKind.APPEND}
     assert [entry.data for entry in ready.entries] == [b"x"]
     for message in ready.messages:
         if message.to == peer("b"):
@@ -58,14 +60,14 @@ def test_a_follower_acknowledges_only_after_it_stored() -> None:
     raft.step(append("a", "b", cluster.status("a").term, 2, cluster.status("a").term, 2))
     ready = raft.ready()
     assert ready.messages == ()
-    assert [each.kind for each in ready.messages_after_store] == [Kind.APPEND_REPLY]
+    assert [each.kind for each in ready.messages_after_store] == [MessageKind.APPEND_REPLY]
     assert len(ready.entries) == 1
 
 
 def test_a_lost_append_is_sent_again() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
-    cluster.lose = lambda message: message.kind is Kind.APPEND
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND
     raft.propose([b"1"])
     cluster.run()
     raft.propose([b"2"])
@@ -95,10 +97,10 @@ def test_an_unreachable_peer_costs_no_work_until_it_answers() -> None:
 
 
 def test_unanswered_appends_are_limited() -> None:
-    cluster = SmallCluster(settings=Settings(max_in_flight_appends=3))
+    cluster = SmallCluster(settings=RaftSettings(max_in_flight_appends=3))
     raft = cluster.elect("a")
     cluster.sent.clear()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     for _ in range(10):
         raft.propose([b"x"])
         cluster.run()
@@ -165,7 +167,9 @@ def test_a_follower_far_behind_gets_a_snapshot_and_then_the_rest() -> None:
     assert [(sender, send.to) for sender, send in cluster.supplies] == [(peer("a"), peer("c"))]
     send = cluster.supplies[0][1]
     cluster.rafts["c"].step(
-        Message(kind=Kind.SNAPSHOT, to=send.to, sender=peer("a"), term=send.term, snapshot=meta)
+        Message(
+            kind=MessageKind.SNAPSHOT, to=send.to, sender=peer("a"), term=send.term, snapshot=meta
+        )
     )
     raft.propose([b"4"])
     cluster.run()
@@ -205,25 +209,27 @@ def test_a_late_append_is_answered_with_what_is_committed() -> None:
     cluster.rafts["b"].step(append("a", "b", term, 2, term, term))
     cluster.run()
     assert [(each.kind, each.index, each.reject) for each in cluster.sent] == [
-        (Kind.APPEND_REPLY, 4, False)
+        (MessageKind.APPEND_REPLY, 4, False)
     ]
 
 
 def test_a_snapshot_of_what_is_in_the_log_already_only_says_that_it_is_committed() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
-    cluster.lose = lambda message: message.to == peer("b") and message.kind is Kind.HEARTBEAT
+    cluster.lose = lambda message: message.to == peer("b") and message.kind is MessageKind.HEARTBEAT
     raft.propose([b"1"])
     cluster.run()
     b = cluster.rafts["b"]
     assert (b.status().commit, b.status().last_index) == (2, 3)
     term, meta = raft.status().term, raft.snapshot_meta(3)
     cluster.sent.clear()
-    b.step(Message(kind=Kind.SNAPSHOT, to=peer("b"), sender=peer("a"), term=term, snapshot=meta))
+    b.step(
+        Message(kind=MessageKind.SNAPSHOT, to=peer("b"), sender=peer("a"), term=term, snapshot=meta)
+    )
     cluster.run()
     assert cluster.stores["b"].snapshot is None
     assert (b.status().commit, cluster.commands("b")) == (3, [b"1"])
-    assert [each.index for each in cluster.sent if each.kind is Kind.APPEND_REPLY] == [3]
+    assert [each.index for each in cluster.sent if each.kind is MessageKind.APPEND_REPLY] == [3]
 
 
 def test_a_snapshot_that_brings_nothing_is_not_installed() -> None:
@@ -234,7 +240,7 @@ def test_a_snapshot_that_brings_nothing_is_not_installed() -> None:
     meta = raft.snapshot_meta(2)
     cluster.rafts["b"].step(
         Message(
-            kind=Kind.SNAPSHOT,
+            kind=MessageKind.SNAPSHOT,
             to=peer("b"),
             sender=peer("a"),
             term=raft.status().term,
@@ -268,7 +274,7 @@ def test_all_replicas_restarted_keep_what_was_committed() -> None:
 
 
 def test_applying_is_cut_into_portions() -> None:
-    cluster = SmallCluster("a", settings=Settings(max_apply_bytes=10))
+    cluster = SmallCluster("a", settings=RaftSettings(max_apply_bytes=10))
     raft = cluster.elect("a")
     raft.propose([b"12345678"] * 3)
     ready = raft.ready()
@@ -296,14 +302,14 @@ def test_an_idle_leader_sends_one_heartbeat_per_peer_and_tick() -> None:
     cluster.sent.clear()
     cluster.tick(5, "a")
     kinds = [message.kind for message in cluster.sent]
-    assert kinds.count(Kind.HEARTBEAT) == kinds.count(Kind.HEARTBEAT_REPLY) == 10
+    assert kinds.count(MessageKind.HEARTBEAT) == kinds.count(MessageKind.HEARTBEAT_REPLY) == 10
     assert len(kinds) == 20
     assert all(not raft.has_ready() for raft in cluster.rafts.values())
     assert cluster.status("a").role is RaftRole.LEADER
 
 
 def test_heartbeats_sent_before_they_are_due_put_off_the_next_ones() -> None:
-    cluster = SmallCluster(settings=Settings(heartbeat_ticks=3))
+    cluster = SmallCluster(settings=RaftSettings(heartbeat_ticks=3))
     cluster.elect("a")
     cluster.run()
 
@@ -311,7 +317,7 @@ def test_heartbeats_sent_before_they_are_due_put_off_the_next_ones() -> None:
         cluster.sent.clear()
         act()
         cluster.run()
-        return sum(message.kind is Kind.HEARTBEAT for message in cluster.sent)
+        return sum(message.kind is MessageKind.HEARTBEAT for message in cluster.sent)
 
     assert beats_of(cluster.rafts["a"].beat) == 2
     assert [beats_of(cluster.rafts["a"].tick) for _ in range(5)] == [0, 0, 0, 2, 0]
@@ -335,7 +341,7 @@ def test_the_commit_index_is_stored_with_the_next_entries_and_never_alone() -> N
 
 def heartbeat(cluster: SmallCluster, to: str) -> Message:
     term = cluster.status("a").term
-    return Message(kind=Kind.HEARTBEAT, to=peer(to), sender=peer("a"), term=term)
+    return Message(kind=MessageKind.HEARTBEAT, to=peer(to), sender=peer("a"), term=term)
 
 
 def test_an_idle_followers_answer_needs_no_ready() -> None:
@@ -345,7 +351,7 @@ def test_an_idle_followers_answer_needs_no_ready() -> None:
     raft.step(heartbeat(cluster, "b"))
     messages = raft.take_messages()
     assert messages is not None
-    assert [each.kind for each in messages] == [Kind.HEARTBEAT_REPLY]
+    assert [each.kind for each in messages] == [MessageKind.HEARTBEAT_REPLY]
     assert not raft.has_ready()
     assert raft.take_messages() == []
 
@@ -365,7 +371,9 @@ def test_no_answer_leaves_without_a_ready_while_something_has_to_be_stored() -> 
     cluster.stores["b"].store(ready)
     raft.stored(ready)
     assert raft.take_messages()
-    raft.step(Message(kind=Kind.VOTE, to=peer("b"), sender=peer("c"), term=term + 1, context=1))
+    raft.step(
+        Message(kind=MessageKind.VOTE, to=peer("b"), sender=peer("c"), term=term + 1, context=1)
+    )
     assert raft.take_messages() is None, "the term is not stored"
     assert raft.ready().hard_state is not None
 
@@ -373,7 +381,7 @@ def test_no_answer_leaves_without_a_ready_while_something_has_to_be_stored() -> 
 def test_a_follower_that_has_entries_to_apply_takes_a_turn() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
-    cluster.lose = lambda message: message.kind is Kind.HEARTBEAT
+    cluster.lose = lambda message: message.kind is MessageKind.HEARTBEAT
     raft.propose([b"x"])
     cluster.run()
     follower = cluster.rafts["b"]

@@ -17,8 +17,8 @@ from zonequake_store.raft.errors import InvalidPeers, ResetRefused
 from zonequake_store.raft.messages import (
     Configuration,
     HardState,
-    Kind,
     Message,
+    MessageKind,
     Peer,
 )
 
@@ -91,7 +91,7 @@ def test_a_replica_that_installs_a_snapshot_is_not_reset_in_the_middle_of_it() -
     propose(cluster, "a", b"y")
     raft.step(
         Message(
-            kind=Kind.SNAPSHOT,
+            kind=MessageKind.SNAPSHOT,
             to=peer("c"),
             sender=peer("a"),
             term=raft.status().term,
@@ -187,7 +187,11 @@ def test_a_survivor_hands_out_no_commit_of_the_old_lineage_before_it_leads() -> 
     raft, donor = cluster.rafts["c"], cluster.status("a")
     assert raft.status().commit < donor.commit == raft.status().last_index
     heard = Message(
-        kind=Kind.HEARTBEAT, to=peer("c"), sender=peer("a"), term=donor.term, commit=donor.commit
+        kind=MessageKind.HEARTBEAT,
+        to=peer("c"),
+        sender=peer("a"),
+        term=donor.term,
+        commit=donor.commit,
     )
     raft.step(heard)
     for _ in range(2 * cluster.settings.election_ticks):
@@ -218,7 +222,7 @@ def test_a_reset_overrides_a_half_done_joint_change() -> None:
     raft = cluster.elect("a")
     raft.change_peers(term=raft.status().term, token=2, peers=peers("acd"))
     cluster.run()
-    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.lose = lambda message: message.kind is MessageKind.APPEND_REPLY
     raft.grant(term=raft.status().term, token=2, peers=peers("acd"))
     cluster.run()
     assert cluster.configuration("c").is_joint

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
-from zonequake_store.raft.api import Settings
+from zonequake_store.raft.api import RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.messages import MessageKind
 
 
 def leader_with(
-    commands: int, *, settings: Settings | None = None
+    commands: int, *, settings: RaftSettings | None = None
 ) -> tuple[SmallCluster, Raft, int]:
     """Leader a of a, b, c, which is asked to take d too; d hears nothing of the supplies yet."""
     cluster = SmallCluster(passive="d", settings=settings)
@@ -28,7 +28,7 @@ def test_a_peer_with_nothing_gets_everything() -> None:
     _, raft, last = leader_with(5)
     message = raft.supply.next_append(peer("d"), index=0, log_term=0)
     assert message is not None
-    assert (message.kind, message.index, message.log_term) == (Kind.APPEND, 0, 0)
+    assert (message.kind, message.index, message.log_term) == (MessageKind.APPEND, 0, 0)
     assert [entry.index for entry in message.entries] == list(range(1, last + 1))
 
 
@@ -64,7 +64,7 @@ def test_a_log_that_begins_behind_the_peer_has_nothing_for_it() -> None:
 
 
 def test_a_spent_limit_lets_nothing_through_until_the_next_tick() -> None:
-    _, raft, _ = leader_with(9, settings=Settings(catch_up_bytes_per_second=400))
+    _, raft, _ = leader_with(9, settings=RaftSettings(catch_up_bytes_per_second=400))
     first = raft.supply.next_append(peer("d"), index=0, log_term=0)
     assert first is not None
     assert first.entries

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.raft.small_cluster import SmallCluster, peer
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.errors import ReadyOutstanding
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 
 
 def vote(
     to: str, sender: str, *, term: int, index: int, log_term: int, context: int = 0
 ) -> Message:
     return Message(
-        kind=Kind.VOTE,
+        kind=MessageKind.VOTE,
         to=peer(to),
         sender=peer(sender),
         term=term,
@@ -28,7 +28,9 @@ def granted(cluster: SmallCluster, voter: str) -> list[Message]:
     return [
         message
         for message in cluster.sent
-        if message.kind is Kind.VOTE_REPLY and message.sender.node == voter and not message.reject
+        if message.kind is MessageKind.VOTE_REPLY
+        and message.sender.node == voter
+        and not message.reject
     ]
 
 
@@ -77,7 +79,7 @@ def test_a_vote_leaves_only_after_it_is_stored() -> None:
     raft.step(vote("a", "b", term=5, index=1, log_term=1))
     ready = raft.ready()
     assert ready.messages == ()
-    assert [message.kind for message in ready.messages_after_store] == [Kind.VOTE_REPLY]
+    assert [message.kind for message in ready.messages_after_store] == [MessageKind.VOTE_REPLY]
     assert ready.hard_state is not None
     assert (ready.hard_state.term, ready.hard_state.vote) == (5, peer("b"))
     assert not raft.has_ready()
@@ -101,11 +103,11 @@ def test_votes_of_another_incarnation_do_not_elect() -> None:
     cluster.tick(11, "a")
     assert raft.status().role is RaftRole.PRE_CANDIDATE
     for sender in (peer("b", "2"), peer("c", "2"), peer("x")):
-        raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=sender, term=2))
+        raft.step(Message(kind=MessageKind.PRE_VOTE_REPLY, to=peer("a"), sender=sender, term=2))
     assert raft.status().role is RaftRole.PRE_CANDIDATE
-    raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a", "2"), sender=peer("b"), term=2))
+    raft.step(Message(kind=MessageKind.PRE_VOTE_REPLY, to=peer("a", "2"), sender=peer("b"), term=2))
     assert raft.status().role is RaftRole.PRE_CANDIDATE
-    raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=peer("b"), term=2))
+    raft.step(Message(kind=MessageKind.PRE_VOTE_REPLY, to=peer("a"), sender=peer("b"), term=2))
     assert raft.status().role is RaftRole.CANDIDATE
 
 
@@ -117,7 +119,7 @@ def test_who_is_asked_whether_it_would_vote_changes_neither_term_nor_vote() -> N
     before = cluster.status("b").term
     cluster.sent.clear()
     asked = Message(
-        kind=Kind.PRE_VOTE,
+        kind=MessageKind.PRE_VOTE,
         to=peer("b"),
         sender=peer("c"),
         term=before + 1,
@@ -126,7 +128,7 @@ def test_who_is_asked_whether_it_would_vote_changes_neither_term_nor_vote() -> N
     )
     cluster.rafts["b"].step(asked)
     cluster.run()
-    (answer,) = [each for each in cluster.sent if each.kind is Kind.PRE_VOTE_REPLY]
+    (answer,) = [each for each in cluster.sent if each.kind is MessageKind.PRE_VOTE_REPLY]
     assert (answer.reject, answer.term) == (False, before + 1)
     assert cluster.status("b").term == before
     assert cluster.stores["b"].hard_state.term == before

@@ -14,15 +14,15 @@ from tests.histories.synthesize import SyntheticOperation, lines
 from tests.unit.simulation.broken_rules import breaks
 from tests.unit.simulation.facts_of_groups import ABC, A, B, C, entries, ledger, life, log
 from zonequake_analysis.inputs.shapes import Function
-from zonequake_load.operation import Once
+from zonequake_load.operation import OnceId
 from zonequake_load.pod.history import HistoryEvent
 from zonequake_protocol.admin import Stage
-from zonequake_protocol.client import Read, Reply, RequestId, Status
+from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId
 from zonequake_simulation import orders
-from zonequake_simulation.api import Wish
+from zonequake_simulation.api import StoredWish
 from zonequake_simulation.checks.catch_up import CatchUpRules
 from zonequake_simulation.checks.ledger import Lineage
-from zonequake_simulation.checks.model import Happened, Moment
+from zonequake_simulation.checks.model import TransactionEvent, TransactionMoment
 from zonequake_simulation.checks.replies import ReplyRules
 from zonequake_simulation.checks.state import StateRules
 from zonequake_simulation.checks.transactions import TransactionRules
@@ -34,10 +34,10 @@ from zonequake_store.raft.api import (
     ChangePeersAnswer,
     GrantAnswer,
     RaftRole,
-    Settings,
+    RaftSettings,
+    RaftStatus,
 )
-from zonequake_store.raft.api import Status as RaftStatus
-from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, SnapshotMeta
+from zonequake_store.raft.messages import Entry, EntryKind, Message, MessageKind, SnapshotMeta
 from zonequake_store.state.partition import AppliedState
 from zonequake_store.state.transactions import DecideCommand, TransactionId
 
@@ -65,7 +65,7 @@ LEADS = RaftStatus(
     last_term=1,
 )
 CATCHES_UP = replace(LEADS, stage=Stage.CATCHING_UP, stage_token=5, stage_peers=(A, B))
-WISH = Wish(token=5, wanted=(A, B))
+WISH = StoredWish(token=5, wanted=(A, B))
 
 
 def answering(before: RaftStatus, after: RaftStatus | None = None, **answers: Any) -> Any:
@@ -132,7 +132,7 @@ def _(wrong: bool) -> None:
 # ----------------------------------------------------------------------------------------- replies
 
 READ = Read("g", "k")
-OK = Reply(1, Status.OK)
+OK = Reply(1, ReplyStatus.OK)
 
 
 def replies(**more: Any) -> ReplyRules:
@@ -206,34 +206,34 @@ FIRST, AGAIN = (TransactionId("g", 1, number) for number in (1, 2))
 REQUEST = RequestId("c", 1)
 
 
-def decided(transaction: TransactionId) -> Happened:
+def decided(transaction: TransactionId) -> TransactionEvent:
     entry = DecideCommand(transaction, REQUEST, others=(), results=())
-    return Happened(Moment.DECIDED, transaction, entry)
+    return TransactionEvent(TransactionMoment.DECIDED, transaction, entry)
 
 
 @breaks("a request is carried out once")
 def _(wrong: bool) -> None:
     rules = TransactionRules()
     for transaction in (FIRST, AGAIN) if wrong else (FIRST,):
-        rules.happened("g", Happened(Moment.PREPARED, transaction))
+        rules.happened("g", TransactionEvent(TransactionMoment.PREPARED, transaction))
         rules.happened("g", decided(transaction))
 
 
 @breaks("what certainly failed is not carried out")
 def _(wrong: bool) -> None:
     rules = TransactionRules()
-    rules.happened("g", Happened(Moment.PREPARED, FIRST))
+    rules.happened("g", TransactionEvent(TransactionMoment.PREPARED, FIRST))
     if wrong:
         rules.happened("g", decided(FIRST))
-    rules.certainly_failed(Once("c", 1))
+    rules.certainly_failed(OnceId("c", 1))
 
 
 @breaks("every part of a transaction without decision is rolled back")
 def _(wrong: bool) -> None:
     rules = TransactionRules()
-    rules.happened("g", Happened(Moment.PREPARED, FIRST))
+    rules.happened("g", TransactionEvent(TransactionMoment.PREPARED, FIRST))
     if not wrong:
-        rules.happened("g", Happened(Moment.ROLLED_BACK, FIRST))
+        rules.happened("g", TransactionEvent(TransactionMoment.ROLLED_BACK, FIRST))
     rules.settled()
 
 
@@ -242,7 +242,7 @@ def _(wrong: bool) -> None:
 
 def says(frame: Any, *before: Any, role: RaftRole = RaftRole.LEADER) -> None:
     """Has frames judged that leave a replica in this role, without a rate to keep to."""
-    rules = CatchUpRules(Settings(catch_up_bytes_per_second=0))
+    rules = CatchUpRules(RaftSettings(catch_up_bytes_per_second=0))
     raft = Made(status=lambda: Made(role=role), _replica=Made(leadership=None))
     for each in (*before, frame):
         rules.sent(raft, each, 0, None)  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def says(frame: Any, *before: Any, role: RaftRole = RaftRole.LEADER) -> None:
 
 def supply(behind: int, *indexes: int) -> Supply:
     append = Message(
-        kind=Kind.APPEND, to=C, sender=A, term=1, index=behind, entries=entries(*indexes)
+        kind=MessageKind.APPEND, to=C, sender=A, term=1, index=behind, entries=entries(*indexes)
     )
     return Supply("g", C, A, 1, append)
 
@@ -268,14 +268,14 @@ def _(wrong: bool) -> None:
 
 @breaks("a supply follows what was demanded or supplied")
 def _(wrong: bool) -> None:
-    rules = CatchUpRules(Settings(catch_up_bytes_per_second=0))
+    rules = CatchUpRules(RaftSettings(catch_up_bytes_per_second=0))
     rules._reached(A, C, 1, 3)
     rules._supplied(supply(4 if wrong else 3))
 
 
 @breaks("entries of a supply follow each other")
 def _(wrong: bool) -> None:
-    rules = CatchUpRules(Settings(catch_up_bytes_per_second=0))
+    rules = CatchUpRules(RaftSettings(catch_up_bytes_per_second=0))
     rules._reached(A, C, 1, 3)
     rules._supplied(supply(3, 4, 6 if wrong else 5))
 

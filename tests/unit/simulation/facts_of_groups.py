@@ -8,23 +8,23 @@ from typing import Any
 from tests.unit.simulation.broken_rules import breaks
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.terms import term_of
-from zonequake_simulation.checks.ledger import Ledger, Stored
+from zonequake_simulation.checks.ledger import Ledger, StoredLog
 from zonequake_simulation.checks.raft import RaftRules
 from zonequake_simulation.checks.reconfiguration import ReconfigurationRules
 from zonequake_simulation.checks.storage import StorageRules
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     RaftRole,
+    RaftSettings,
     Ready,
-    Settings,
     StageChanged,
 )
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,
     EntryKind,
-    Kind,
     Message,
+    MessageKind,
     Peer,
     SnapshotMeta,
     encode_configuration,
@@ -141,7 +141,7 @@ def _(wrong: bool) -> None:
 
 
 def changes(known: Ledger | None = None) -> ReconfigurationRules:
-    return ReconfigurationRules(known or ledger(), Settings(), {1: A})
+    return ReconfigurationRules(known or ledger(), RaftSettings(), {1: A})
 
 
 @breaks("one uncommitted configuration")
@@ -181,13 +181,13 @@ def _(wrong: bool) -> None:
 # ----------------------------------------------------------------------------------------- storage
 
 
-def stored(*terms: int, term: int = 1, vote: Peer | None = None) -> Stored:
-    made = Stored()
+def stored(*terms: int, term: int = 1, vote: Peer | None = None) -> StoredLog:
+    made = StoredLog()
     made.terms, made.term, made.vote = list(terms), term, vote
     return made
 
 
-def storage(of_a: Stored) -> StorageRules:
+def storage(of_a: StoredLog) -> StorageRules:
     known = ledger()
     known.stored[A] = of_a
     return StorageRules(known)
@@ -201,11 +201,11 @@ def _(wrong: bool) -> None:
 
 @breaks("a vote is stored before it is given")
 def _(wrong: bool) -> None:
-    vote = Message(kind=Kind.VOTE_REPLY, to=B, sender=A, term=1)
+    vote = Message(kind=MessageKind.VOTE_REPLY, to=B, sender=A, term=1)
     storage(stored(vote=C if wrong else B)).sent(vote)
 
 
 @breaks("an entry is stored before it is acknowledged")
 def _(wrong: bool) -> None:
-    reply = Message(kind=Kind.APPEND_REPLY, to=B, sender=A, term=1, index=3 if wrong else 2)
+    reply = Message(kind=MessageKind.APPEND_REPLY, to=B, sender=A, term=1, index=3 if wrong else 2)
     storage(stored(1, 1)).sent(reply)

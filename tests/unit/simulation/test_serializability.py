@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_simulation.serializability import Told, judge
+from zonequake_simulation.serializability import ObservedOperation, judge
 from zonequake_simulation.violation import Violation
 
 LISTS: dict[str, tuple[int, ...]] = {"a": (1, 2), "b": (1, 2)}
 
 
-def appending(name: str, value: int, inv_us: int, fin_us: int | None, *keys: str) -> Told:
-    return Told(name=name, inv_us=inv_us, fin_us=fin_us, appends=dict.fromkeys(keys, value))
+def appending(
+    name: str, value: int, inv_us: int, fin_us: int | None, *keys: str
+) -> ObservedOperation:
+    return ObservedOperation(
+        name=name, inv_us=inv_us, fin_us=fin_us, appends=dict.fromkeys(keys, value)
+    )
 
 
-def reading(name: str, inv_us: int, fin_us: int, **shown: tuple[int, ...]) -> Told:
-    return Told(name=name, inv_us=inv_us, fin_us=fin_us, reads=shown)
+def reading(name: str, inv_us: int, fin_us: int, **shown: tuple[int, ...]) -> ObservedOperation:
+    return ObservedOperation(name=name, inv_us=inv_us, fin_us=fin_us, reads=shown)
 
 
 ONE = appending("one", 1, 0, 10, "a", "b")

@@ -17,9 +17,9 @@ from zonequake_store.network.peer_protocol import Frame, Messages, decode_frame,
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.host import Host
 from zonequake_store.node.orders import Orders
-from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
+from zonequake_store.raft.messages import Entry, EntryKind, Message, MessageKind, Peer
 from zonequake_store.replica.replica import Replica
-from zonequake_store.serving.journal import Clock, Journal
+from zonequake_store.serving.journal import EventJournal, JournalClock
 from zonequake_store.settings import HEARTBEAT_TICKS, NodeSettings
 from zonequake_store.state.commands import Command, SetCommand, encode_command
 from zonequake_store.storage.directory import Storage
@@ -72,9 +72,9 @@ class OneNode:
         self.failures: list[Exception] = []
         self.line = Line()
         ticks = itertools.count(1)
-        self.journal = Journal(
+        self.journal = EventJournal(
             directory / "events.jsonl",
-            Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot"),
+            JournalClock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot"),
         )
         self.storage = storage_of(directory)
         self.storage.start(observe_log_s=lambda _: None, observe_data_s=lambda _: None)
@@ -156,7 +156,7 @@ class OneNode:
         appended = [*[SetCommand("k", 1)] * commands, *bookkeeping]
         replica.core_now().step(
             Message(
-                kind=Kind.APPEND,
+                kind=MessageKind.APPEND,
                 to=replica.me,
                 sender=Peer(leader, "b"),
                 term=3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.store.one_node import OneNode, until
 from zonequake_protocol.admin import PeerName
-from zonequake_store.raft.messages import Entry, Kind, Message, Peer
+from zonequake_store.raft.messages import Entry, Message, MessageKind, Peer
 from zonequake_store.replica.replica import Replica
 
 N1, N2 = Peer("n1", "1"), Peer("n2", "1")
@@ -33,17 +33,17 @@ class PlayedGroup:
     async def elect(self, voter: Peer) -> None:
         """Let n0 be asked to campaign, by whoever handed over to it, and be voted for."""
         raft = self.replica.core_now()
-        self.say(Kind.TIMEOUT_NOW, voter, term=raft.term)
+        self.say(MessageKind.TIMEOUT_NOW, voter, term=raft.term)
         term = raft.term
         await self._stored()
-        self.say(Kind.VOTE_REPLY, voter, term=term)
+        self.say(MessageKind.VOTE_REPLY, voter, term=term)
         await until(lambda: self.replica.leads)
         self.acknowledge(voter)
 
     def acknowledge(self, peer: Peer) -> None:
         """A follower has stored all of the leader's log."""
         status = self.replica.core_now().status()
-        self.say(Kind.APPEND_REPLY, peer, term=status.term, index=status.last_index)
+        self.say(MessageKind.APPEND_REPLY, peer, term=status.term, index=status.last_index)
 
     async def hand_over(self) -> None:
         """To n1, whose vote for itself is yet to come."""
@@ -55,7 +55,7 @@ class PlayedGroup:
         """n0 hears a peer that was asked to lead, and votes for it."""
         status = self.replica.core_now().status()
         self.say(
-            Kind.VOTE,
+            MessageKind.VOTE,
             peer,
             term=status.term + 1,
             index=status.last_index,
@@ -67,11 +67,11 @@ class PlayedGroup:
 
     def leader(self, peer: Peer) -> None:
         """n0 hears the one that it voted for."""
-        self.say(Kind.HEARTBEAT, peer, term=self.replica.core_now().term)
+        self.say(MessageKind.HEARTBEAT, peer, term=self.replica.core_now().term)
 
     def say(
         self,
-        kind: Kind,
+        kind: MessageKind,
         sender: Peer,
         *,
         term: int,

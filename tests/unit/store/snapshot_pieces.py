@@ -13,7 +13,7 @@ from zonequake_store.catchup.messages import Demand, End, Invite, Piece, encode_
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.partition import AppliedState, Cell, Partition
+from zonequake_store.state.partition import AppliedState, Cell, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import MemoryCells
 
@@ -43,7 +43,7 @@ def snapshot(
     cells.put("k", Cell(index, index))
     cells.put("l", Cell(-index, index))
     state = AppliedState(index if state_index is None else state_index, term)
-    partition = Partition(
+    partition = StateMachine(
         cells, clients=ClientTable(), transactions=TransactionTable(), state=state
     )
     pairs = list(cells.view(partition).pairs())

@@ -22,14 +22,14 @@ from zonequake_store.catchup.supplier import (
     OutFrame,
     Supplier,
 )
-from zonequake_store.raft.api import Ready, Settings
+from zonequake_store.raft.api import RaftSettings, Ready
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
 
 LEADER, NEW = Peer("a", "1"), Peer("d", "1")
 GROUP = "z.0.0"
 Sent = TypeVar("Sent")
-SMALL = Settings(max_append_bytes=40)
+SMALL = RaftSettings(max_append_bytes=40)
 
 
 class Core:

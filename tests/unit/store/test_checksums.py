@@ -16,7 +16,7 @@ from zonequake_store.state.partition import AppliedState, Cell
 from zonequake_store.storage.checksums import content, seal, seal_damage
 from zonequake_store.storage.data_store import DataStore, Flush
 from zonequake_store.storage.log_store import LogStore
-from zonequake_store.storage.log_writes import Append, GroupRecord, PutHardState, PutRecord
+from zonequake_store.storage.log_writes import AppendEntries, GroupRecord, PutHardState, PutRecord
 
 MAP_BYTES = 16 << 20
 
@@ -117,7 +117,7 @@ def test_a_flipped_bit_in_the_applied_state_breaks_the_replica(tmp_path: Path) -
 def test_a_flipped_bit_in_term_or_vote_breaks_the_replica(tmp_path: Path) -> None:
     store = LogStore(tmp_path, map_bytes=MAP_BYTES, sync=True)
     entry = Entry(4, 1, EntryKind.COMMAND, b"x")
-    store.write([PutHardState(1, HardState(term=4)), Append(1, (entry,), False)])
+    store.write([PutHardState(1, HardState(term=4)), AppendEntries(1, (entry,), False)])
     store.close()
     flip_in(tmp_path, b"state", (1).to_bytes(8, "big"), 8 * 5 + 1)
     again = LogStore(tmp_path, map_bytes=MAP_BYTES, sync=True)
@@ -141,7 +141,7 @@ def test_a_flipped_bit_in_a_replicas_record_damages_the_environment(tmp_path: Pa
 def test_a_log_that_ends_before_what_is_stored_as_committed_is_corrupt(tmp_path: Path) -> None:
     store = LogStore(tmp_path, map_bytes=MAP_BYTES, sync=True)
     entry = Entry(4, 1, EntryKind.COMMAND, b"x")
-    store.write([PutHardState(1, HardState(term=4, commit=2)), Append(1, (entry,), False)])
+    store.write([PutHardState(1, HardState(term=4, commit=2)), AppendEntries(1, (entry,), False)])
     with pytest.raises(LogCorrupt, match="entry 2 is stored as committed, but the log ends at 1"):
         store.recover(1)
     store.close()

@@ -12,7 +12,7 @@ from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.partition import AppliedState, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import MemoryCells
 
@@ -84,7 +84,7 @@ class Member:
     def apply(self, index: int, lwm: int) -> None:
         self.stand_at(index, lwm)
         self.checkpoints.record(
-            Partition(
+            StateMachine(
                 MemoryCells(),
                 clients=ClientTable(),
                 transactions=TransactionTable(),

@@ -10,7 +10,7 @@ from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_protocol.terms import term_of
 from zonequake_store.catchup.messages import Checkpoint, Demand, Dismissal
 from zonequake_store.catchup.supplier import Supplier, SupplierEdge
-from zonequake_store.raft.api import Settings
+from zonequake_store.raft.api import RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import HardState, Peer
 
@@ -36,7 +36,7 @@ def answer(*, mine: Checkpoint, found: Checkpoint) -> Dismissal:
         me=ME,
         raft=Raft(
             me=ME,
-            settings=Settings(),
+            settings=RaftSettings(),
             log=MemoryLogStore(),
             hard_state=HardState(),
             random=lambda n: 0,

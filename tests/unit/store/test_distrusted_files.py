@@ -13,7 +13,7 @@ from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.storage.distrusted_files import DistrustedFiles
 from zonequake_store.storage.lmdb_files import renew
 from zonequake_store.storage.log_store import LogStore
-from zonequake_store.storage.log_writes import Append, GroupRecord, PutRecord
+from zonequake_store.storage.log_writes import AppendEntries, GroupRecord, PutRecord
 
 REASON = "a commit failed"
 
@@ -36,7 +36,7 @@ def with_a_replica(directory: Path) -> None:
     storage_of(directory).close()
     store = LogStore(directory / "log", map_bytes=MAP_BYTES, sync=True)
     entries = tuple(Entry(1, n, EntryKind.COMMAND, bytes(1000)) for n in range(1, 201))
-    store.write([PutRecord("g", record(5)), Append(5, entries, False)])
+    store.write([PutRecord("g", record(5)), AppendEntries(5, entries, False)])
     store.close()
 
 

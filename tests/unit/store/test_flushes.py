@@ -7,7 +7,7 @@ from pathlib import Path
 from zonequake_protocol.client import RequestId
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import SetCommand
-from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.partition import AppliedState, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore
@@ -15,10 +15,10 @@ from zonequake_store.storage.data_store import DataStore
 WRITES = 200
 
 
-def applied(store: DataStore) -> tuple[Overlay, Partition]:
+def applied(store: DataStore) -> tuple[Overlay, StateMachine]:
     """A partition to which as many clients have written once each."""
     cells = Overlay(store, 7)
-    partition = Partition(
+    partition = StateMachine(
         cells,
         clients=ClientTable(),
         transactions=TransactionTable(),
@@ -29,7 +29,7 @@ def applied(store: DataStore) -> tuple[Overlay, Partition]:
     return cells, partition
 
 
-def write(partition: Partition, index: int) -> None:
+def write(partition: StateMachine, index: int) -> None:
     name = f"c{index % WRITES}"
     partition.apply(1, index, SetCommand(f"k{index % WRITES}", index, b"", RequestId(name, index)))
 

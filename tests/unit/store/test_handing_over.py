@@ -15,12 +15,12 @@ from zonequake_protocol.client import (
     Cas,
     Read,
     Reply,
+    ReplyStatus,
     RequestId,
-    Status,
     Transaction,
     Write,
 )
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.messages import MessageKind
 from zonequake_store.replica.handover import HOLD_TICKS
 from zonequake_store.replica.replica import MAX_WAITING_PER_REPLICA
 
@@ -63,8 +63,8 @@ async def test_what_comes_during_a_hand_over_is_answered_when_the_successor_is_h
     group.leader(N1)
     await until(lambda: bool(early and late))
     for reply in (*early, *late):
-        assert (reply.id, reply.status, reply.leader) == (7, Status.NOT_LEADER, "n1")
-    assert [each.status for each in ask(group, operation)] == [Status.NOT_LEADER]
+        assert (reply.id, reply.status, reply.leader) == (7, ReplyStatus.NOT_LEADER, "n1")
+    assert [each.status for each in ask(group, operation)] == [ReplyStatus.NOT_LEADER]
 
 
 async def test_a_read_whose_round_the_hand_over_cuts_off_is_answered_with_the_successor(
@@ -77,7 +77,7 @@ async def test_a_read_whose_round_the_hand_over_cuts_off_is_answered_with_the_su
     assert told == []
     group.leader(N1)
     await until(lambda: bool(told))
-    assert (told[0].status, told[0].leader) == (Status.NOT_LEADER, "n1")
+    assert (told[0].status, told[0].leader) == (ReplyStatus.NOT_LEADER, "n1")
 
 
 async def test_who_was_to_be_succeeded_and_is_elected_again_serves_those_who_wait(
@@ -93,7 +93,7 @@ async def test_who_was_to_be_succeeded_and_is_elected_again_serves_those_who_wai
         return bool(told)
 
     await until(is_answered)
-    assert told[0].status is Status.OK
+    assert told[0].status is ReplyStatus.OK
 
 
 @pytest.mark.parametrize("voted", [False, True])
@@ -108,7 +108,7 @@ async def test_nobody_waits_for_long_for_a_successor_that_is_not_heard(
     assert told == []
     for _ in range(HOLD_TICKS):
         group.replica.tick()
-    assert [each.status for each in told] == [Status.NOT_LEADER]
+    assert [each.status for each in told] == [ReplyStatus.NOT_LEADER]
     assert not group.replica.awaits_successor
 
 
@@ -126,9 +126,9 @@ async def test_a_follower_whose_leader_has_ended_answers_when_it_hears_the_next(
     await asyncio.sleep(0)
     assert told == []
     term = group.replica.core_now().term
-    group.say(Kind.HEARTBEAT, N2, term=term + 1)
+    group.say(MessageKind.HEARTBEAT, N2, term=term + 1)
     await until(lambda: bool(told))
-    assert [(each.status, each.leader) for each in told] == [(Status.NOT_LEADER, "n2")]
+    assert [(each.status, each.leader) for each in told] == [(ReplyStatus.NOT_LEADER, "n2")]
 
 
 async def test_a_hand_over_holds_no_more_than_a_leader_does(group: PlayedGroup) -> None:
@@ -137,7 +137,7 @@ async def test_a_hand_over_holds_no_more_than_a_leader_does(group: PlayedGroup) 
     write = Write(GROUP, "k", 1)
     waiting = [ask(group, write) for _ in range(MAX_WAITING_PER_REPLICA)]
     assert not any(waiting)
-    assert [each.status for each in ask(group, write)] == [Status.NOT_LEADER]
+    assert [each.status for each in ask(group, write)] == [ReplyStatus.NOT_LEADER]
 
 
 async def test_who_waits_for_a_successor_is_answered_when_the_replica_is_stopped(
@@ -147,7 +147,7 @@ async def test_who_waits_for_a_successor_is_answered_when_the_replica_is_stopped
     await group.candidate(N1)
     told = ask(group, Write(GROUP, "k", 1))
     group.node.host.remove(group.replica)
-    assert [each.status for each in told] == [Status.NOT_HERE]
+    assert [each.status for each in told] == [ReplyStatus.NOT_HERE]
 
 
 async def test_a_drain_ends_when_the_successor_is_heard(group: PlayedGroup) -> None:

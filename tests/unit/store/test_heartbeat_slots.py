@@ -8,12 +8,14 @@ from zonequake_store.errors import ProtocolError
 from zonequake_store.network import heartbeat_slots
 from zonequake_store.network.heartbeat_slots import ReceivedSlots, SentSlots
 from zonequake_store.network.peer_protocol import Messages, decode_frame, encode_frame
-from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
+from zonequake_store.raft.messages import Entry, EntryKind, Message, MessageKind, Peer
 
 ME, OTHER = Peer("n0", "a"), Peer("n1", "b")
 
 
-def heartbeat(commit: int, *, kind: Kind = Kind.HEARTBEAT, to: Peer = OTHER) -> Message:
+def heartbeat(
+    commit: int, *, kind: MessageKind = MessageKind.HEARTBEAT, to: Peer = OTHER
+) -> Message:
     return Message(kind=kind, to=to, sender=ME, term=3, commit=commit, token=1)
 
 
@@ -33,9 +35,11 @@ def by_group(frame: Messages) -> dict[str, list[Message]]:
 def test_what_arrives_is_what_was_sent_and_repetitions_cost_three_bytes() -> None:
     said, heard = SentSlots(), ReceivedSlots()
     entry = Entry(3, 8, EntryKind.COMMAND, b"x")
-    append = Message(kind=Kind.APPEND, to=OTHER, sender=ME, term=3, index=7, entries=(entry,))
+    append = Message(
+        kind=MessageKind.APPEND, to=OTHER, sender=ME, term=3, index=7, entries=(entry,)
+    )
     idle = [
-        (f"g{number}", [heartbeat(7), heartbeat(0, kind=Kind.HEARTBEAT_REPLY)])
+        (f"g{number}", [heartbeat(7), heartbeat(0, kind=MessageKind.HEARTBEAT_REPLY)])
         for number in range(100)
     ]
     frames = [

@@ -11,15 +11,15 @@ import pytest
 
 from tests.unit.store.one_node import GROUP, OneNode, until
 from tests.unit.store.snapshot_pieces import LEADER, configuration, invite, snapshot, supply
-from zonequake_protocol.client import Read, Reply, Status
+from zonequake_protocol.client import Read, Reply, ReplyStatus
 from zonequake_store.errors import StorageError
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted
 from zonequake_store.raft.messages import (
     Entry,
     EntryKind,
-    Kind,
     Message,
+    MessageKind,
     SnapshotMeta,
     encode_configuration,
 )
@@ -60,7 +60,7 @@ async def test_a_flush_that_ends_while_a_snapshot_is_installed_leaves_the_log_al
         more = tuple(Entry(1, index, EntryKind.NOOP, b"") for index in range(2, 9))
         replica.core_now().step(
             Message(
-                kind=Kind.APPEND,
+                kind=MessageKind.APPEND,
                 to=replica.me,
                 sender=LEADER,
                 term=1,
@@ -112,7 +112,7 @@ async def test_more_reads_than_a_partition_can_hold_are_refused_and_counted_off_
             replies: list[Reply] = []
             for number in range(5):
                 replica.offer(number, Read(GROUP, "k"), replies.append)
-            assert [reply.status for reply in replies] == [Status.OVERLOADED] * 2
+            assert [reply.status for reply in replies] == [ReplyStatus.OVERLOADED] * 2
             node.host.wake(replica)
             await until(lambda: len(replies) == 5)  # noqa: B023  it is over within this round
-            assert [reply.status for reply in replies[2:]] == [Status.OK] * 3
+            assert [reply.status for reply in replies[2:]] == [ReplyStatus.OK] * 3

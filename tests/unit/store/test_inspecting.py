@@ -21,9 +21,9 @@ from zonequake_protocol.admin import (
     ReplicaStatus,
     ResetPeers,
 )
-from zonequake_protocol.client import Read, Reply, RequestId, Status
+from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId
 from zonequake_protocol.terms import term_of
-from zonequake_store.raft.messages import Configuration, Kind, Message, Peer, SnapshotMeta
+from zonequake_store.raft.messages import Configuration, Message, MessageKind, Peer, SnapshotMeta
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import replica_status
 from zonequake_store.state.commands import AppendCommand, CasCommand, Command, SetCommand
@@ -60,7 +60,7 @@ def facts(status: ReplicaStatus) -> tuple[int, ...]:
 
 async def write(node: OneNode, replica: Replica, count: int) -> None:
     for value in range(count):
-        assert (await node.offer(replica, "k", value)).status is Status.OK
+        assert (await node.offer(replica, "k", value)).status is ReplyStatus.OK
 
 
 async def test_a_replica_is_alive_once_its_group_had_a_leader_since_it_started(
@@ -255,24 +255,24 @@ async def test_a_bounded_read_is_answered_only_within_its_bound(
         now = replica._clock_ms()
         monkeypatch.setattr(replica, "_clock_ms", lambda: now + 20_000)
         late = read(replica, 10_000)
-        assert late.status is Status.STALE
+        assert late.status is ReplyStatus.STALE
         assert "asked for were 10000 ms" in (late.error or "")
         assert read(replica, 0).value == 0, "no bound: whatever is here"
-        assert read(replica, -1).status is Status.INVALID
+        assert read(replica, -1).status is ReplyStatus.INVALID
 
 
 async def test_a_replica_that_no_leader_vouches_for_answers_no_bounded_read(tmp_path: Path) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
-        assert read(replica, 60_000).status is Status.STALE
-        assert read(replica, 0).status is Status.OK
+        assert read(replica, 60_000).status is ReplyStatus.STALE
+        assert read(replica, 0).status is ReplyStatus.OK
 
 
 async def test_a_state_of_an_older_lineage_answers_no_read_at_all(tmp_path: Path) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         replica.core_now().enforce(5)
-        assert read(replica, 0).status is Status.STALE
+        assert read(replica, 0).status is ReplyStatus.STALE
 
 
 async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> 
         alone = Configuration(peers=(Peer("n1", "b"),), token=5, lineage=5)
         replica.core_now().step(
             Message(
-                kind=Kind.SNAPSHOT,
+                kind=MessageKind.SNAPSHOT,
                 to=replica.me,
                 sender=Peer("n1", "b"),
                 term=term_of(5, 9),
@@ -292,4 +292,4 @@ async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> 
             )
         )
         assert not replica.core_now().abstains
-        assert read(replica, 0).status is Status.STALE
+        assert read(replica, 0).status is ReplyStatus.STALE

@@ -8,24 +8,24 @@ import msgspec
 import pytest
 
 from zonequake_protocol.admin import StoreEvent
-from zonequake_store.serving.journal import Clock, Journal
+from zonequake_store.serving.journal import EventJournal, JournalClock
 
 
-def clock() -> Clock:
+def clock() -> JournalClock:
     ticks = iter(range(1, 1_000_000))
-    return Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot")
+    return JournalClock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot")
 
 
-def decoded(journal: Journal, after: int = 0) -> list[StoreEvent]:
+def decoded(journal: EventJournal, after: int = 0) -> list[StoreEvent]:
     return [msgspec.json.decode(line, type=StoreEvent) for line in journal.after(after)]
 
 
 def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "events.jsonl", clock())
+    first = EventJournal(tmp_path / "events.jsonl", clock())
     first.add("node.started", data={"process_incarnation": "a"})
     first.add("replica.started", zone="z", partition=3, data={"reason": "start order"})
     first.close()
-    second = Journal(tmp_path / "events.jsonl", clock())
+    second = EventJournal(tmp_path / "events.jsonl", clock())
     second.add("node.started", data={"process_incarnation": "b"})
     events = decoded(second)
     assert [event.seq for event in events] == [1, 2, 3]
@@ -40,7 +40,7 @@ def test_a_stage_and_a_reset_are_on_disk_at_once_and_other_events_after_a_flush(
     tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "events.jsonl"
-    journal = Journal(path, clock())
+    journal = EventJournal(path, clock())
     journal.add("replica.started", data={})
     assert path.read_bytes() == b""
     journal.add(kind, data={})
@@ -53,7 +53,7 @@ def test_the_oldest_events_leave_the_file_too(
 ) -> None:
     monkeypatch.setattr("zonequake_store.serving.journal._KEPT_EVENTS", 10)
     path = tmp_path / "events.jsonl"
-    journal = Journal(path, clock())
+    journal = EventJournal(path, clock())
     for _ in range(95):
         journal.add("replica.started", data={})
     journal.flush()
@@ -62,7 +62,7 @@ def test_the_oldest_events_leave_the_file_too(
     assert before == list(range(before[0], 96))
     assert len(before) >= 10
     journal.close()
-    again = Journal(path, clock())
+    again = EventJournal(path, clock())
     assert decoded(again)[-1].seq == 95
     assert [event.seq for event in decoded(again, after=93)] == [94, 95]
     again.close()
@@ -70,12 +70,12 @@ def test_the_oldest_events_leave_the_file_too(
 
 def test_a_torn_last_line_is_cut_and_its_number_used_again(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    journal = Journal(path, clock())
+    journal = EventJournal(path, clock())
     journal.add("node.started", data={})
     journal.add("node.stopping", data={})
     journal.close()
     path.write_bytes(path.read_bytes()[:-5])
-    again = Journal(path, clock())
+    again = EventJournal(path, clock())
     again.add("node.started", data={})
     assert [(event.seq, event.kind) for event in decoded(again)] == [
         (1, "node.started"),

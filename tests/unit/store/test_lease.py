@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from zonequake_operator.resources.leases import Lease, Renewals
 from zonequake_protocol.admin import LeaseTrouble
-from zonequake_protocol.client import Reply, Status
-from zonequake_store.lease.rule import NOBODY, LeaseRecord, NodeLease, Permission, Put, Read
+from zonequake_protocol.client import Reply, ReplyStatus
+from zonequake_store.lease.rule import (
+    NOBODY,
+    LeaseRecord,
+    NodeLease,
+    Permission,
+    PutLease,
+    ReadLease,
+)
 
 DURATION_S = 8.0
 
@@ -26,7 +33,7 @@ class Object:
     def read(self) -> tuple[LeaseRecord | None, str | None]:
         return (None, None) if self.record is None else (self.record, str(self.version))
 
-    def put(self, put: Put) -> str | None:
+    def put(self, put: PutLease) -> str | None:
         at = None if self.record is None else str(self.version)
         if put.version != at:
             return None
@@ -41,13 +48,13 @@ class Object:
     def fence(self, version: str) -> bool:
         assert self.record is not None
         fenced = replace(self.record, fenced="left")
-        return self.put(Put(fenced, version)) is not None
+        return self.put(PutLease(fenced, version)) is not None
 
 
 def carry_out(lease: NodeLease, api: Object, now_s: float) -> None:
     """All that the node asks for now."""
     while (call := lease.next_call(now_s)) is not None:
-        if isinstance(call, Read):
+        if isinstance(call, ReadLease):
             lease.found(*api.read())
         else:
             version = api.put(call)
@@ -68,10 +75,10 @@ def test_a_lease_holds_for_its_duration_since_it_was_asked_for() -> None:
     api = Object()
     lease = NodeLease(holder="p1", duration_s=DURATION_S)
     lease.want(True)
-    assert lease.next_call(0.0) == Read()
+    assert lease.next_call(0.0) == ReadLease()
     lease.found(*api.read())
     put = lease.next_call(1.0)
-    assert isinstance(put, Put)
+    assert isinstance(put, PutLease)
     version = api.put(put)
     assert version is not None
     lease.stored(version)  # however late the answer comes
@@ -134,7 +141,7 @@ def test_an_answer_that_was_lost_leaves_the_session_as_it_is() -> None:
     api = Object()
     lease = begun(api)
     put = lease.next_call(2.0)
-    assert isinstance(put, Put)
+    assert isinstance(put, PutLease)
     assert api.put(put) is not None
     lease.failed(4.0)
     assert lease.next_call(4.1) is None, "not at once"
@@ -150,7 +157,7 @@ def test_a_session_whose_begin_lost_its_answer_is_this_process_own() -> None:
     lease.next_call(0.0)
     lease.found(None, None)
     put = lease.next_call(0.0)
-    assert isinstance(put, Put)
+    assert isinstance(put, PutLease)
     assert api.put(put) is not None
     lease.failed(2.0)
     assert lease.session == 0
@@ -166,7 +173,7 @@ def test_a_renewal_that_is_only_slow_is_no_trouble() -> None:
     assert lease.trouble(100.0) is None, "nothing was asked yet"
     carry_out(lease, api, 0.0)
     put = lease.next_call(2.0)
-    assert isinstance(put, Put)
+    assert isinstance(put, PutLease)
     assert lease.trouble(3.9) is None
     version = api.put(put)
     assert version is not None
@@ -207,7 +214,7 @@ def test_what_a_fence_or_another_writer_does_to_the_lease_is_told() -> None:
     lease.refused()
     assert lease.problem is not None
     assert "something else" in lease.problem
-    assert lease.next_call(2.0) == Read()
+    assert lease.next_call(2.0) == ReadLease()
     lease.found(*api.read())
     assert lease.problem == "it was taken over: left"
     assert lease.trouble(2.0) is None, "the next session is about to begin"
@@ -269,24 +276,24 @@ def test_a_process_asks_for_no_session_twice() -> None:
     Lease deleted, and an order for it must not permit what the process has begun since."""
     api, lease = Object(), NodeLease(holder="p1", duration_s=DURATION_S)
     lease.want(True)
-    asked: list[Put] = []
+    asked: list[PutLease] = []
     for now_s in (0.0, 10.0):
-        assert isinstance(lease.next_call(now_s), Read)
+        assert isinstance(lease.next_call(now_s), ReadLease)
         lease.found(*api.read())
         call = lease.next_call(now_s)
-        assert isinstance(call, Put)
+        assert isinstance(call, PutLease)
         asked.append(call)
         lease.failed(now_s)
     assert [put.record.session for put in asked] == [1, 2]
 
 
-@pytest.mark.parametrize("status", [Status.OK, Status.NOT_LEADER, Status.INVALID])
-def test_only_acknowledgements_are_held_back(status: Status) -> None:
+@pytest.mark.parametrize("status", [ReplyStatus.OK, ReplyStatus.NOT_LEADER, ReplyStatus.INVALID])
+def test_only_acknowledgements_are_held_back(status: ReplyStatus) -> None:
     lease = NodeLease(holder="p1", duration_s=DURATION_S)
     told: list[Reply] = []
     Permission(lease, lambda: 0.0).guard(told.append)(Reply(7, status))
     assert [reply.id for reply in told] == [7]
-    assert told[0].status is (Status.UNKNOWN if status is Status.OK else status)
+    assert told[0].status is (ReplyStatus.UNKNOWN if status is ReplyStatus.OK else status)
 
 
 # ── both halves together ─────────────────────────────────────────────────────────────────────────
@@ -315,8 +322,8 @@ class Both:
         self.lease = NodeLease(holder="p1", duration_s=DURATION_S)
         self.lease.want(True)
         self.permission = Permission(self.lease, self.node_s)
-        self.call: Read | Put | None = None
-        self.late: list[Put] = []
+        self.call: ReadLease | PutLease | None = None
+        self.late: list[PutLease] = []
         self.renewals = Renewals()
         self.given_up: set[int] = set()
 
@@ -329,9 +336,9 @@ class Both:
 
     def answer(self) -> None:
         call, self.call = self.call, None
-        if isinstance(call, Read):
+        if isinstance(call, ReadLease):
             self.lease.found(*self.api.read())
-        elif isinstance(call, Put):
+        elif isinstance(call, PutLease):
             version = self.api.put(call)
             if version is None:
                 self.lease.refused()
@@ -342,7 +349,7 @@ class Both:
         """The node gives a call up, which may yet arrive."""
         call, self.call = self.call, None
         if call is not None:
-            if isinstance(call, Put):
+            if isinstance(call, PutLease):
                 self.late.append(call)
             self.lease.failed(self.node_s())
 

@@ -14,7 +14,7 @@ from zonequake_protocol.admin import LeaseTrouble
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.keeper import LeaseKeeper
 from zonequake_store.lease.kubernetes import LeaseCallFailed
-from zonequake_store.lease.rule import LeaseRecord, NodeLease, Put
+from zonequake_store.lease.rule import LeaseRecord, NodeLease, PutLease
 
 
 class NoApiServer:
@@ -95,7 +95,7 @@ class FlakyApi:
             raise LeaseCallFailed("GET …: Cannot connect")
         return None if self.record is None else (self.record, str(self.puts))
 
-    async def put(self, put: Put, _timeout_s: float) -> str | None:
+    async def put(self, put: PutLease, _timeout_s: float) -> str | None:
         if self.fails:
             raise LeaseCallFailed("PUT …: Cannot connect")
         self.puts += 1

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.store import test_lease as leases
 from tests.unit.store import test_permission as permission
 from tests.unit.store.one_node import OneNode
-from zonequake_protocol.client import Status
+from zonequake_protocol.client import ReplyStatus
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import LeaseRecord, NodeLease, Permission
 from zonequake_store.replica import replica
@@ -100,7 +100,7 @@ OF_THE_LEASE: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (permission_that_always_holds,
      leases.test_a_fence_ends_the_session_and_the_node_begins_another),
     (answers_that_nobody_guards,
-     lambda: leases.test_only_acknowledgements_are_held_back(Status.OK)),
+     lambda: leases.test_only_acknowledgements_are_held_back(ReplyStatus.OK)),
     (a_lease_that_holds_for_ever,
      leases.test_a_lease_holds_for_its_duration_since_it_was_asked_for),
     (a_lease_that_is_counted_twice,

@@ -23,7 +23,7 @@ from zonequake_store.raft.messages import (
 from zonequake_store.replica.log import DurableLog
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import (
-    Append,
+    AppendEntries,
     Compact,
     Erase,
     GroupRecord,
@@ -120,7 +120,9 @@ def test_an_installed_snapshot_replaces_the_whole_log(store: LogStore) -> None:
     )
     log = DurableLog(store, 1, None)
     append(log, store, entries(1, 5))
-    store.write([Install("g", record, meta(50, term=3)), Append(1, entries(51, 52, 3), False)])
+    store.write(
+        [Install("g", record, meta(50, term=3)), AppendEntries(1, entries(51, 52, 3), False)]
+    )
     recovered = store.recover(1)
     assert (recovered.last_index, recovered.last_term) == (52, 3)
     assert store.records() == {"g": record}
@@ -155,7 +157,7 @@ def test_a_damaged_record_in_the_middle_breaks_the_replica(tmp_path: Path) -> No
 
 def test_a_term_that_cannot_be_read_breaks_the_replica(tmp_path: Path) -> None:
     store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
-    store.write([PutHardState(1, HardState(term=4)), Append(1, entries(1, 4), False)])
+    store.write([PutHardState(1, HardState(term=4)), AppendEntries(1, entries(1, 4), False)])
     store.close()
     environment = lmdb.open(str(tmp_path / "log"), max_dbs=3, map_size=MAP_BYTES)
     with environment.begin(write=True, db=environment.open_db(b"state")) as txn:
@@ -168,7 +170,7 @@ def test_a_term_that_cannot_be_read_breaks_the_replica(tmp_path: Path) -> None:
 
 
 def test_a_missing_record_breaks_the_replica(store: LogStore) -> None:
-    store.write([Append(1, entries(1, 4), False), Append(1, entries(9, 9), False)])
+    store.write([AppendEntries(1, entries(1, 4), False), AppendEntries(1, entries(9, 9), False)])
     with pytest.raises(LogCorrupt, match="entries 5 to 8 are missing"):
         store.recover(1)
 
@@ -178,7 +180,7 @@ def test_a_full_map_stores_nothing_of_the_batch_and_says_what_to_do(tmp_path: Pa
     store.write([PutHardState(1, HardState(term=4))])
     big = tuple(Entry(1, i, EntryKind.COMMAND, bytes(200_000)) for i in range(1, 12))
     with pytest.raises(StorageError, match="ZQ_LOG_MAP_BYTES"):
-        store.write([PutHardState(1, HardState(term=5)), Append(1, big, False)])
+        store.write([PutHardState(1, HardState(term=5)), AppendEntries(1, big, False)])
     assert store.recover(1).hard_state.term == 4
     store.close()
 
@@ -195,16 +197,16 @@ def test_what_waited_for_room_is_not_stored_behind_an_erasure_that_went_first(
         partitions=1,
         token=1,
     )
-    store.write([PutRecord("g", record), Append(1, entries(1, 3), False)])
+    store.write([PutRecord("g", record), AppendEntries(1, entries(1, 3), False)])
     store.write([Erase("g", 1)])
-    store.write([Append(1, entries(4, 5), False), Install("g", record, meta(9))])
+    store.write([AppendEntries(1, entries(4, 5), False), Install("g", record, meta(9))])
     assert store.records() == {}
     assert store.recover(1).last_index == 0
     assert store.recover(1).snapshot is None
 
 
 def test_a_lost_tail_takes_the_commit_index_along(store: LogStore) -> None:
-    store.write([Append(1, entries(1, 80), False), PutHardState(1, HardState(2, None, 79))])
+    store.write([AppendEntries(1, entries(1, 80), False), PutHardState(1, HardState(2, None, 79))])
     store.drop_tail(1, 50, keep_until=10)
     recovered = store.recover(1)
     assert (recovered.last_index, recovered.hard_state) == (30, HardState(2, None, 30))
@@ -255,7 +257,7 @@ def test_any_sequence_of_appends_and_compactions_reads_like_a_list(
 def damaged_log(folder: Path, *, first_index: int, sync: bool) -> LogStore:
     """A log of two records, 1 to 4 and 5 to 8; the one that begins at `first_index` is damaged."""
     store = LogStore(folder / "log", map_bytes=MAP_BYTES, sync=sync)
-    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
+    store.write([AppendEntries(1, entries(1, 4), False), AppendEntries(1, entries(5, 8), False)])
     store.close()
     damage_record(folder / "log", first_index=first_index)
     return LogStore(folder / "log", map_bytes=MAP_BYTES, sync=sync)

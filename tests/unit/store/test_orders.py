@@ -20,7 +20,7 @@ from zonequake_protocol.admin import (
     Stage,
     StartReplica,
 )
-from zonequake_protocol.client import Status
+from zonequake_protocol.client import ReplyStatus
 from zonequake_protocol.terms import term_of
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import replica_status
@@ -101,14 +101,14 @@ async def test_a_start_order_with_a_later_forced_token_ends_a_leadership_and_its
             group=GROUP, zone="z", partition=0, partitions=1, token=5, enforced_token=5
         )
         assert await answer(node, start) is OrderStatus.RECEIVED
-        assert (await offered).status in (Status.UNKNOWN, Status.NOT_LEADER)
+        assert (await offered).status in (ReplyStatus.UNKNOWN, ReplyStatus.NOT_LEADER)
         report = replica_status(replica)
         assert (report.role, report.abstains, report.enforced_lineage) == (
             ReplicaRole.FOLLOWER,
             True,
             5,
         )
-        assert (await node.offer(replica, "k", 8)).status is Status.NOT_LEADER
+        assert (await node.offer(replica, "k", 8)).status is ReplyStatus.NOT_LEADER
         assert await answer(node, msgspec.structs.replace(start, token=4)) is OrderStatus.STALE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zonequake_protocol.frames import MAX_FRAME_BYTES
 from zonequake_store.network.peer_protocol import Messages, decode_frame, encode_frame
 from zonequake_store.node.outbox import FRAME_BYTES, Outbox
-from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
+from zonequake_store.raft.messages import Entry, EntryKind, Message, MessageKind, Peer
 
 ME, OTHER = Peer("n0", "a"), Peer("n1", "b")
 
@@ -25,7 +25,9 @@ class Line:
 
 def append(index: int, size_bytes: int) -> Message:
     entry = Entry(1, index, EntryKind.COMMAND, b"x" * size_bytes)
-    return Message(kind=Kind.APPEND, to=OTHER, sender=ME, term=1, index=index, entries=(entry,))
+    return Message(
+        kind=MessageKind.APPEND, to=OTHER, sender=ME, term=1, index=index, entries=(entry,)
+    )
 
 
 def test_a_backlog_of_several_groups_is_parted_into_frames_that_a_peer_accepts() -> None:

@@ -24,7 +24,7 @@ from zonequake_store.state.commands import (
     encode_command,
 )
 from zonequake_store.state.encoding import from_pairs
-from zonequake_store.state.partition import AppliedState, Cell, Partition, digest, encode_cell
+from zonequake_store.state.partition import AppliedState, Cell, StateMachine, digest, encode_cell
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import MemoryCells
 
@@ -37,10 +37,10 @@ def room_for_two_clients() -> Iterator[None]:
         yield
 
 
-def fresh(*, deduplicate: bool = True) -> tuple[Partition, MemoryCells]:
+def fresh(*, deduplicate: bool = True) -> tuple[StateMachine, MemoryCells]:
     cells = MemoryCells()
     return (
-        Partition(
+        StateMachine(
             cells,
             clients=ClientTable(),
             transactions=TransactionTable(),
@@ -51,7 +51,7 @@ def fresh(*, deduplicate: bool = True) -> tuple[Partition, MemoryCells]:
     )
 
 
-def value_of(partition: Partition, key: str) -> object:
+def value_of(partition: StateMachine, key: str) -> object:
     cell = partition.read(key)
     return None if cell is None else cell.value
 
@@ -200,7 +200,7 @@ COMMANDS = st.one_of(
 )
 
 
-def content_digest(partition: Partition, cells: MemoryCells) -> str:
+def content_digest(partition: StateMachine, cells: MemoryCells) -> str:
     view = cells.view(partition)
     return digest((k[1:].decode(), v) for k, v in view.pairs() if k[:1] == b"k")
 
@@ -219,7 +219,7 @@ def test_a_replica_that_continues_from_a_snapshot_equals_one_that_applied_all(
     view = first_cells.view(first)
     contents, clients, transactions, state = from_pairs(view.pairs())
     second_cells = MemoryCells(contents)
-    second = Partition(second_cells, clients=clients, transactions=transactions, state=state)
+    second = StateMachine(second_cells, clients=clients, transactions=transactions, state=state)
     rest = [
         second.apply(1, index, command)
         for index, command in enumerate(commands[cut:], len(commands[:cut]) + 1)
@@ -271,7 +271,7 @@ def test_each_applied_write_counts_one_and_what_changes_nothing_counts_none() ->
 
 def test_the_counter_of_a_stored_state_goes_on_where_it_was() -> None:
     state = AppliedState(index=9, lwm=3, hwm=8, ranges=((5, 1),))
-    partition = Partition(
+    partition = StateMachine(
         MemoryCells(), clients=ClientTable(), transactions=TransactionTable(), state=state
     )
     partition.apply(1, 10, SetCommand("k", 1))

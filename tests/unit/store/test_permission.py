@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_protocol.admin import OrderStatus, StartReplica
-from zonequake_protocol.client import Read, Reply, Status, Write
+from zonequake_protocol.client import Read, Reply, ReplyStatus, Write
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.handover import FIRST_HANDOVER_S, LeaseWatch
-from zonequake_store.lease.rule import NOT_PERMITTED, LeaseRecord, Put
+from zonequake_store.lease.rule import NOT_PERMITTED, LeaseRecord, PutLease
 from zonequake_store.network.peer_protocol import TransactionLetter
 from zonequake_store.network.transaction_messages import Finish, Letter
 from zonequake_store.replica.replica import Replica
@@ -49,7 +49,7 @@ def renew(node: OneNode, session: int = 1) -> None:
     lease = node.host.lease
     lease.next_call(boottime_s())
     lease.found(LeaseRecord(holder="another", session=session - 1), "1")
-    assert isinstance(lease.next_call(boottime_s()), Put)
+    assert isinstance(lease.next_call(boottime_s()), PutLease)
     lease.stored("2")
     assert lease.session == session
 
@@ -65,12 +65,12 @@ async def ask(node: OneNode, replica: Replica, read: Read) -> Reply:
 async def test_a_leader_without_permission_refuses_and_with_it_serves(node: OneNode) -> None:
     replica = await leading(node)
     assert node.host.lease.is_wanted
-    assert (await node.offer(replica, "k", 1)).status is Status.NOT_LEADER
+    assert (await node.offer(replica, "k", 1)).status is ReplyStatus.NOT_LEADER
     renew(node)
-    assert (await node.offer(replica, "k", 1)).status is Status.NOT_LEADER, "not permitted"
+    assert (await node.offer(replica, "k", 1)).status is ReplyStatus.NOT_LEADER, "not permitted"
     await order(node, session=1)
     assert replica_status(replica).permitted_session == 1
-    assert (await node.offer(replica, "k", 1)).status is Status.OK
+    assert (await node.offer(replica, "k", 1)).status is ReplyStatus.OK
     assert (await ask(node, replica, Read(GROUP, "k"))).value == 1
 
 
@@ -89,7 +89,7 @@ async def test_what_was_taken_before_the_session_ended_is_not_acknowledged_after
     lease.found(LeaseRecord(holder="p0", session=1, fenced="left"), "3")
     node.host.wake(replica)
     await until(lambda: bool(told))
-    assert told[0].status is Status.UNKNOWN
+    assert told[0].status is ReplyStatus.UNKNOWN
 
 
 async def test_only_bounded_reads_without_a_bound_are_answered_without_permission(
@@ -98,10 +98,10 @@ async def test_only_bounded_reads_without_a_bound_are_answered_without_permissio
     replica = await leading(node)
     any_age = Read(GROUP, "k", bounded=True)
     bounded = Read(GROUP, "k", bounded=True, max_staleness_ms=60_000)
-    assert (await ask(node, replica, any_age)).status is Status.OK
+    assert (await ask(node, replica, any_age)).status is ReplyStatus.OK
     refused = await ask(node, replica, bounded)
-    assert (refused.status, refused.error) == (Status.STALE, NOT_PERMITTED)
-    assert (await ask(node, replica, Read(GROUP, "k"))).status is Status.NOT_LEADER
+    assert (refused.status, refused.error) == (ReplyStatus.STALE, NOT_PERMITTED)
+    assert (await ask(node, replica, Read(GROUP, "k"))).status is ReplyStatus.NOT_LEADER
 
 
 async def test_letters_of_transactions_wait_for_permission(node: OneNode) -> None:

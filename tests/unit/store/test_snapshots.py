@@ -19,7 +19,7 @@ from zonequake_store.errors import ProtocolError
 from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import View
@@ -158,7 +158,7 @@ async def test_a_newer_snapshot_waits_for_the_installation_of_the_one_before(
 
         def taken(raft: Raft, message: Message) -> None:
             step(raft, message)
-            if message.kind is Kind.SNAPSHOT and not sent:
+            if message.kind is MessageKind.SNAPSHOT and not sent:
                 # The core took it: its turn is due, and then its commit.
                 if committing:
                     asyncio.get_running_loop().call_soon(send_newer)

@@ -14,7 +14,7 @@ from tests.unit.store.snapshot_pieces import demands, invite, snapshot, supply
 from zonequake_protocol.admin import OrderStatus, StartReplica, StopReplica
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore, Flush
@@ -89,7 +89,7 @@ async def test_nothing_is_left_of_a_replica_that_is_erased_while_a_snapshot_is_i
 
         def taken(raft: Raft, message: Message) -> None:
             step(raft, message)
-            if message.kind is Kind.SNAPSHOT:
+            if message.kind is MessageKind.SNAPSHOT:
                 asyncio.get_running_loop().call_soon(stop_in_the_commit)
 
         monkeypatch.setattr(Raft, "step", taken)

@@ -10,7 +10,7 @@ from tests.unit.store.one_node import MAP_BYTES, storage_of
 from zonequake_store.errors import StoreCorrupt
 from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.storage.log_store import LogStore
-from zonequake_store.storage.log_writes import Append, GroupRecord, LogWrite, PutRecord
+from zonequake_store.storage.log_writes import AppendEntries, GroupRecord, LogWrite, PutRecord
 
 PAGE_BYTES = 4096
 
@@ -34,7 +34,7 @@ def fill(path: Path, *, fsync: bool) -> None:
     for number in range(1, 200):
         group = f"{'synced' if fsync else 'unsynced'}-{number}"
         writes.append(PutRecord(group, record(number, fsync=fsync)))
-        writes.append(Append(number, (entry(1),), False))
+        writes.append(AppendEntries(number, (entry(1),), False))
     store = LogStore(path, map_bytes=MAP_BYTES, sync=fsync)
     store.write(writes)
     store.close()
@@ -59,7 +59,7 @@ def test_pages_are_looked_at_before_they_are_mapped_if_a_signal_ended_the_last_p
 ) -> None:
     fill(tmp_path / "log", fsync=True)
     store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
-    store.write([Append(150, (entry(2),), False)])
+    store.write([AppendEntries(150, (entry(2),), False)])
     store.close()
     zero_pages(tmp_path / "log", b"entry-00002")
     storage_of(tmp_path).close()

@@ -25,7 +25,7 @@ from zonequake_store.catchup.supplier import (
 )
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
-from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.messages import Message, MessageKind, Peer
 from zonequake_store.raft.peer_supply import PeerSupply
 
 
@@ -206,7 +206,7 @@ def test_whenever_a_leader_steps_down_what_was_being_read_for_its_peer_goes_nowh
         world.run(most=moment)
         raft = world.leader.raft
         later = Message(
-            kind=Kind.APPEND_REPLY, to=LEADER, sender=NEW, term=raft.term + 1, reject=True
+            kind=MessageKind.APPEND_REPLY, to=LEADER, sender=NEW, term=raft.term + 1, reject=True
         )
         raft.step(later)
         interrupted += any(isinstance(each, tuple) and each[0] == LEADER for each in world.waiting)
@@ -260,7 +260,12 @@ def test_only_a_supply_that_brings_something_or_reaches_our_end_forgets_a_refusa
     demander._refusals = 1
     for index, left in ((10, 1), (end, 0)):
         append = Message(
-            kind=Kind.APPEND, to=NEW, sender=LEADER, term=raft.term, index=index, log_term=term
+            kind=MessageKind.APPEND,
+            to=NEW,
+            sender=LEADER,
+            term=raft.term,
+            index=index,
+            log_term=term,
         )
         demander.supplied(Supply(GROUP, NEW, LEADER, demander._round, append))
         assert demander._refusals == left

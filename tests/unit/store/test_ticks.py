@@ -11,19 +11,19 @@ import pytest
 
 from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_store.node.ticks import TickSchedule
-from zonequake_store.raft.api import RaftEvent, Settings
+from zonequake_store.raft.api import RaftEvent, RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
-from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
+from zonequake_store.raft.messages import Configuration, HardState, Message, MessageKind, Peer
 from zonequake_store.replica.log import MemoryLog
 from zonequake_store.replica.planted_faults import PlantedFaults
 from zonequake_store.replica.replica import Replica
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage.cells import MemoryCells
 from zonequake_store.storage.log_writes import GroupRecord
 
 PEERS = tuple(Peer(name, "1") for name in "abcd")
-SETTINGS = Settings(heartbeat_ticks=6, catch_up_silence_ticks=15)
+SETTINGS = RaftSettings(heartbeat_ticks=6, catch_up_silence_ticks=15)
 
 
 class Group:
@@ -66,7 +66,7 @@ class Group:
             ),
             log=MemoryLog(),
             cells=MemoryCells(),
-            partition=cast("Partition", SimpleNamespace(index=0)),
+            partition=cast("StateMachine", SimpleNamespace(index=0)),
             faults=PlantedFaults(),
             client_address=lambda _: None,
             clock_ms=lambda: 0,
@@ -116,7 +116,7 @@ class Group:
         terms = {
             message.sender: message.term
             for _, message in self.sent[-200:]
-            if message.kind in (Kind.APPEND, Kind.HEARTBEAT)
+            if message.kind in (MessageKind.APPEND, MessageKind.HEARTBEAT)
         }
         return max(terms, key=lambda peer: (terms[peer], peer), default=None)
 

@@ -20,12 +20,12 @@ from zonequake_store.state.commands import (
     encode_command,
 )
 from zonequake_store.state.encoding import cells_of, from_pairs
-from zonequake_store.state.partition import AppliedState, Partition, digest
+from zonequake_store.state.partition import AppliedState, StateMachine, digest
 from zonequake_store.state.transactions import (
     CommitCommand,
     DecideCommand,
     ForgetCommand,
-    Member,
+    ParticipantGroup,
     PrepareCommand,
     RefuseCommand,
     RollbackCommand,
@@ -45,7 +45,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.cells = MemoryCells()
-        self.partition = Partition(
+        self.partition = StateMachine(
             self.cells, clients=ClientTable(), transactions=TransactionTable(), state=AppliedState()
         )
 
@@ -58,7 +58,7 @@ class Owner:
         view = self.cells.view(self.partition)
         contents, clients, transactions, state = from_pairs(view.pairs())
         self.cells = MemoryCells(contents)
-        self.partition = Partition(
+        self.partition = StateMachine(
             self.cells, clients=clients, transactions=transactions, state=state
         )
 
@@ -89,7 +89,9 @@ def prepare(
     return PrepareCommand(tx(number, group=group), floor, ("n0", "n1"), steps)
 
 
-def decide(number: int, *, others: tuple[Member, ...] = (), client: str = "c") -> DecideCommand:
+def decide(
+    number: int, *, others: tuple[ParticipantGroup, ...] = (), client: str = "c"
+) -> DecideCommand:
     return DecideCommand(tx(number), RequestId(client, number), others, (None,))
 
 
@@ -318,7 +320,7 @@ def test_a_decision_is_kept_until_it_is_forgotten_only_if_others_take_part() -> 
     owner.apply(prepare(1, *writes("a")))
     owner.apply(decide(1))
     assert not owner.partition.transactions.decisions
-    others = (Member(ELSEWHERE, ("n2",)),)
+    others = (ParticipantGroup(ELSEWHERE, ("n2",)),)
     owner.apply(prepare(2, *writes("a")))
     owner.apply(decide(2, others=others))
     owner.restart()
@@ -379,7 +381,7 @@ def test_a_refusal_is_remembered_and_gives_way_to_what_was_carried_out_before() 
 def test_the_prepared_and_the_decided_are_flushed_with_cells_and_counters(tmp_path: Path) -> None:
     store = DataStore(tmp_path, map_bytes=16 << 20)
     cells = Overlay(store, 1)
-    partition = Partition(
+    partition = StateMachine(
         cells, clients=ClientTable(), transactions=TransactionTable(), state=AppliedState()
     )
 
@@ -390,7 +392,7 @@ def test_the_prepared_and_the_decided_are_flushed_with_cells_and_counters(tmp_pa
 
     partition.apply(1, 1, prepare(1, *writes("a", "b")))
     partition.apply(1, 2, prepare(2, *writes("c")))
-    partition.apply(1, 3, decide(2, others=(Member(ELSEWHERE, ()),)))
+    partition.apply(1, 3, decide(2, others=(ParticipantGroup(ELSEWHERE, ()),)))
     transactions, state = flush()
     assert (state.lwm, state.hwm, state.ranges) == (0, 3, ((2, 1),))
     assert list(transactions.prepared) == [tx(1)]
@@ -429,7 +431,7 @@ COMMANDS = st.one_of(
     st.builds(lambda n: CommitCommand(tx(n, group=ELSEWHERE)), NUMBERS),
     st.builds(lambda n: RollbackCommand(tx(n, group=ELSEWHERE)), NUMBERS),
     st.builds(lambda n: RollbackCommand(tx(n)), NUMBERS),
-    st.builds(lambda n: decide(n, others=(Member(ELSEWHERE, ()),)), NUMBERS),
+    st.builds(lambda n: decide(n, others=(ParticipantGroup(ELSEWHERE, ()),)), NUMBERS),
     st.builds(lambda n: ForgetCommand((tx(n),)), NUMBERS),
 )
 

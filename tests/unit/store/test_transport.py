@@ -13,7 +13,7 @@ import pytest
 from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Hello, Messages
 from zonequake_store.network.transport import Transport
-from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.messages import Message, MessageKind, Peer
 
 
 class Seen:
@@ -57,7 +57,7 @@ async def until(condition: Callable[[], bool], within_s: float = 2.0) -> None:
 def a_vote(to: str) -> Messages:
     """One message that an election is made of, and one that it isn't."""
     a, b = Peer("a", "1"), Peer(to, "1")
-    kinds = (Kind.PRE_VOTE, Kind.APPEND)
+    kinds = (MessageKind.PRE_VOTE, MessageKind.APPEND)
     return Messages([("g", [Message(kind=kind, to=b, sender=a, term=7) for kind in kinds])])
 
 
@@ -221,7 +221,7 @@ async def test_what_an_election_is_made_of_waits_for_its_connection() -> None:
         await until(lambda: bool(seen.all))
         ((node, frame),) = seen.all
         assert isinstance(frame, Messages)
-        assert (node, [each.kind for each in frame.groups[0][1]]) == ("a", [Kind.PRE_VOTE])
+        assert (node, [each.kind for each in frame.groups[0][1]]) == ("a", [MessageKind.PRE_VOTE])
     finally:
         await a.close()
         await b.close()

@@ -12,7 +12,7 @@ from tests.unit.store.transaction_groups import (
     check_counters,
     check_serializability,
 )
-from zonequake_protocol.client import Cas, Reply, RequestId, Status, Transaction, Write
+from zonequake_protocol.client import Cas, Reply, ReplyStatus, RequestId, Transaction, Write
 from zonequake_store.replica.requests import begin_of
 from zonequake_store.transactions import coordinator
 from zonequake_store.transactions.participant import ASK_TICKS
@@ -93,7 +93,7 @@ def test_of_two_transactions_that_wait_for_each_other_one_gives_up_and_says_why(
         quiet(groups)
     assert [first.acknowledged, second.acknowledged].count(True) == 1
     loser = second if first.acknowledged else first
-    assert loser.replies[0].status is Status.LOCKED
+    assert loser.replies[0].status is ReplyStatus.LOCKED
     assert loser.replies[0].error is not None
     assert "wait for each other" in loser.replies[0].error
     groups.settle()
@@ -133,7 +133,7 @@ def test_a_coordinator_that_dies_before_its_decision_leaves_an_abort() -> None:
     assert groups.groups["g1"].leader.partition.transactions.prepared
     groups.groups["g0"].change_leader(groups.rng)
     groups.settle()
-    assert asked.replies[0].status is Status.NOT_LEADER
+    assert asked.replies[0].status is ReplyStatus.NOT_LEADER
     assert groups.groups["g1"].value(groups.keys["g1"][0]) == []
     check_counters(groups)
 
@@ -205,7 +205,7 @@ def test_a_cas_that_finds_another_value_refuses_all_and_says_so_each_time() -> N
         groups.groups["g0"].leader.manager.begin(id_, begin_of(transaction), replies.append)
         quiet(groups)
     assert [(reply.status, reply.applied, reply.value) for reply in replies] == [
-        (Status.OK, False, None)
+        (ReplyStatus.OK, False, None)
     ] * 2
     assert replies[0].index == replies[1].index > 0
     groups.settle()
@@ -220,7 +220,7 @@ def test_a_group_that_never_answers_aborts_the_transaction_with_its_name() -> No
         groups.letters.clear()
         groups.groups["g0"].step()
         groups.groups["g0"].leader.manager.tick()
-    assert asked.replies[0].status is Status.LOCKED
+    assert asked.replies[0].status is ReplyStatus.LOCKED
     assert "g1 did not prepare" in str(asked.replies[0].error)
     groups.settle()
     check_counters(groups)
@@ -231,4 +231,4 @@ def test_one_unfinished_transaction_too_many_is_refused(monkeypatch: pytest.Monk
     groups = Groups(0, groups=2)
     begun(groups, ("g0", groups.keys["g0"][0]))
     second = begun(groups, ("g0", groups.keys["g0"][1]))
-    assert second.replies[0].status is Status.OVERLOADED
+    assert second.replies[0].status is ReplyStatus.OVERLOADED

@@ -1,6 +1,6 @@
 """Groups that carry out transactions over a bad network, with leaders that die or are deposed.
 
-Each group has one log. Its leader is a real TransactionManager over a real Partition; what it
+Each group has one log. Its leader is a real TransactionManager over a real StateMachine; what it
 proposes is committed later, or lost with its leadership. A deposed leader may live on for a while
 without knowing: it reads letters and writes some, but the log takes nothing from it.
 """
@@ -17,8 +17,8 @@ from zonequake_protocol.client import (
     Cas,
     Read,
     Reply,
+    ReplyStatus,
     RequestId,
-    Status,
     Transaction,
     Write,
     partition_of,
@@ -27,7 +27,7 @@ from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.replica.requests import begin_of
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import Command, decode_command, encode_command
-from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.partition import AppliedState, StateMachine
 from zonequake_store.state.transactions import TransactionCommand, TransactionTable
 from zonequake_store.storage.cells import MemoryCells
 from zonequake_store.transactions.manager import TransactionManager
@@ -41,7 +41,7 @@ class Leader:
 
     node: str
     term: int
-    partition: Partition
+    partition: StateMachine
     manager: TransactionManager
 
 
@@ -66,7 +66,7 @@ class Group:
     def _elected(self, applied: int) -> Leader:
         self.term += 1
         cells = MemoryCells()
-        partition = Partition(
+        partition = StateMachine(
             cells, clients=ClientTable(), transactions=TransactionTable(), state=AppliedState()
         )
         node = f"{self.name}-{next(self._nodes)}"
@@ -132,12 +132,17 @@ class Asked:
 
     @property
     def acknowledged(self) -> bool:
-        return any(reply.status is Status.OK and reply.applied for reply in self.replies)
+        return any(reply.status is ReplyStatus.OK and reply.applied for reply in self.replies)
 
     @property
     def may_be_done(self) -> bool:
         """Whether some attempt may have happened, or may yet."""
-        certain = {Status.NOT_LEADER, Status.LOCKED, Status.OVERLOADED, Status.INVALID}
+        certain = {
+            ReplyStatus.NOT_LEADER,
+            ReplyStatus.LOCKED,
+            ReplyStatus.OVERLOADED,
+            ReplyStatus.INVALID,
+        }
         return any(reply.status not in certain for reply in self.replies)
 
 
@@ -289,7 +294,7 @@ def check_serializability(groups: Groups) -> None:
                 before[later].add(earlier)
     for asked in committed.values():
         for reply in asked.replies:
-            if reply.status is Status.OK and reply.results is not None:
+            if reply.status is ReplyStatus.OK and reply.results is not None:
                 for (owner, key), read in zip(asked.keys, reply.results[::2], strict=True):
                     order = groups.groups[owner].value(key)
                     expected = order[: order.index(asked.number)]

@@ -7,10 +7,10 @@ One attempt goes to the leader by the routing table. What happens next:
     not sent, no reply        → to another member at once (once for each node), which waits with its
                                 answer until it knows the next leader; then after a pause. What was
                                 not sent is certainly not applied; what was goes under the same
-                                `Once`
+                                `OnceId`
     reply not_leader, not_here, overloaded, locked
                               → certainly not applied; after a pause, again
-    reply unknown             → may be applied; after a pause, again under the same `Once`
+    reply unknown             → may be applied; after a pause, again under the same `OnceId`
     reply forgotten           → not applied by this attempt; after a pause, again, now since a later
                                 index; given up if an earlier attempt may be the forgotten one
     reply invalid, wrong_partition → certainly not applied; given up
@@ -27,18 +27,27 @@ from dataclasses import dataclass
 
 from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import (
-    Attempts,
+    AttemptOutcomes,
     Function,
     Limits,
-    Once,
+    OnceId,
     Operation,
     Outcome,
-    Transaction,
+    TransactionOperation,
     Type,
 )
 from zonequake_load.randomness import Randomness
-from zonequake_protocol.client import Append, Body, Cas, Read, Reply, RequestId, Status, Write
-from zonequake_protocol.client import Transaction as TransactionBody
+from zonequake_protocol.client import (
+    Append,
+    Body,
+    Cas,
+    Read,
+    Reply,
+    ReplyStatus,
+    RequestId,
+    Transaction,
+    Write,
+)
 
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.2
@@ -54,11 +63,11 @@ asked at the speed of the network."""
 
 KeyRequest = Read | Write | Cas | Append
 
-_GIVE_UP = frozenset({Status.INVALID, Status.WRONG_PARTITION})
+_GIVE_UP = frozenset({ReplyStatus.INVALID, ReplyStatus.WRONG_PARTITION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class SendRequest:
     """Send `body` to `address`, and wait so long for its reply."""
 
     address: str
@@ -74,7 +83,7 @@ class Pause:
     pause_s: float
 
 
-class News:
+class ClientState:
     """State that a client's operations share besides the table.
 
     `seen`: the highest index that a reply of a group carried, for `RequestId.since`.
@@ -88,7 +97,7 @@ class News:
         self.way_changed = way_changed
 
 
-class Pursuit:
+class Attempts:
     """One operation under way. Call `next`, do what it says, tell the result, and again.
 
     A write without `once` must not be retried: the store could apply it twice.
@@ -96,17 +105,17 @@ class Pursuit:
 
     def __init__(
         self,
-        operation: Operation | Transaction,
+        operation: Operation | TransactionOperation,
         limits: Limits,
         *,
-        once: Once | None,
+        once: OnceId | None,
         table: RoutingTable,
-        news: News,
+        news: ClientState,
         rng: Randomness,
         reads_anywhere: bool,
     ) -> None:
         steps: tuple[Operation, ...]
-        if isinstance(operation, Transaction):
+        if isinstance(operation, TransactionOperation):
             assert once, "a transaction needs a name"
             reads = bounded = False
             steps = operation.steps
@@ -126,7 +135,7 @@ class Pursuit:
         self._local = self._anywhere or bounded
         self.partition = table.partition_of(operation.key)
         self._others = {table.partition_of(step.key) for step in steps} - {self.partition}
-        self._attempts = Attempts()
+        self._attempts = AttemptOutcomes()
         self._hinted: str | None = None
         self._follow: str | None = None
         self._silent_nodes: set[str] = set()
@@ -139,7 +148,7 @@ class Pursuit:
         self._attempted = False
         self._outcome: Outcome | None = None
 
-    def next(self, now_ns: int) -> Ask | Pause | Outcome:
+    def next(self, now_ns: int) -> SendRequest | Pause | Outcome:
         """Returns the next step."""
         if self._attempted:
             step = self._after_attempt(now_ns)
@@ -167,7 +176,7 @@ class Pursuit:
             return self.next(now_ns)
         if attempts.never_happened:
             self._since = self._news.seen.get(group, 0)
-        return Ask(
+        return SendRequest(
             address=address,
             body=self._body(group),
             timeout_s=min(left_ns, self._limits.attempt_ns) / 1e9,
@@ -203,7 +212,7 @@ class Pursuit:
             other = table.member(partition, self._turn + 1, without=self._silent_nodes)
         return other is not None and other not in self._silent_nodes
 
-    # what came of an `Ask`
+    # what came of an `SendRequest`
 
     def not_sent(self, why: str, now_ns: int) -> None:
         """Certainly nothing of the request left this machine."""
@@ -223,21 +232,21 @@ class Pursuit:
         assert address is not None, "only what was asked is answered"
         attempts.sent += 1
         self._news.seen[group] = max(reply.index, self._news.seen.get(group, 0))
-        if reply.status is Status.OK:
+        if reply.status is ReplyStatus.OK:
             self._confirm(address, reply)
             self._outcome = self._ok(address, reply)
             return
         name = self._table.name_of(address)
-        if reply.status is Status.UNKNOWN:
+        if reply.status is ReplyStatus.UNKNOWN:
             attempts.unsure(f"{name}: {reply.error or reply.status}")
         else:
             text = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
             attempts.refused(f"{name}: {text}")
         if reply.status in _GIVE_UP or (
-            reply.status is Status.FORGOTTEN and not attempts.never_happened
+            reply.status is ReplyStatus.FORGOTTEN and not attempts.never_happened
         ):
             self._outcome = attempts.conclude()
-        elif reply.status is not Status.FORGOTTEN:
+        elif reply.status is not ReplyStatus.FORGOTTEN:
             self._follow = self._learn(group, address, reply, now_ns)
 
     def _silent(self, now_ns: int) -> None:
@@ -268,16 +277,16 @@ class Pursuit:
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:
         """Returns what a refusal says about the way; the node to go to at once, if it names one."""
         table, partition = self._table, self.partition
-        if reply.status in (Status.OVERLOADED, Status.LOCKED, Status.STALE):
+        if reply.status in (ReplyStatus.OVERLOADED, ReplyStatus.LOCKED, ReplyStatus.STALE):
             return None
-        if reply.status is Status.NOT_HERE:
+        if reply.status is ReplyStatus.NOT_HERE:
             if table.leader(partition) == address:
                 table.forget(partition, group)
             self._news.routes_wanted()
             return None
         table.suspect(partition, address, now_ns)
         hint = reply.leader_address
-        if reply.status is Status.NOT_LEADER and hint is not None and hint != address:
+        if reply.status is ReplyStatus.NOT_LEADER and hint is not None and hint != address:
             if table.hint(partition, hint, reply.leader, reply.term, now_ns):
                 self._news.way_changed()
             return hint
@@ -287,7 +296,7 @@ class Pursuit:
     def _body(self, group: str) -> Body:
         once, operation = self._once, self._operation
         request_id = RequestId(once.client, once.sequence, self._since) if once else None
-        if not isinstance(operation, Transaction):
+        if not isinstance(operation, TransactionOperation):
             return _request(operation, group, request_id)
         assert request_id is not None, "a transaction has a name"
         table = self._table
@@ -299,7 +308,7 @@ class Pursuit:
             assert its_group is not None, "what is sent has a group"
             steps.append(_request(step, its_group, None))
             nodes[its_group] = list(table.members(partition))
-        return TransactionBody(group, steps, request_id, nodes)
+        return Transaction(group, steps, request_id, nodes)
 
 
 def _request(operation: Operation, group: str, request_id: RequestId | None) -> KeyRequest:

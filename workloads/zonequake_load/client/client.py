@@ -14,11 +14,11 @@ import random
 import time
 from collections.abc import Callable
 
-from zonequake_load.client.attempts import PAUSE_FLOOR, Ask, News, Pause, Pursuit
+from zonequake_load.client.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
 from zonequake_load.client.connection import Connections, addresses_of
 from zonequake_load.client.routing import RoutingTable
 from zonequake_load.errors import AttemptError, NotSent, TargetError
-from zonequake_load.operation import Limits, Once, Operation, Outcome, Transaction
+from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation
 from zonequake_protocol.client import Route, RouteReply
 
 ROUTES_PAUSE_S = 0.04
@@ -65,7 +65,7 @@ class Client:
         self._pausing = 0
         self._answered_ns = 0
         self._last_problem = "no node has answered yet"
-        self._news = News(routes_wanted=self._wanted.set, way_changed=self._notify)
+        self._news = ClientState(routes_wanted=self._wanted.set, way_changed=self._notify)
 
     async def open(self, timeout_s: float = 5.0) -> None:
         """Connect and learn the zone's routes.
@@ -97,14 +97,17 @@ class Client:
         await self._connections.close()
 
     async def execute(
-        self, operation: Operation | Transaction, limits: Limits, once: Once | None = None
+        self,
+        operation: Operation | TransactionOperation,
+        limits: Limits,
+        once: OnceId | None = None,
     ) -> Outcome:
         """Carry `operation` out within `limits`; never raises for what the network or a node does.
 
         A transaction needs `once`. A write without it must not be retried: the store could apply
         it twice.
         """
-        pursuit = Pursuit(
+        pursuit = Attempts(
             operation,
             limits,
             once=once,
@@ -119,10 +122,10 @@ class Client:
                     return outcome
                 case Pause() as pause:
                     await self._pause(pursuit.partition, pause)
-                case Ask() as ask:
+                case SendRequest() as ask:
                     await self._ask_store(pursuit, ask)
 
-    async def _ask_store(self, pursuit: Pursuit, ask: Ask) -> None:
+    async def _ask_store(self, pursuit: Attempts, ask: SendRequest) -> None:
         try:
             reply = await self._connections.request(ask.address, ask.body, ask.timeout_s)
         except NotSent as error:

@@ -1,7 +1,7 @@
 """Connections to data nodes: one per address, many requests outstanding on each.
 
 The one question this module must answer rightly is whether a request *certainly* never left
-(`NotSent`) or may have (`Unanswered`): everything handed to an open socket counts as left.
+(`NotSent`) or may have (`OutcomeUnknown`): everything handed to an open socket counts as left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from zonequake_load.errors import NotSent, Unanswered
+from zonequake_load.errors import NotSent, OutcomeUnknown
 from zonequake_protocol.client import Body, Reply, Request
 from zonequake_protocol.frames import FrameTooLong, header, split
 from zonequake_tls.credentials import Credentials
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             NotSent: the connection was closed before.
-            Unanswered: it was lost after, or no reply came within `timeout_s`.
+            OutcomeUnknown: it was lost after, or no reply came within `timeout_s`.
         """
         if self._transport is None or not self.usable:
             raise NotSent(f"connection to {self.address} is closed")
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
             if self.received == received:
                 self.retire()
             message = f"no reply from {self.address} within {timeout_s * 1e3:.0f} ms"
-            raise Unanswered(message) from None
+            raise OutcomeUnknown(message) from None
         finally:
             self._pending.pop(number, None)
             self._close_if_idle()
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._close_if_idle()
 
     def close(self, why: str = "closed by the client") -> None:
-        """Close at once; what is outstanding is `Unanswered`."""
+        """Close at once; what is outstanding is `OutcomeUnknown`."""
         if self._transport is not None:
             self._transport.abort()
         self._fail_pending(why)
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         pending, self._pending = self._pending, {}
         for waiting in pending.values():
             if not waiting.done():
-                waiting.set_exception(Unanswered(why))
+                waiting.set_exception(OutcomeUnknown(why))
 
 
 class Dialer(Protocol):
@@ -214,7 +214,7 @@ class Connections:
         self._refused: dict[str, tuple[float, str]] = {}
 
     async def request(self, address: str, body: Body, timeout_s: float) -> Reply:
-        """One attempt at `address`; raises `NotSent` or `Unanswered`."""
+        """One attempt at `address`; raises `NotSent` or `OutcomeUnknown`."""
         connection = self._open.get(address)
         if connection is None or not connection.usable:
             loop = asyncio.get_running_loop()
@@ -273,7 +273,7 @@ class Connections:
             self._open[address] = fresh
 
     async def close(self) -> None:
-        """Close all; what is outstanding is `Unanswered`."""
+        """Close all; what is outstanding is `OutcomeUnknown`."""
         opening = [*self._opening.values(), *self._renewals.values()]
         for task in opening:
             task.cancel()

@@ -155,7 +155,7 @@ class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     phase: Phase
 
 
-class Counts(msgspec.Struct, kw_only=True):
+class OutcomeCounts(msgspec.Struct, kw_only=True):
     """Operations by outcome. `late`: begun more than 10 ms after their scheduled time.
 
     `dropped`: scheduled and never begun, because all processes were busy for too long.
@@ -171,8 +171,8 @@ class Counts(msgspec.Struct, kw_only=True):
 class PhaseCounts(msgspec.Struct, kw_only=True):
     """Operations of one phase, of workloads (and preload, final reads) and of probes."""
 
-    operations: Counts = msgspec.field(default_factory=Counts)
-    probes: Counts = msgspec.field(default_factory=Counts)
+    operations: OutcomeCounts = msgspec.field(default_factory=OutcomeCounts)
+    probes: OutcomeCounts = msgspec.field(default_factory=OutcomeCounts)
 
 
 class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):

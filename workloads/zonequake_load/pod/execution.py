@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.pod.control import Phase
-from zonequake_load.pod.history import Call, OperationRole, Recorder
+from zonequake_load.pod.history import OperationRole, RecordedCall, Recorder
 from zonequake_load.pod.identity import Numbers
-from zonequake_load.pod.tally import Tally
+from zonequake_load.pod.tally import OperationTally
 from zonequake_load.targets.protocol import Target
 
 
 @dataclass(slots=True)
-class Process:
+class LogicalProcess:
     """A logical process: one operation at a time; its id is given up after an `info`."""
 
     id: int
@@ -23,7 +23,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executor:
+class OperationExecutor:
     """All that an operation needs on its way.
 
     `reads_local`: reads are asked of any replica's own state, and recorded as if they were
@@ -32,17 +32,17 @@ class Executor:
 
     target: Target
     recorder: Recorder
-    tally: Tally
+    tally: OperationTally
     numbers: Numbers
     reads_local: bool = False
 
-    def new_process(self) -> Process:
+    def new_process(self) -> LogicalProcess:
         """Raises IdentityError."""
-        return Process(self.numbers.next_process())
+        return LogicalProcess(self.numbers.next_process())
 
     async def run(
         self,
-        process: Process,
+        process: LogicalProcess,
         operation: Operation,
         *,
         phase: Phase,
@@ -59,7 +59,7 @@ class Executor:
         """
         clock = self.recorder.clock
         process.operations += 1
-        call = Call(
+        call = RecordedCall(
             operation=operation,
             process=process.id,
             op=f"{process.id}-{process.operations}",
@@ -68,9 +68,9 @@ class Executor:
             sched_ns=sched_ns,
             inv_ns=clock.monotonic_ns(),
         )
-        once: Once | None = None
+        once: OnceId | None = None
         if limits.retry and operation.f is not Function.READ:
-            once = Once(str(process.id), process.operations)
+            once = OnceId(str(process.id), process.operations)
         self.recorder.invoke(call)
         self.tally.began(phase, call)
         outcome = Outcome(type=Type.INFO, attempts=0, error="the load was stopped meanwhile")

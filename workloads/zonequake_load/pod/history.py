@@ -67,7 +67,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class HistoryClock:
     """Monotonic and wall clock, and the name of the monotonic one."""
 
     name: str
@@ -75,12 +75,12 @@ class Clock:
     wall_ns: Callable[[], int] = time.time_ns
 
 
-def machine_clock() -> Clock:
+def machine_clock() -> HistoryClock:
     """This machine's clock, named by its boot id: containers on one machine share it."""
-    return Clock(name=Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    return HistoryClock(name=Path("/proc/sys/kernel/random/boot_id").read_text().strip())
 
 
-class HistoryFile:
+class HistoryWriter:
     """Appends lines to one file; it appears with the first line."""
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ class HistoryFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class RecordedCall:
     """One operation of one process, from its invoke on; see `HistoryEvent` for the fields."""
 
     operation: Operation
@@ -159,23 +159,23 @@ class Call:
 class Recorder:
     """Turns calls and outcomes into events of two files: one of the probes, one of all else."""
 
-    def __init__(self, directory: Path, prefix: str, zone: str, clock: Clock) -> None:
+    def __init__(self, directory: Path, prefix: str, zone: str, clock: HistoryClock) -> None:
         self.clock = clock
         self.touched: dict[str, int] = {}
         self._zone = zone
-        self._load = HistoryFile(directory / f"{prefix}-load{SUFFIX}")
-        self._probe = HistoryFile(directory / f"{prefix}-probe{SUFFIX}")
+        self._load = HistoryWriter(directory / f"{prefix}-load{SUFFIX}")
+        self._probe = HistoryWriter(directory / f"{prefix}-probe{SUFFIX}")
 
     @property
-    def files(self) -> tuple[HistoryFile, ...]:
+    def files(self) -> tuple[HistoryWriter, ...]:
         return (self._load, self._probe)
 
-    def invoke(self, call: Call) -> None:
+    def invoke(self, call: RecordedCall) -> None:
         """Write the invoke; its request may leave when this returns. Raises HistoryError."""
         self.touched[call.operation.key] = call.partition
         self._append(call, Type.INVOKE, None)
 
-    def complete(self, call: Call, outcome: Outcome) -> None:
+    def complete(self, call: RecordedCall, outcome: Outcome) -> None:
         """Raises HistoryError."""
         self._append(call, outcome.type, outcome)
 
@@ -191,13 +191,13 @@ class Recorder:
         for file in self.files:
             file.close()
 
-    def _append(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
+    def _append(self, call: RecordedCall, type_: Type, outcome: Outcome | None) -> None:
         event = event_of(call, type_, outcome, zone=self._zone, clock=self.clock)
         (self._probe if call.role is OperationRole.PROBE else self._load).append(event)
 
 
 def event_of(
-    call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clock: Clock
+    call: RecordedCall, type_: Type, outcome: Outcome | None, *, zone: str, clock: HistoryClock
 ) -> HistoryEvent:
     """A call's invoke (no outcome) or its completion, which happens now."""
     operation = call.operation

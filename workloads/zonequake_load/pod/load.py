@@ -14,13 +14,13 @@ import msgspec
 
 from zonequake_load.errors import LoadError, PlanError, TargetError
 from zonequake_load.pod.control import LoadPlan, LoadStatus, Phase, ReadsAt
-from zonequake_load.pod.execution import Executor
+from zonequake_load.pod.execution import OperationExecutor
 from zonequake_load.pod.history import Recorder
 from zonequake_load.pod.identity import Numbers, replace_file
-from zonequake_load.pod.pacing import Stop
+from zonequake_load.pod.pacing import StopSignal
 from zonequake_load.pod.phases import Phases
-from zonequake_load.pod.recovery import Past
-from zonequake_load.pod.tally import Tally
+from zonequake_load.pod.recovery import RecoveredHistory
+from zonequake_load.pod.tally import OperationTally
 from zonequake_load.targets.protocol import Target
 
 STATE_FILE = "state.json"
@@ -32,14 +32,14 @@ class PhaseRefusedError(LoadError):
     """The phase asked for can't follow the present one."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class SavedState(msgspec.Struct, frozen=True, kw_only=True):
     """State that survives a restart. `load_began_wall_ns`: when `load` was first entered."""
 
     phase: Phase = Phase.QUIET
     load_began_wall_ns: int | None = None
 
 
-class Load:
+class LoadPod:
     """Runs one load pod until it is stopped.
 
     Args:
@@ -57,8 +57,8 @@ class Load:
         directory: Path,
         target: Target,
         recorder: Recorder,
-        tally: Tally,
-        past: Past,
+        tally: OperationTally,
+        past: RecoveredHistory,
     ) -> None:
         if ordinal >= plan.pods:
             raise PlanError(f"found pod ordinal {ordinal}, expected 0..{plan.pods - 1} by the plan")
@@ -71,7 +71,7 @@ class Load:
         self._recorder = recorder
         self._tally = tally
         self._past = past
-        self._executor = Executor(
+        self._executor = OperationExecutor(
             target=target,
             recorder=recorder,
             tally=tally,
@@ -82,7 +82,7 @@ class Load:
         self._phases: Phases | None = None
         self._complete = False
         self._problem: str | None = None
-        self._stop = Stop()
+        self._stop = StopSignal()
         self._news = asyncio.Event()
         self._ending = False
 
@@ -104,7 +104,7 @@ class Load:
         began = self._state.load_began_wall_ns
         if phase is Phase.LOAD and began is None:
             began = self._recorder.clock.wall_ns()
-        self._state = State(phase=phase, load_began_wall_ns=began)
+        self._state = SavedState(phase=phase, load_began_wall_ns=began)
         replace_file(self._directory / STATE_FILE, msgspec.json.encode(self._state))
         self._complete = False
         self._problem = None
@@ -164,14 +164,14 @@ class Load:
     async def _work_for_ever(self) -> None:
         while not self._ending:
             self._news.clear()
-            self._stop = Stop()
+            self._stop = StopSignal()
             phase = self._state.phase
             complete = await self._work(phase, self._stop)
             if not self._stop.asked:
                 self._complete = complete
                 await self._news.wait()
 
-    async def _work(self, phase: Phase, stop: Stop) -> bool:
+    async def _work(self, phase: Phase, stop: StopSignal) -> bool:
         """Do the work of `phase` until it is done or `stop`; is it complete?"""
         match phase:
             case Phase.QUIET:
@@ -199,7 +199,7 @@ class Load:
                     )
                 return not stop.asked
 
-    async def _ready_phases(self, stop: Stop) -> Phases | None:
+    async def _ready_phases(self, stop: StopSignal) -> Phases | None:
         """Open the target, for as long as it takes; None if stopped before."""
         while self._phases is None:
             if stop.asked:
@@ -221,12 +221,12 @@ class Load:
         return self._phases
 
 
-def load_state(directory: Path) -> State:
+def load_state(directory: Path) -> SavedState:
     """The state kept in `directory`. Raises PlanError if it is unreadable."""
     path = directory / STATE_FILE
     if not path.exists():
-        return State()
+        return SavedState()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
+        return msgspec.json.decode(path.read_bytes(), type=SavedState)
     except (OSError, msgspec.MsgspecError) as error:
         raise PlanError(f"cannot read {path}: {error}; remove it to start over") from error

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from zonequake_load.pod.history import Clock
+from zonequake_load.pod.history import HistoryClock
 
 NAP_S = 0.05
 """The longest sleep: a stop is noticed within it, without a waiter for each operation."""
 
 
 @dataclass(slots=True)
-class Stop:
+class StopSignal:
     """Tells a phase to begin nothing more and to end."""
 
     asked: bool = False
 
 
-async def sleep_until(due_ns: int, clock: Clock, stop: Stop) -> bool:
+async def sleep_until(due_ns: int, clock: HistoryClock, stop: StopSignal) -> bool:
     """Sleep until the monotonic time `due_ns`; False if a stop was asked for first.
 
     Yields to others at least once, however late it is.

@@ -13,13 +13,19 @@ import msgspec
 
 from zonequake_load.operation import Function, Limits, Operation, Type
 from zonequake_load.pod.control import LoadPlan, Phase
-from zonequake_load.pod.execution import Executor, Process
+from zonequake_load.pod.execution import LogicalProcess, OperationExecutor
 from zonequake_load.pod.history import OperationRole
-from zonequake_load.pod.pacing import Stop, sleep_until
+from zonequake_load.pod.pacing import StopSignal, sleep_until
 from zonequake_load.pod.probe import run_probes
-from zonequake_load.pod.recovery import Past
+from zonequake_load.pod.recovery import RecoveredHistory
 from zonequake_load.pod.schedule import arrivals, probe_interval_ns
-from zonequake_load.pod.workload import Memory, Planned, PreloadKey, Traffic, preload_keys
+from zonequake_load.pod.workload import (
+    LastValues,
+    PlannedOperation,
+    PreloadKey,
+    WorkloadShare,
+    preload_keys,
+)
 
 BACKLOG_PER_PROCESS = 8
 """Operations that may wait for each process; more than that are dropped, and counted."""
@@ -34,11 +40,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Due:
-    planned: Planned
+    planned: PlannedOperation
     sched_ns: int
 
 
-class Progress:
+class PhaseProgress:
     """The progress of a phase with an end, in keys."""
 
     def __init__(self) -> None:
@@ -54,15 +60,21 @@ class Phases:
     """
 
     def __init__(
-        self, plan: LoadPlan, executor: Executor, *, ordinal: int, incarnation: int, past: Past
+        self,
+        plan: LoadPlan,
+        executor: OperationExecutor,
+        *,
+        ordinal: int,
+        incarnation: int,
+        past: RecoveredHistory,
     ) -> None:
-        self.progress = Progress()
+        self.progress = PhaseProgress()
         self._plan = plan
         self._executor = executor
         self._ordinal = ordinal
         self._incarnation = incarnation
         self._past = past
-        self._memory = Memory()
+        self._memory = LastValues()
         self._partitions = (
             list(range(executor.target.partitions)) if plan.partitions is None else plan.partitions
         )
@@ -76,7 +88,7 @@ class Phases:
 
     # --- preload ---------------------------------------------------------------------------------
 
-    async def preload(self, stop: Stop) -> bool:
+    async def preload(self, stop: StopSignal) -> bool:
         """Write this pod's share of the keys, each until it is acknowledged; True when all are."""
         keys = self._preload_share()
         todo = [key for key in keys if key.key not in self._past.written]
@@ -89,7 +101,7 @@ class Phases:
         keys = preload_keys(self._plan, self._partitions, self._executor.target.key_for_partition)
         return [key for n, key in enumerate(keys) if n % self._plan.pods == self._ordinal]
 
-    async def _write_once(self, process: Process, key: PreloadKey) -> bool:
+    async def _write_once(self, process: LogicalProcess, key: PreloadKey) -> bool:
         # A new value for each try: the one before may yet be applied.
         operation = Operation(
             f=Function.WRITE,
@@ -107,7 +119,7 @@ class Phases:
 
     # --- load ------------------------------------------------------------------------------------
 
-    async def load(self, stop: Stop, began_wall_ns: int) -> None:
+    async def load(self, stop: StopSignal, began_wall_ns: int) -> None:
         """Run all workloads and the probes until `stop`, and until nothing is outstanding.
 
         `began_wall_ns`: when this pod first began to load, in whatever incarnation.
@@ -148,12 +160,12 @@ class Phases:
         queue: asyncio.Queue[_Due | None],
         started_ns: int,
         before_ns: int,
-        stop: Stop,
+        stop: StopSignal,
     ) -> None:
         workload = self._plan.workloads[index]
         name = f"{self._plan.seed}/{self._ordinal}/{self._incarnation}/{index}"
         rng = random.Random(name)  # noqa: S311 - a seed replays it
-        traffic = Traffic(
+        traffic = WorkloadShare(
             workload,
             index=index,
             partitions=self._partitions,
@@ -193,7 +205,7 @@ class Phases:
 
     # --- final -----------------------------------------------------------------------------------
 
-    async def final(self, stop: Stop) -> bool:
+    async def final(self, stop: StopSignal) -> bool:
         """Read every key of this pod by two processes; True when all reads ended ok in time.
 
         This pod's keys are those it was to preload and those it ever touched.
@@ -215,7 +227,7 @@ class Phases:
             lambda: stop.asked or self._now_ns() > until_ns,
         )
 
-    async def _read_finally(self, process: Process, item: tuple[str, int]) -> bool:
+    async def _read_finally(self, process: LogicalProcess, item: tuple[str, int]) -> bool:
         key, partition = item
         if process.id in self._past.finally_read[key]:
             process.id, process.operations = self._executor.numbers.next_process(), 0
@@ -233,7 +245,7 @@ class Phases:
     async def _drain(
         self,
         items: list[T],
-        act: Callable[[Process, T], Awaitable[bool]],
+        act: Callable[[LogicalProcess, T], Awaitable[bool]],
         concurrency: int,
         give_up: Callable[[], bool],
     ) -> bool:
@@ -263,7 +275,7 @@ class Phases:
 
     async def _run(
         self,
-        process: Process,
+        process: LogicalProcess,
         operation: Operation,
         partition: int,
         sched_ns: int,

@@ -11,15 +11,15 @@ import asyncio
 
 from zonequake_load.operation import Function, Limits, Operation
 from zonequake_load.pod.control import Phase, Probes
-from zonequake_load.pod.execution import Executor
+from zonequake_load.pod.execution import OperationExecutor
 from zonequake_load.pod.history import OperationRole
-from zonequake_load.pod.pacing import Stop, sleep_until
+from zonequake_load.pod.pacing import StopSignal, sleep_until
 from zonequake_load.pod.schedule import probe_arrivals, probe_interval_ns
 from zonequake_load.pod.workload import probe_stem
 
 
 async def run_probes(
-    executor: Executor,
+    executor: OperationExecutor,
     probes: Probes,
     *,
     partitions: list[int],
@@ -27,7 +27,7 @@ async def run_probes(
     ordinal: int,
     started_ns: int,
     turns_before: int,
-    stop: Stop,
+    stop: StopSignal,
 ) -> None:
     """Probe until `stop`; returns when no probe is outstanding.
 
@@ -36,7 +36,7 @@ async def run_probes(
         turns_before: intervals of earlier incarnations of this pod; they decide the keys.
 
     Raises:
-        HistoryError, IdentityError: see `Executor.run`.
+        HistoryError, IdentityError: see `OperationExecutor.run`.
     """
     interval_ns = probe_interval_ns(probes, len(partitions), pods)
     deadline_ns = probes.deadline_ms * 1_000_000

@@ -22,7 +22,7 @@ class _Line(msgspec.Struct):
 
 
 @dataclass(slots=True, kw_only=True)
-class Past:
+class RecoveredHistory:
     """`touched`: key -> partition of every invoke. `written`: keys with an acknowledged write.
 
     `finally_read`: the processes whose final read of a key was ok. `damaged`: files with an
@@ -35,9 +35,9 @@ class Past:
     damaged: list[str] = field(default_factory=list)
 
 
-def read_past(directory: Path) -> Past:
+def read_past(directory: Path) -> RecoveredHistory:
     """Read all history files in `directory`. Raises OSError."""
-    past = Past()
+    past = RecoveredHistory()
     decoder = msgspec.json.Decoder(_Line)
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         with path.open("rb") as lines:
@@ -53,7 +53,7 @@ def read_past(directory: Path) -> Past:
     return past
 
 
-def _take(past: Past, event: _Line) -> None:
+def _take(past: RecoveredHistory, event: _Line) -> None:
     past.touched[event.key] = event.partition
     if event.type is not Type.OK:
         return

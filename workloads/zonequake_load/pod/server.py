@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from zonequake_load.pod.control import HistoryFile, HistoryFiles, PhaseRequest
 from zonequake_load.pod.history import SUFFIX
-from zonequake_load.pod.load import Load, PhaseRefusedError
+from zonequake_load.pod.load import LoadPod, PhaseRefusedError
 
 _MAX_BODY_BYTES = 64 << 10
 """Of a request: a phase's name and little more."""
 
 
-def make_app(load: Load, directory: Path, registry: CollectorRegistry) -> web.Application:
+def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web.Application:
     """The application that serves `load`; its history lies in `directory`."""
 
     async def status(_: web.Request) -> web.Response:

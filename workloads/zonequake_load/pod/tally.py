@@ -7,8 +7,8 @@ from collections import deque
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from zonequake_load.operation import Outcome, Type
-from zonequake_load.pod.control import Counts, Phase, PhaseCounts
-from zonequake_load.pod.history import Call, OperationRole
+from zonequake_load.pod.control import OutcomeCounts, Phase, PhaseCounts
+from zonequake_load.pod.history import OperationRole, RecordedCall
 
 LATE_NS = 10_000_000
 """An operation that begins so long after its time counts as late."""
@@ -21,7 +21,7 @@ _LATENCY_BUCKETS_S = (
 )  # fmt: skip
 
 
-class Tally:
+class OperationTally:
     """Counts operations by phase and outcome. `registry` receives the metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -60,13 +60,13 @@ class Tally:
             "zonequake_load_outstanding_operations", "Operations now under way", registry=registry
         ).set_function(lambda: self.outstanding)
 
-    def began(self, phase: Phase, call: Call) -> None:
+    def began(self, phase: Phase, call: RecordedCall) -> None:
         self.outstanding += 1
         if call.inv_ns - call.sched_ns > LATE_NS:
             self._counts(phase, call.role).late += 1
             self._late.labels(call.role).inc()
 
-    def ended(self, phase: Phase, call: Call, outcome: Outcome, now_ns: int) -> None:
+    def ended(self, phase: Phase, call: RecordedCall, outcome: Outcome, now_ns: int) -> None:
         self.outstanding -= 1
         counts = self._counts(phase, call.role)
         match outcome.type:
@@ -96,6 +96,6 @@ class Tally:
         recent = (n for at, n in self._completions if second - RATE_WINDOW_S <= at < second)
         return sum(recent) / RATE_WINDOW_S
 
-    def _counts(self, phase: Phase, role: OperationRole) -> Counts:
+    def _counts(self, phase: Phase, role: OperationRole) -> OutcomeCounts:
         counts = self.phases.setdefault(phase, PhaseCounts())
         return counts.probes if role is OperationRole.PROBE else counts.operations

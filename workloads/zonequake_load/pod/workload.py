@@ -34,14 +34,14 @@ def zipf_weights(count: int, skew: float) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """The next operation; a cas gets its expected value when it begins, see `Memory`."""
+class PlannedOperation:
+    """The next operation; a cas gets its expected value when it begins, see `LastValues`."""
 
     operation: Operation
     partition: int
 
 
-class Traffic:
+class WorkloadShare:
     """The operations of one workload, as one pod sends its share of them.
 
     Args:
@@ -80,14 +80,14 @@ class Traffic:
             bytes(workload.filler_bytes) if isinstance(workload, RegisterWorkload) else b""
         )
 
-    def next(self, elapsed_s: float) -> Planned:
+    def next(self, elapsed_s: float) -> PlannedOperation:
         """The operation that is due `elapsed_s` after the load began."""
         partition = self._rng.choice(self._partitions)
         slot = min(
             bisect.bisect_left(self._cumulative, self._rng.random()), len(self._cumulative) - 1
         )
         key = self.key(partition, slot, int(elapsed_s / self._periods_s[slot]))
-        return Planned(operation=self._operation(key), partition=partition)
+        return PlannedOperation(operation=self._operation(key), partition=partition)
 
     def key(self, partition: int, slot: int, generation: int) -> str:
         stem = f"{self._letter}{self._index}/{partition}/{slot}/{generation}"
@@ -114,7 +114,7 @@ def _capacity(workload: RegisterWorkload | AppendListWorkload, operations_per_ke
 
 
 @dataclass(slots=True)
-class Memory:
+class LastValues:
     """The newest value known of each register, so that a cas may find what it expects."""
 
     _values: dict[str, int | str | None] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zonequake_load.operation import Limits, Once, Operation, Outcome
+from zonequake_load.operation import Limits, OnceId, Operation, Outcome
 
 
 class Target(Protocol):
@@ -26,7 +26,7 @@ class Target(Protocol):
     async def close(self) -> None: ...
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: Once | None = None
+        self, operation: Operation, limits: Limits, once: OnceId | None = None
     ) -> Outcome:
         """Carry `operation` out within `limits`; never raises for what network or store do.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Limits, Once, Operation, Outcome
+from zonequake_load.operation import Limits, OnceId, Operation, Outcome
 from zonequake_protocol.client import partition_of
 
 
@@ -26,7 +26,7 @@ class ZonequakeTarget:
         await self._client.close()
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: Once | None = None
+        self, operation: Operation, limits: Limits, once: OnceId | None = None
     ) -> Outcome:
         return await self._client.execute(operation, limits, once)
 

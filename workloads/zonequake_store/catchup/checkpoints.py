@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 from zonequake_store.catchup.messages import Checkpoint
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage.cells import View
 
 # A leader's first entry is a configuration: so many leaderships and changes can be looked back on.
 _REMEMBERED = 8
 
 
-def checkpoint_of(partition: Partition) -> Checkpoint:
+def checkpoint_of(partition: StateMachine) -> Checkpoint:
     """A partition's counters as of what it has applied."""
     counter = partition.counter
     return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges, partition.term)
@@ -33,7 +33,7 @@ class Checkpoints:
         self._recorded: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
         self.fresh = True
 
-    def record(self, partition: Partition) -> None:
+    def record(self, partition: StateMachine) -> None:
         """A configuration entry was applied: all replicas can compare there."""
         self._recorded.append(checkpoint_of(partition))
         self.fresh = True
@@ -47,7 +47,7 @@ class Checkpoints:
         """At the configuration entry that was applied last."""
         return self._recorded[-1] if self._recorded else None
 
-    def at(self, index: int, partition: Partition) -> Checkpoint | None:
+    def at(self, index: int, partition: StateMachine) -> Checkpoint | None:
         """The counters when entry `index` had been applied; None: not known."""
         if index == partition.index:
             return checkpoint_of(partition)

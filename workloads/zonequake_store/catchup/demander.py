@@ -28,7 +28,7 @@ from zonequake_store.catchup.messages import (
     decode_pairs,
 )
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.messages import Message, MessageKind, Peer
 
 REPEAT_TICKS = 10
 """A demand is repeated after a second: nothing that is alive is silent for so long, except a
@@ -350,7 +350,7 @@ class Demander:
             self._begin_round()
             return
         message = Message(
-            kind=Kind.SNAPSHOT,
+            kind=MessageKind.SNAPSHOT,
             to=self._me,
             sender=self._supplier,
             term=self._term,

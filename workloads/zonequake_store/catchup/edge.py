@@ -37,12 +37,12 @@ from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.messages import SnapshotMeta
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state.encoding import from_pairs
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage.cells import MemoryCells, Overlay
 from zonequake_store.storage.log_writes import GroupRecord
 
 
-class CatchUp:
+class NodeCatchUp:
     """All catch-up of a node.
 
     `staged`: what earlier processes have staged, of groups that will be started. `first_snapshot`:
@@ -250,7 +250,7 @@ class CatchUp:
             cells = MemoryCells(contents)
         replica.replace_state(
             cells,
-            Partition(
+            StateMachine(
                 cells,
                 clients=clients,
                 transactions=transactions,

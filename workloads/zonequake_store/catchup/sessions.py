@@ -10,7 +10,7 @@ from zonequake_store.raft.messages import Peer
 
 
 @dataclass(slots=True, kw_only=True)
-class Snapshot:
+class OpenSnapshot:
     """A state that is open for a peer. `index` 0: not open yet."""
 
     number: int
@@ -27,7 +27,7 @@ class Snapshot:
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
+class SupplySession:
     """One supplied peer. `index`, `log_term`: where the next APPEND begins."""
 
     peer: Peer
@@ -42,4 +42,4 @@ class Session:
     index: int = 0
     log_term: int = 0
     in_flight: deque[int] = field(default_factory=deque)
-    snapshot: Snapshot | None = None
+    snapshot: OpenSnapshot | None = None

@@ -98,9 +98,9 @@ class SuppliedState:
         assert view is not None, "a supplier reads what is open"
         opened.busy = True
 
-        def was_read(found: Part | StateCorrupt) -> None:
+        def was_read(found: SnapshotPart | StateCorrupt) -> None:
             if opened.rest() and not self._is_damaged(found):
-                assert isinstance(found, Part), "it is not damaged"
+                assert isinstance(found, SnapshotPart), "it is not damaged"
                 self.supplier.read(
                     to,
                     snapshot,
@@ -136,14 +136,14 @@ def measure(view: View) -> tuple[int, int] | StateCorrupt:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SnapshotPart:
     content: bytes
     last: bytes
     size_bytes: int
     at_end: bool
 
 
-def part_of(view: View, after: bytes, max_bytes: int) -> Part | StateCorrupt:
+def part_of(view: View, after: bytes, max_bytes: int) -> SnapshotPart | StateCorrupt:
     """Returns the part that follows `after`: encoded, its last key, its bytes, and whether it
     reaches the end.
     """
@@ -158,4 +158,4 @@ def part_of(view: View, after: bytes, max_bytes: int) -> Part | StateCorrupt:
     except StateCorrupt as error:
         return error
     last = pairs[-1][0] if pairs else after
-    return Part(encode_pairs(pairs), last, size_of(pairs), left_bytes > 0)
+    return SnapshotPart(encode_pairs(pairs), last, size_of(pairs), left_bytes > 0)

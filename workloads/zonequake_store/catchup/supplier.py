@@ -25,7 +25,7 @@ from zonequake_store.catchup.messages import (
     Piece,
     Supply,
 )
-from zonequake_store.catchup.sessions import Session, Snapshot
+from zonequake_store.catchup.sessions import OpenSnapshot, SupplySession
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted
@@ -92,7 +92,7 @@ class Supplier:
         self._checkpoint_at = checkpoint_at
         self._may_judge = may_judge
         self._new_snapshot = new_snapshot
-        self._sessions: dict[Peer, Session] = {}
+        self._sessions: dict[Peer, SupplySession] = {}
 
     @property
     def is_active(self) -> bool:
@@ -118,7 +118,7 @@ class Supplier:
             self._end(to)
             return
         before = self._sessions.pop(to, None)
-        session = self._sessions[to] = Session(peer=to)
+        session = self._sessions[to] = SupplySession(peer=to)
         if before is not None:
             session.round, session.snapshot = before.round, before.snapshot
         self._invite(session)
@@ -138,7 +138,7 @@ class Supplier:
             return
         session = self._sessions.get(peer)
         if session is None:
-            session = self._sessions[peer] = Session(peer=peer)
+            session = self._sessions[peer] = SupplySession(peer=peer)
         if demand.round < session.round:
             return
         session.silent_ticks = 0
@@ -280,7 +280,7 @@ class Supplier:
             Dismissal(self._group, demand.sender, self._me, self._raft.term, demand.round, unequal)
         )
 
-    def _begin_round(self, session: Session, demand: Demand) -> None:
+    def _begin_round(self, session: SupplySession, demand: Demand) -> None:
         session.round = demand.round
         session.asked = session.begun = True
         session.full = demand.full
@@ -300,7 +300,7 @@ class Supplier:
             snapshot.sent = snapshot.acknowledged = snapshot.sent_bytes = 0
             snapshot.after = b""
 
-    def _acknowledge(self, session: Session, demand: Demand) -> None:
+    def _acknowledge(self, session: SupplySession, demand: Demand) -> None:
         in_flight = session.in_flight
         while in_flight and in_flight[0] <= demand.index:
             in_flight.popleft()
@@ -311,7 +311,7 @@ class Supplier:
         if snapshot is not None and staged is not None and staged.snapshot == snapshot.number:
             snapshot.acknowledged = max(snapshot.acknowledged, staged.sequence)
 
-    def _serve(self, session: Session) -> None:
+    def _serve(self, session: SupplySession) -> None:
         """Send what the peer may be sent now."""
         if not session.asked or not self._raft.supply.is_open(session.peer):
             return
@@ -328,12 +328,12 @@ class Supplier:
                 return
         self._send_state(session)
 
-    def _next(self, session: Session) -> Message | None:
+    def _next(self, session: SupplySession) -> Message | None:
         return self._raft.supply.next_append(
             session.peer, index=session.index, log_term=session.log_term
         )
 
-    def _send_entries(self, session: Session, append: Message | None) -> None:
+    def _send_entries(self, session: SupplySession, append: Message | None) -> None:
         """The first one of a round leaves even if it is empty: its answer tells the core how far
         the peer is, which it does not know if all earlier answers were lost."""
         while append is not None and (append.entries or session.begun):
@@ -354,10 +354,10 @@ class Supplier:
             except UNREADABLE:
                 return  # the next demand finds out
 
-    def _send_state(self, session: Session) -> None:
+    def _send_state(self, session: SupplySession) -> None:
         peer, snapshot = session.peer, session.snapshot
         if snapshot is None:
-            snapshot = session.snapshot = Snapshot(number=self._new_snapshot())
+            snapshot = session.snapshot = OpenSnapshot(number=self._new_snapshot())
             self._edge.open(peer, snapshot.number)
             return
         if snapshot.index == 0 or snapshot.reading or snapshot.whole:
@@ -369,18 +369,18 @@ class Supplier:
             snapshot.reading = True
             self._edge.read(peer, snapshot.number, snapshot.after, min(PIECE_BYTES, allowance))
 
-    def _invite(self, session: Session) -> None:
+    def _invite(self, session: SupplySession) -> None:
         session.invited = self._edge.send(
             Invite(self._group, session.peer, self._me, self._raft.term, session.round + 1)
         )
 
-    def _find(self, to: Peer, snapshot: int) -> tuple[Session | None, Snapshot | None]:
+    def _find(self, to: Peer, snapshot: int) -> tuple[SupplySession | None, OpenSnapshot | None]:
         session = self._sessions.get(to)
         if session is None or session.snapshot is None or session.snapshot.number != snapshot:
             return None, None
         return session, session.snapshot
 
-    def _close(self, session: Session) -> None:
+    def _close(self, session: SupplySession) -> None:
         snapshot, session.snapshot = session.snapshot, None
         if snapshot is not None:
             self._edge.close(session.peer, snapshot.number)

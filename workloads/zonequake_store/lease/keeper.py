@@ -9,7 +9,7 @@ import time
 
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.kubernetes import LeaseCallFailed, LeaseObjects
-from zonequake_store.lease.rule import RENEW_SHARE, Put
+from zonequake_store.lease.rule import RENEW_SHARE, PutLease
 from zonequake_store.node.host import Host
 
 _log = logging.getLogger("zonequake_store")
@@ -64,7 +64,7 @@ class LeaseKeeper:
             return
         timeout_s = RENEW_SHARE * lease.duration_s
         try:
-            if isinstance(call, Put):
+            if isinstance(call, PutLease):
                 version = await self._objects.put(call, timeout_s)
                 if version is None:
                     lease.refused()

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from zonequake_store.errors import StoreError
-from zonequake_store.lease.rule import LeaseRecord, Put
+from zonequake_store.lease.rule import LeaseRecord, PutLease
 from zonequake_store.settings import NodeSettings
 
 FENCED = "zonequake.io/fenced"
@@ -42,7 +42,7 @@ class LeaseObjects:
         self._expect(status, body, 200)
         return record_of(body), str(body["metadata"]["resourceVersion"])
 
-    async def put(self, put: Put, timeout_s: float) -> str | None:
+    async def put(self, put: PutLease, timeout_s: float) -> str | None:
         """Write the Lease; its new version, or None if it is not at the version named."""
         settings = self._settings
         body = object_of(
@@ -123,7 +123,7 @@ def record_of(body: dict[str, Any]) -> LeaseRecord:
 
 
 def object_of(
-    put: Put, *, name: str, namespace: str, duration_s: int, now_ns: int
+    put: PutLease, *, name: str, namespace: str, duration_s: int, now_ns: int
 ) -> dict[str, Any]:
     """The Lease object to write. Its times are for people: nobody decides by them."""
     moment = datetime.fromtimestamp(now_ns / 1e9, UTC)

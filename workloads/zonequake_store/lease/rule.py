@@ -3,12 +3,12 @@
 Sans-IO: an edge carries out `next_call` and reports what came of it; times are of the node's own
 clock. Design §3, Membership.
 
-    wanted ─► Read ─► nobody's, another process's or fenced ─► Put (session + 1) ─► holds until
-                  └─► our own, not fenced ─► Put (same session)       asked + duration, renewed
-                                                                      at a quarter of it
-    Put refused (the object changed) ─► Read
-    read: fenced ─► the session has ended; a Put begins the next one
-    not wanted any more ─► Put (holder nobody)
+    wanted ─► ReadLease ─► nobody's, another process's or fenced ─► PutLease (session + 1) ─► holds
+                       └─► our own, not fenced ─► PutLease (same session)        until asked +
+                                                             duration, renewed at a quarter of it
+    PutLease refused (the object changed) ─► ReadLease
+    read: fenced ─► the session has ended; a PutLease begins the next one
+    not wanted any more ─► PutLease (holder nobody)
 
 Whoever counts the node as left takes the Lease over first, by compare-and-swap (`fenced`). So as
 long as renewals succeed nobody did, however long the Lease had run out in between: the session
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from zonequake_protocol.admin import LeaseTrouble
-from zonequake_protocol.client import Reply, Status
+from zonequake_protocol.client import Reply, ReplyStatus
 
 NOBODY = ""
 RENEW_SHARE = 0.25
@@ -54,12 +54,12 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadLease:
     """Ask for the Lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutLease:
     """Write the Lease over what `version` names; None: create it."""
 
     record: LeaseRecord
@@ -125,7 +125,7 @@ class NodeLease:
             return None
         return max(0.0, self._due_s - now_s)
 
-    def next_call(self, now_s: float) -> Read | Put | None:
+    def next_call(self, now_s: float) -> ReadLease | PutLease | None:
         """Returns the next call to the API server; one call at a time, and its outcome is to be
         reported.
         """
@@ -135,7 +135,7 @@ class NodeLease:
         if self._wanted and self.unrenewed_since_s is None:
             self.unrenewed_since_s = now_s
         if self._known is None:
-            return Read()
+            return ReadLease()
         record, version = self._known
         if self._wanted:
             self._put = self._ours(record)
@@ -143,7 +143,7 @@ class NodeLease:
         else:
             assert record is not None, "what is to be released was read or written"
             self._put = replace(record, holder=NOBODY, fenced=None)
-        return Put(self._put, version)
+        return PutLease(self._put, version)
 
     def _ours(self, record: LeaseRecord | None) -> LeaseRecord:
         if record is not None and record.holder == self.holder and record.fenced is None:
@@ -152,7 +152,7 @@ class NodeLease:
         return LeaseRecord(holder=self.holder, session=self._highest_session)
 
     def found(self, record: LeaseRecord | None, version: str | None) -> None:
-        """Records the result of a Read; None: there is no Lease."""
+        """Records the result of a ReadLease; None: there is no Lease."""
         self._answered()
         self._known = (record, version)
         if record is not None and record.holder == self.holder and record.fenced is None:
@@ -166,9 +166,9 @@ class NodeLease:
         self._due_s = float("-inf")
 
     def stored(self, version: str) -> None:
-        """A Put was accepted."""
+        """A PutLease was accepted."""
         asked_s, record = self._answered(), self._put
-        assert record is not None, "a Put was asked for"
+        assert record is not None, "a PutLease was asked for"
         self._known = (record, version)
         self.problem = None
         self._due_s = asked_s + RENEW_SHARE * self.duration_s
@@ -183,7 +183,7 @@ class NodeLease:
             self._due_s = float("-inf")
 
     def refused(self) -> None:
-        """A Put met another version, or no Lease at all."""
+        """A PutLease met another version, or no Lease at all."""
         self._answered()
         self._known = None
         self.problem = "a write was refused: something else has written the Lease or deleted it"
@@ -239,8 +239,8 @@ class Permission:
         """`answer`, but nothing is acknowledged unless the permission holds then."""
 
         def guarded(reply: Reply) -> None:
-            if reply.status is Status.OK and not self.holds:
-                reply = Reply(reply.id, Status.UNKNOWN, error=NOT_PERMITTED)
+            if reply.status is ReplyStatus.OK and not self.holds:
+                reply = Reply(reply.id, ReplyStatus.UNKNOWN, error=NOT_PERMITTED)
             answer(reply)
 
         return guarded

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from zonequake_store.errors import ProtocolError
 from zonequake_store.network.peer_protocol import Messages
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Message, MessageKind
 
 MAX_SLOTS = 1 << 16
 
@@ -29,9 +29,9 @@ class SentSlots:
     """The slots given by the sending side of a connection."""
 
     def __init__(self) -> None:
-        self._slots: dict[Kind, dict[str, tuple[int, Message]]] = {
-            Kind.HEARTBEAT: {},
-            Kind.HEARTBEAT_REPLY: {},
+        self._slots: dict[MessageKind, dict[str, tuple[int, Message]]] = {
+            MessageKind.HEARTBEAT: {},
+            MessageKind.HEARTBEAT_REPLY: {},
         }
         self._used = 0
 

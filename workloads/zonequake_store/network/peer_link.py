@@ -13,7 +13,7 @@ from zonequake_store.network.endings import EndDetector, Failure
 from zonequake_store.network.framing import FrameConnection, FrameFlush
 from zonequake_store.network.heartbeat_slots import SentSlots
 from zonequake_store.network.peer_protocol import Hello, Messages, decode_frame, encode_frame
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.messages import MessageKind
 
 # A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
 # cost nothing.
@@ -34,7 +34,13 @@ _UNUSED_S = 60.0
 _MOST_WAITING_FRAMES = 256
 _WAITING_S = 0.5
 _OF_ELECTIONS = frozenset(
-    {Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY, Kind.VOTE, Kind.VOTE_REPLY, Kind.TIMEOUT_NOW}
+    {
+        MessageKind.PRE_VOTE,
+        MessageKind.PRE_VOTE_REPLY,
+        MessageKind.VOTE,
+        MessageKind.VOTE_REPLY,
+        MessageKind.TIMEOUT_NOW,
+    }
 )
 # Why a connection is gone of which its peer may know nothing: the network took nothing any more.
 _BY_THE_NETWORK = frozenset(

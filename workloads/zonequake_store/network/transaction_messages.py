@@ -6,7 +6,7 @@
     Finish(commit) ────────────────► write the Commit entry
             ◄─────────────────────── Done            (applied)
     Finish(abort) ─────────────────► write the Rollback entry; it isn't answered
-            ◄─────────────────────── Ask             (prepared, and long without news)
+            ◄─────────────────────── AskOutcome      (prepared, and long without news)
     Finish(commit or abort) ───────► as above
 
 Each may be lost, doubled and come late; all but the votes are sent again until they are answered.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from zonequake_store.state.commands import CommandOutcome
-from zonequake_store.state.transactions import Member, TransactionId, TransactionStep
+from zonequake_store.state.transactions import ParticipantGroup, TransactionId, TransactionStep
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
@@ -39,7 +39,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
     """
 
     transaction: TransactionId
-    member: Member
+    member: ParticipantGroup
     outcome: CommandOutcome
     error: str | None = None
 
@@ -58,14 +58,14 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     group: str
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+class AskOutcome(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """Asks for the end of a transaction; sent by a group that has prepared it."""
 
     transaction: TransactionId
-    member: Member
+    member: ParticipantGroup
 
 
-TransactionMessage = Prepare | Vote | Finish | Done | Ask
+TransactionMessage = Prepare | Vote | Finish | Done | AskOutcome
 
 
 class Letter(NamedTuple):

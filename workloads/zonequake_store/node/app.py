@@ -34,7 +34,7 @@ from zonequake_store.node.loop_errors import is_of_the_loop
 from zonequake_store.node.orders import Orders
 from zonequake_store.serving.admin_api import DRAIN_TIMEOUT_S, AdminApi
 from zonequake_store.serving.client_server import ClientServer
-from zonequake_store.serving.journal import Clock, Journal
+from zonequake_store.serving.journal import EventJournal, JournalClock
 from zonequake_store.serving.metrics import CommitTimes, NodeCollector
 from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage.directory import Storage
@@ -72,7 +72,7 @@ class Node:
         self._settings = settings
         self._incarnation = secrets.token_hex(8)
         self._storage = Storage(settings, fresh_incarnation=secrets.token_hex(8))
-        self._journal = Journal(settings.data_dir / "events.jsonl", _clock())
+        self._journal = EventJournal(settings.data_dir / "events.jsonl", _clock())
         self._peer_address = ""
         self._client_address = ""
         self._host: Host | None = None
@@ -273,9 +273,9 @@ def _shorten_pauses() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-def _clock() -> Clock:
+def _clock() -> JournalClock:
     boot_id = Path("/proc/sys/kernel/random/boot_id")
-    return Clock(
+    return JournalClock(
         monotonic_ns=time.monotonic_ns,
         wall_ns=time.time_ns,
         name=boot_id.read_text().strip() if boot_id.exists() else "unknown",

@@ -34,7 +34,7 @@ class ConnectedHost(ReplicaHost, Protocol):
         """The replica's state as of now or later; the caller closes it. Raises StorageError."""
 
 
-class CatchUpPlace(CatchUpHost):
+class NodeCatchUpHost(CatchUpHost):
     """One node's."""
 
     def __init__(self, host: ConnectedHost) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.node.storage_watch import StorageWatch
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.log import DurableLog
@@ -36,7 +36,7 @@ class FlushedHost(ReplicaHost, Protocol):
         """Says whether anything is stored now, and whether logs should keep less."""
 
     @property
-    def catch_up(self) -> CatchUp:
+    def catch_up(self) -> NodeCatchUp:
         """Says which entries peers still need."""
 
 

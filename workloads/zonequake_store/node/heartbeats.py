@@ -12,13 +12,13 @@ from typing import Protocol
 
 from zonequake_store.network.peer_protocol import Messages
 from zonequake_store.node.ticks import TickSchedule
-from zonequake_store.raft.api import Settings
-from zonequake_store.raft.messages import Kind
+from zonequake_store.raft.api import RaftSettings
+from zonequake_store.raft.messages import MessageKind
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.replica.turn import Edge, beat
 
-TICK_S = Settings().tick_s
+TICK_S = RaftSettings().tick_s
 
 
 class TickingHost(ReplicaHost, Edge, Protocol):
@@ -100,4 +100,4 @@ class Heartbeats:
 
 def _is_beat(frame: Messages) -> bool:
     """Whether a peer sends heartbeats."""
-    return any(m and m[0].kind is Kind.HEARTBEAT for _, m in frame.groups)
+    return any(m and m[0].kind is MessageKind.HEARTBEAT for _, m in frame.groups)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from zonequake_protocol.client import RouteReply
-from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.errors import StorageError
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import NodeLease
@@ -33,7 +33,7 @@ from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Messages, TransactionLetter, encode_frame
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.network.transport import Transport
-from zonequake_store.node.catch_up import CatchUpPlace
+from zonequake_store.node.catch_up import NodeCatchUpHost
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.node.heartbeats import Heartbeats
 from zonequake_store.node.letters import LetterRouter
@@ -50,7 +50,7 @@ from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.replica.status import route_of
 from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
-from zonequake_store.serving.journal import Journal
+from zonequake_store.serving.journal import EventJournal
 from zonequake_store.serving.journal_entries import note_core, note_replica
 from zonequake_store.storage.cells import MemoryCells, Overlay, View
 from zonequake_store.storage.directory import LogBatch, Storage
@@ -99,7 +99,7 @@ class Host(Edge):
         storage: Storage,
         transport: Transport,
         frame_flush: FrameFlush,
-        journal: Journal,
+        journal: EventJournal,
         lease: NodeLease,
         heartbeat_ticks: int,
         append_delay_s: float,
@@ -128,8 +128,8 @@ class Host(Edge):
                 note_replica(self.journal, "replica.broken", record, reason)
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
-        self._place = CatchUpPlace(self)
-        self.catch_up = CatchUp(
+        self._place = NodeCatchUpHost(self)
+        self.catch_up = NodeCatchUp(
             self._place, staged=storage.stagings, first_snapshot=secrets.randbits(62)
         )
         self.letter_router = LetterRouter(

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zonequake_store.network.peer_protocol import TransactionLetter
-from zonequake_store.network.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
+from zonequake_store.network.transaction_messages import (
+    AskOutcome,
+    Done,
+    Finish,
+    Letter,
+    Prepare,
+    Vote,
+)
 from zonequake_store.replica.replica import Replica
 
 
@@ -65,7 +72,7 @@ class LetterRouter:
         """A letter came from a node."""
         message = letter.message
         match message:
-            case Vote() | Ask():
+            case Vote() | AskOutcome():
                 self._leaders[message.member.group] = node
             case Done():
                 self._leaders[message.group] = node

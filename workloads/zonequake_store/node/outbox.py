@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zonequake_store.network.peer_protocol import Messages
 from zonequake_store.network.transport import Transport
-from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.messages import Message, MessageKind, Peer
 
 FRAME_BYTES = 4 * 1024 * 1024
 """A frame is closed when its entries reach this, so that it stays far below what a peer accepts."""
@@ -58,7 +58,7 @@ class Outbox:
                     continue
                 for group, messages in frame.groups:
                     for message in messages:
-                        if message.kind is Kind.APPEND:
+                        if message.kind is MessageKind.APPEND:
                             self._unreachable(group, message.to)
 
     def _add(self, group: str, message: Message) -> None:

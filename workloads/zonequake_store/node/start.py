@@ -10,7 +10,7 @@ from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rule import Permission
 from zonequake_store.node.host import Host
-from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
+from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Peer
@@ -101,7 +101,7 @@ class Starter:
         try:
             raft = Raft(
                 me=me,
-                settings=Settings(
+                settings=RaftSettings(
                     heartbeat_ticks=self._host.heartbeat_ticks,
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,

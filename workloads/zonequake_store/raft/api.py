@@ -36,7 +36,7 @@ JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RaftSettings:
     """The settings of one group's replicas. All replicas of a group should have the same."""
 
     tick_s: float = 0.1
@@ -291,7 +291,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class RaftStatus:
     """A replica as its core sees it. `stage…`, `progress`: only a leader has them.
 
     `lineage`: the newest that this replica has been told of, its term's; `abstains`: its

@@ -5,10 +5,10 @@ from __future__ import annotations
 from zonequake_protocol.terms import lineage_of, term_of
 from zonequake_store.raft.errors import BootstrapRefused
 from zonequake_store.raft.messages import Configuration, Entry, EntryKind, encode_configuration
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
-def bootstrap(replica: Replica, configuration: Configuration) -> bool:
+def bootstrap(replica: RaftState, configuration: Configuration) -> bool:
     """See `Raft.bootstrap`."""
     log = replica.log
     if replica.me not in configuration.peers or configuration.is_joint:

@@ -11,7 +11,7 @@ ENTRY_OVERHEAD_BYTES = 32
 """What an entry costs beside its data, so that empty entries are not free."""
 
 
-class Weighed(Protocol):
+class SizedLog(Protocol):
     """A log that knows about how many bytes of data follow an entry."""
 
     @property
@@ -20,7 +20,7 @@ class Weighed(Protocol):
     def bytes_behind(self, index: int) -> int: ...
 
 
-class CatchUp:
+class PeerCatchUp:
     """One peer of one attempt. `target`: the leader's last index when it began."""
 
     __slots__ = (
@@ -50,7 +50,7 @@ class CatchUp:
         """The last entry that left, since the peer is supplied from the log."""
         self._best = 0.0
 
-    def historical(self, previous: int, entries: Sequence[Entry], log: Weighed) -> int:
+    def historical(self, previous: int, entries: Sequence[Entry], log: SizedLog) -> int:
         """Entries behind `previous` leave; the first such tells where the peer began. Returns what
         they count."""
         if self._start is None:

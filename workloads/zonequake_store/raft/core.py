@@ -10,23 +10,23 @@ from zonequake_store.raft.api import (
     ChangePeersAnswer,
     GrantAnswer,
     LogReader,
+    RaftSettings,
+    RaftStatus,
     Ready,
     ResetAnswer,
-    Settings,
-    Status,
 )
 from zonequake_store.raft.errors import ReadyOutstanding
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import (
     Configuration,
     HardState,
-    Kind,
     Message,
+    MessageKind,
     Peer,
     SnapshotMeta,
 )
 from zonequake_store.raft.peer_supply import PeerSupply
-from zonequake_store.raft.replica import Outbox, Replica
+from zonequake_store.raft.replica import PendingReady, RaftState
 from zonequake_store.raft.status import status_of
 
 
@@ -39,7 +39,7 @@ class Raft:
         self,
         *,
         me: Peer,
-        settings: Settings,
+        settings: RaftSettings,
         log: LogReader,
         hard_state: HardState,
         random: Callable[[int], int],
@@ -54,7 +54,7 @@ class Raft:
         view = RaftLog(
             log, commit=hard_state.commit, applied=applied, cached_bytes=settings.cached_bytes
         )
-        self._replica = Replica(
+        self._replica = RaftState(
             me=me, settings=settings, log=view, hard_state=hard_state, random=random
         )
         self.supply = PeerSupply(self._replica)
@@ -316,7 +316,7 @@ class Raft:
             (entries or snapshot) and log.commit != self._stored_hard_state.commit
         ):
             hard_state = replica.hard_state
-        replica.out = Outbox()
+        replica.out = PendingReady()
         self._outstanding = Ready(
             hard_state=hard_state,
             entries=entries,
@@ -347,9 +347,11 @@ class Raft:
             return ()
         if self._ticks_storing > 2 * replica.settings.election_ticks:
             return ()
-        beats = tuple(each for each in replica.out.messages if each.kind is Kind.HEARTBEAT)
+        beats = tuple(each for each in replica.out.messages if each.kind is MessageKind.HEARTBEAT)
         if beats:
-            others = [each for each in replica.out.messages if each.kind is not Kind.HEARTBEAT]
+            others = [
+                each for each in replica.out.messages if each.kind is not MessageKind.HEARTBEAT
+            ]
             replica.out.messages = others
         return beats
 
@@ -414,6 +416,6 @@ class Raft:
         at = log.last_not_newer(index, term)[0]
         return at, log.term(at)
 
-    def status(self) -> Status:
+    def status(self) -> RaftStatus:
         """A copy of what is worth knowing."""
         return status_of(self._replica)

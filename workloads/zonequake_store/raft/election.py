@@ -3,7 +3,7 @@
     FOLLOWER ──time-out──▶ PRE_CANDIDATE ──majority──▶ CANDIDATE ──majority──▶ LEADER
                  (no term raised, nothing stored)   (term + 1, own vote stored)
 
-Only a member of a configuration in its own log campaigns (Replica.may_campaign). Anybody may be
+Only a member of a configuration in its own log campaigns (RaftState.may_campaign). Anybody may be
 asked: a peer of a joint configuration's new half can be needed for a majority before it has that
 entry. Who abstains (`raft.reset`) neither campaigns nor votes.
 
@@ -21,14 +21,14 @@ from zonequake_protocol.terms import number_of, term_of
 from zonequake_store.raft import quorum
 from zonequake_store.raft.api import LineageBegun, RaftRole
 from zonequake_store.raft.leader import Leader
-from zonequake_store.raft.messages import Configuration, Kind, Message, Peer
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.messages import Configuration, Message, MessageKind, Peer
+from zonequake_store.raft.replica import RaftState
 
 TRANSFER = 1
 """`Message.context` of a VOTE that a leader asked for: the lease doesn't refuse it."""
 
 
-def tick(replica: Replica) -> None:
+def tick(replica: RaftState) -> None:
     """A tick of a replica that doesn't lead."""
     if replica.forced is not None:
         return  # it waits for its disk, for nobody else
@@ -45,7 +45,7 @@ def tick(replica: Replica) -> None:
         replica.become_follower(replica.term, None, "the leader was not heard")
 
 
-def skip(replica: Replica, ticks: int) -> int:
+def skip(replica: RaftState, ticks: int) -> int:
     """Let ticks pass that do nothing but count, `ticks` at most; returns how many."""
     if replica.forced is not None:
         return ticks
@@ -56,14 +56,14 @@ def skip(replica: Replica, ticks: int) -> int:
     return skipped
 
 
-def quiet_ticks(replica: Replica) -> int:
+def quiet_ticks(replica: RaftState) -> int:
     """See `Raft.quiet_ticks`."""
     if replica.role is not RaftRole.FOLLOWER and replica.forced is None:
         return 0
     return max(0, replica.timeout_ticks - replica.elapsed_ticks - 1)
 
 
-def on_ended(replica: Replica, node: str, lot: int) -> None:
+def on_ended(replica: RaftState, node: str, lot: int) -> None:
     """The process in which the leader ran has ended, and this replica's host has proof of it.
 
     Only the pre-vote comes sooner than by the time-out: what a vote needs is as ever, so a proof
@@ -93,16 +93,16 @@ def on_ended(replica: Replica, node: str, lot: int) -> None:
         replica.timeout_ticks = min(replica.timeout_ticks, 1 + place)
 
 
-def on_timeout_now(replica: Replica, message: Message) -> None:
+def on_timeout_now(replica: RaftState, message: Message) -> None:
     """The leader hands over (thesis §3.10): no pre-vote, the lease is its own to give up."""
     if replica.leadership is None and replica.may_campaign and not replica.refusing:
         _start_vote(replica, asked_by_leader=True)
 
 
-def on_request(replica: Replica, message: Message) -> None:
+def on_request(replica: RaftState, message: Message) -> None:
     """A VOTE of the present term, or a PRE_VOTE for a later one."""
     granted = _grants(replica, message)
-    if granted and message.kind is Kind.VOTE:
+    if granted and message.kind is MessageKind.VOTE:
         replica.vote = message.sender
         replica.elapsed_ticks = 0
     elif granted and replica.urgent and replica.role is RaftRole.FOLLOWER:
@@ -110,18 +110,18 @@ def on_request(replica: Replica, message: Message) -> None:
     _answer(replica, message, granted=granted)
 
 
-def _grants(replica: Replica, message: Message) -> bool:
+def _grants(replica: RaftState, message: Message) -> bool:
     free = replica.leader is None and replica.vote in (None, message.sender)
-    free = free or (message.kind is Kind.PRE_VOTE and message.term > replica.term)
+    free = free or (message.kind is MessageKind.PRE_VOTE and message.term > replica.term)
     free = free and not replica.abstains
     return free and replica.log.is_up_to_date(message.index, message.log_term)
 
 
-def _answer(replica: Replica, message: Message, *, granted: bool) -> None:
-    pre_vote = message.kind is Kind.PRE_VOTE
+def _answer(replica: RaftState, message: Message, *, granted: bool) -> None:
+    pre_vote = message.kind is MessageKind.PRE_VOTE
     replica.out.after_store.append(
         Message(
-            kind=Kind.PRE_VOTE_REPLY if pre_vote else Kind.VOTE_REPLY,
+            kind=MessageKind.PRE_VOTE_REPLY if pre_vote else MessageKind.VOTE_REPLY,
             to=message.sender,
             sender=replica.me,
             term=message.term if granted else replica.term,
@@ -131,9 +131,11 @@ def _answer(replica: Replica, message: Message, *, granted: bool) -> None:
     )
 
 
-def on_reply(replica: Replica, message: Message) -> None:
+def on_reply(replica: RaftState, message: Message) -> None:
     """An answer to the election that runs; others are late."""
-    wanted = RaftRole.PRE_CANDIDATE if message.kind is Kind.PRE_VOTE_REPLY else RaftRole.CANDIDATE
+    wanted = (
+        RaftRole.PRE_CANDIDATE if message.kind is MessageKind.PRE_VOTE_REPLY else RaftRole.CANDIDATE
+    )
     if replica.role is not wanted:
         return
     if not message.reject and wanted is RaftRole.PRE_CANDIDATE and message.term != replica.term + 1:
@@ -141,13 +143,13 @@ def on_reply(replica: Replica, message: Message) -> None:
     count(replica, message.sender, granted=not message.reject)
 
 
-def own_vote_stored(replica: Replica, term: int, vote: Peer | None) -> None:
+def own_vote_stored(replica: RaftState, term: int, vote: Peer | None) -> None:
     """A hard state is durable. If it is this candidate's own vote, it counts from now on."""
     if replica.role is RaftRole.CANDIDATE and term == replica.term and vote == replica.me:
         count(replica, replica.me, granted=True)
 
 
-def count(replica: Replica, voter: Peer, *, granted: bool) -> None:
+def count(replica: RaftState, voter: Peer, *, granted: bool) -> None:
     configuration = replica.forced or replica.log.configuration
     assert configuration is not None, "only members campaign"
     replica.votes.setdefault(voter, granted)
@@ -163,7 +165,7 @@ def count(replica: Replica, voter: Peer, *, granted: bool) -> None:
             _try_again_soon(replica, configuration)
 
 
-def _try_again_soon(replica: Replica, configuration: Configuration) -> None:
+def _try_again_soon(replica: RaftState, configuration: Configuration) -> None:
     """All that can vote have, for several candidates: don't wait for those who can't."""
     if not replica.urgent or replica.role is not RaftRole.CANDIDATE:
         return
@@ -174,11 +176,11 @@ def _try_again_soon(replica: Replica, configuration: Configuration) -> None:
         replica.timeout_ticks = min(replica.timeout_ticks, soon_ticks)
 
 
-def _may_stand(replica: Replica) -> bool:
+def _may_stand(replica: RaftState) -> bool:
     return replica.may_campaign and not replica.refusing and replica.log.pending_snapshot is None
 
 
-def _start_pre_vote(replica: Replica) -> None:
+def _start_pre_vote(replica: RaftState) -> None:
     replica.role = RaftRole.PRE_CANDIDATE
     replica.set_leader(None)
     replica.restart_election_timer()
@@ -187,7 +189,7 @@ def _start_pre_vote(replica: Replica) -> None:
     count(replica, replica.me, granted=True)
 
 
-def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
+def _start_vote(replica: RaftState, *, asked_by_leader: bool) -> None:
     replica.role = RaftRole.CANDIDATE
     replica.term += 1
     replica.vote = replica.me
@@ -198,7 +200,7 @@ def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
     _ask(replica)
 
 
-def start_forced(replica: Replica, configuration: Configuration) -> None:
+def start_forced(replica: RaftState, configuration: Configuration) -> None:
     """Stand for the forced configuration {me}: its own vote, once stored, is the majority."""
     replica.leave_lineage()
     replica.role = RaftRole.CANDIDATE
@@ -209,7 +211,7 @@ def start_forced(replica: Replica, configuration: Configuration) -> None:
     replica.votes = {}
 
 
-def _ask(replica: Replica) -> None:
+def _ask(replica: RaftState) -> None:
     """Ask all who have not answered yet."""
     log = replica.log
     pre_vote = replica.role is RaftRole.PRE_CANDIDATE
@@ -217,7 +219,7 @@ def _ask(replica: Replica) -> None:
     assert log.configuration is not None, "only members campaign"
     replica.out.after_store.extend(
         Message(
-            kind=Kind.PRE_VOTE if pre_vote else Kind.VOTE,
+            kind=MessageKind.PRE_VOTE if pre_vote else MessageKind.VOTE,
             to=peer,
             sender=replica.me,
             term=replica.term + 1 if pre_vote else replica.term,
@@ -231,7 +233,7 @@ def _ask(replica: Replica) -> None:
     )
 
 
-def _lead(replica: Replica) -> None:
+def _lead(replica: RaftState) -> None:
     replica.role = RaftRole.LEADER
     replica.votes = {}
     replica.elapsed_ticks = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zonequake_store.raft.messages import NEEDS_SNAPSHOT, Kind, Message
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.messages import NEEDS_SNAPSHOT, Message, MessageKind
+from zonequake_store.raft.replica import RaftState
 
 
-def on_append(replica: Replica, message: Message) -> None:
+def on_append(replica: RaftState, message: Message) -> None:
     """Entries behind (index, log_term). Raises LogCorrupted if a committed one conflicts.
 
     To a replica that abstains its commits prove nothing: they are of an older lineage. It compares
@@ -34,7 +34,7 @@ def on_append(replica: Replica, message: Message) -> None:
     _acknowledge(replica, message, last)
 
 
-def on_heartbeat(replica: Replica, message: Message) -> None:
+def on_heartbeat(replica: RaftState, message: Message) -> None:
     """Raises LogCorrupted if entries are gone that this replica has acknowledged.
 
     Not so while it abstains: a snapshot older than that may have taken their place.
@@ -45,7 +45,7 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
         replica.freshness.echoed(message.stamp, message.index)
     replica.out.after_store.append(
         Message(
-            kind=Kind.HEARTBEAT_REPLY,
+            kind=MessageKind.HEARTBEAT_REPLY,
             to=message.sender,
             sender=replica.me,
             term=replica.term,
@@ -58,7 +58,7 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
     )
 
 
-def on_snapshot(replica: Replica, message: Message) -> None:
+def on_snapshot(replica: RaftState, message: Message) -> None:
     """The host has staged a snapshot. It is installed only if it brings something; to a replica
     that abstains it may bring an older state, which is the new lineage's."""
     meta, log = message.snapshot, replica.log
@@ -70,11 +70,11 @@ def on_snapshot(replica: Replica, message: Message) -> None:
     _acknowledge(replica, message, log.commit)
 
 
-def _reject(replica: Replica, message: Message, *, context: int) -> None:
+def _reject(replica: RaftState, message: Message, *, context: int) -> None:
     hint, hint_term = replica.log.last_not_newer(message.index, message.log_term)
     replica.out.after_store.append(
         Message(
-            kind=Kind.APPEND_REPLY,
+            kind=MessageKind.APPEND_REPLY,
             to=message.sender,
             sender=replica.me,
             term=replica.term,
@@ -88,10 +88,10 @@ def _reject(replica: Replica, message: Message, *, context: int) -> None:
     )
 
 
-def _acknowledge(replica: Replica, message: Message, index: int) -> None:
+def _acknowledge(replica: RaftState, message: Message, index: int) -> None:
     replica.out.after_store.append(
         Message(
-            kind=Kind.APPEND_REPLY,
+            kind=MessageKind.APPEND_REPLY,
             to=message.sender,
             sender=replica.me,
             term=replica.term,

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from zonequake_store.raft.progress import Progress
+from zonequake_store.raft.progress import ReplicationProgress
 
 # A claim comes with each heartbeat. A follower that applies slowly needs the oldest, one in step
 # the newest; what comes when this many wait for it is dropped.
@@ -128,7 +128,7 @@ class EchoRounds:
         self._at_ms = 0
 
     def begin(
-        self, round_number: int, *, commit: int, now_ms: int, peers: Iterable[Progress]
+        self, round_number: int, *, commit: int, now_ms: int, peers: Iterable[ReplicationProgress]
     ) -> None:
         """The stamps that are here now are earlier than the round."""
         self.running, self.due = True, False
@@ -136,7 +136,9 @@ class EchoRounds:
         for peer in peers:
             peer.offered_stamp, peer.stamp = peer.stamp, 0
 
-    def confirmed(self, round_number: int, own: Freshness, peers: Iterable[Progress]) -> None:
+    def confirmed(
+        self, round_number: int, own: Freshness, peers: Iterable[ReplicationProgress]
+    ) -> None:
         """A quorum followed this leader after `round_number` began; the leader may claim too."""
         if not self.running or round_number < self._round:
             return

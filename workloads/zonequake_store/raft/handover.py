@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonequake_store.raft.messages import Kind, Message, Peer
-from zonequake_store.raft.progress import Progress
+from zonequake_store.raft.messages import Message, MessageKind, Peer
+from zonequake_store.raft.progress import ReplicationProgress
 
 if TYPE_CHECKING:
     from zonequake_store.raft.leader import Leader
@@ -86,7 +86,7 @@ class Handover:
             self._transfer_to = None
             self.transfer(None)
 
-    def advanced(self, progress: Progress) -> None:
+    def advanced(self, progress: ReplicationProgress) -> None:
         """This peer has stored more."""
         if progress.peer == self._transfer_to:
             self._finish_transfer()
@@ -104,7 +104,7 @@ class Handover:
         replica = self._leader.replica
         replica.out.messages.append(
             Message(
-                kind=Kind.TIMEOUT_NOW,
+                kind=MessageKind.TIMEOUT_NOW,
                 to=peer,
                 sender=replica.me,
                 term=replica.term,

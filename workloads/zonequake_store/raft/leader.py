@@ -13,16 +13,16 @@ from zonequake_store.raft.messages import (
     Configuration,
     Entry,
     EntryKind,
-    Kind,
     Message,
+    MessageKind,
     Peer,
     encode_configuration,
 )
-from zonequake_store.raft.progress import Flow, Progress
+from zonequake_store.raft.progress import Flow, ReplicationProgress
 from zonequake_store.raft.quorum import majority_value
 from zonequake_store.raft.reads import ReadRounds
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
 class Leader:
@@ -44,7 +44,7 @@ class Leader:
         "term_start",
     )
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftState) -> None:
         """Lead `replica.term`. The first entry is the current configuration: it commits what
         older terms left, and a forced configuration becomes known by it."""
         log = replica.log
@@ -56,11 +56,11 @@ class Leader:
         """The first own entry is committed."""
         self.reads = ReadRounds(replica)
         self._echoes = EchoRounds()
-        self.progress: dict[Peer, Progress] = {}
+        self.progress: dict[Peer, ReplicationProgress] = {}
         """Of members and catching-up peers, without this replica."""
-        self._myself = Progress(replica.me, next_index=0, catching_up=False)
+        self._myself = ReplicationProgress(replica.me, next_index=0, catching_up=False)
         self._myself.match = log.stable
-        self._halves: list[list[Progress]] = []
+        self._halves: list[list[ReplicationProgress]] = []
         self._append_due = False
         self._heartbeat_ticks = 0
         self._check_ticks = 0
@@ -99,9 +99,9 @@ class Leader:
         if self.reads.running or self._echoes.running:
             self._confirm_rounds()  # the half that had yet to answer may be gone
 
-    def add_peer(self, peer: Peer, *, catching_up: bool) -> Progress:
+    def add_peer(self, peer: Peer, *, catching_up: bool) -> ReplicationProgress:
         next_index = self.replica.log.last_index + (1 if catching_up else 0)
-        progress = Progress(peer, next_index=next_index, catching_up=catching_up)
+        progress = ReplicationProgress(peer, next_index=next_index, catching_up=catching_up)
         self.progress[peer] = progress
         if catching_up:
             self._let_demand(progress)
@@ -189,7 +189,7 @@ class Leader:
         self._append_due = True
 
     @property
-    def new_half(self) -> list[Progress]:
+    def new_half(self) -> list[ReplicationProgress]:
         """The members of the newest set: the other half is on its way out."""
         return [peer for peer in self._halves[0] if peer is not self._myself]
 
@@ -208,7 +208,7 @@ class Leader:
             for progress in self.progress.values():
                 self._replicate(progress)
 
-    def _replicate(self, progress: Progress) -> None:
+    def _replicate(self, progress: ReplicationProgress) -> None:
         """Send what this peer may be sent now."""
         last = self.replica.log.last_index
         limit = self.replica.settings.max_in_flight_appends
@@ -222,7 +222,7 @@ class Leader:
             if progress.poke:
                 self._append(progress, empty=True)
 
-    def _append(self, progress: Progress, *, empty: bool) -> bool:
+    def _append(self, progress: ReplicationProgress, *, empty: bool) -> bool:
         """Send one APPEND; False: the peer must be supplied."""
         replica, log = self.replica, self.replica.log
         previous = progress.next - 1
@@ -237,14 +237,14 @@ class Leader:
         progress.sent(previous + len(entries))
         return True
 
-    def _let_demand(self, progress: Progress) -> None:
+    def _let_demand(self, progress: ReplicationProgress) -> None:
         progress.needs_supply()
         self.replica.out.supplies.append(SupplyPeer(to=progress.peer, term=self.replica.term))
 
     def _append_message(self, to: Peer, previous: int, entries: Sequence[Entry]) -> Message:
         replica, log = self.replica, self.replica.log
         return Message(
-            kind=Kind.APPEND,
+            kind=MessageKind.APPEND,
             to=to,
             sender=replica.me,
             term=replica.term,
@@ -280,13 +280,13 @@ class Leader:
             return max_bytes
         return limit.sendable_bytes(max_bytes) if limit.may_send else 0
 
-    def send_heartbeats(self, peers: Iterable[Progress]) -> None:
+    def send_heartbeats(self, peers: Iterable[ReplicationProgress]) -> None:
         """With what each peer may take for committed, and the newest round."""
         replica = self.replica
         commit = replica.log.commit
         replica.out.messages.extend(
             Message(
-                kind=Kind.HEARTBEAT,
+                kind=MessageKind.HEARTBEAT,
                 to=progress.peer,
                 sender=replica.me,
                 term=replica.term,
@@ -345,7 +345,7 @@ class Leader:
             if self.reads.running or self._echoes.running:
                 self._confirm_rounds()
 
-    def _heard(self, peer: Peer) -> Progress | None:
+    def _heard(self, peer: Peer) -> ReplicationProgress | None:
         progress = self.progress.get(peer)
         if progress is not None:
             progress.active = True

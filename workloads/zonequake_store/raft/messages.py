@@ -79,7 +79,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
     configuration_index: int
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """Kinds of messages between replicas of one group."""
 
     PRE_VOTE = 1
@@ -112,7 +112,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
     token.
     """
 
-    kind: Kind
+    kind: MessageKind
     to: Peer
     sender: Peer
     term: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.messages import Message, Peer
 from zonequake_store.raft.progress import Flow
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
 class PeerSupply:
@@ -17,7 +17,7 @@ class PeerSupply:
 
     __slots__ = ("_replica",)
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftState) -> None:
         self._replica = replica
 
     def is_open(self, peer: Peer) -> bool:

@@ -23,7 +23,7 @@ class Flow(enum.Enum):
     SUPPLIED = "supplied"
 
 
-class Progress:
+class ReplicationProgress:
     """One peer, or the leader itself (`match`: what it has stored)."""
 
     __slots__ = (

@@ -10,7 +10,7 @@ wait for the next. A lost heartbeat is made up by the regular ones: each carries
 from __future__ import annotations
 
 from zonequake_store.raft.api import ReadState
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
 class ReadRounds:
@@ -18,7 +18,7 @@ class ReadRounds:
 
     __slots__ = ("_index", "_replica", "_round", "_running", "_waiting")
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftState) -> None:
         self._replica = replica
         self._waiting: list[int] = []
         self._running: list[int] = []

@@ -27,7 +27,7 @@ from zonequake_store.raft.api import (
     ReconfigurationError,
     StageChanged,
 )
-from zonequake_store.raft.catchup import CatchUp
+from zonequake_store.raft.catchup import PeerCatchUp
 from zonequake_store.raft.errors import InvalidPeers
 from zonequake_store.raft.messages import Configuration, Entry, Peer
 
@@ -57,7 +57,7 @@ class Reconfiguration:
         """Take up a joint configuration that an earlier leader left."""
         self._leader = leader
         self._replica = leader.replica
-        self._catching_up: dict[Peer, CatchUp] = {}
+        self._catching_up: dict[Peer, PeerCatchUp] = {}
         self._granted = False
         self._highest_token = 0
         """Of the orders that this leadership took."""
@@ -176,7 +176,7 @@ class Reconfiguration:
         self._drop_catching_up(self._catching_up.keys() - set(self.adding))
         for peer in self.adding:
             if peer not in self._catching_up:
-                self._catching_up[peer] = CatchUp(target)
+                self._catching_up[peer] = PeerCatchUp(target)
                 leader.add_peer(peer, catching_up=True)
         self._enter(Stage.CATCHING_UP)
         self.advance()

@@ -10,8 +10,8 @@ from zonequake_store.raft.api import (
     LeaderChanged,
     RaftEvent,
     RaftRole,
+    RaftSettings,
     ReadState,
-    Settings,
     SupplyPeer,
 )
 from zonequake_store.raft.catchup import CatchUpLimit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zonequake_store.raft.leader import Leader
 
 
-class Outbox:
+class PendingReady:
     """The content of the next Ready."""
 
     __slots__ = ("aborted_reads", "after_store", "events", "messages", "reads", "supplies")
@@ -40,7 +40,7 @@ class Outbox:
         self.events: list[RaftEvent] = []
 
 
-class Replica:
+class RaftState:
     """State that all roles share, and the one transition that can happen in any: to follow."""
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Replica:
         self,
         *,
         me: Peer,
-        settings: Settings,
+        settings: RaftSettings,
         log: RaftLog,
         hard_state: HardState,
         random: Callable[[int], int],
@@ -106,7 +106,7 @@ class Replica:
         self.freshness = Freshness(random)
         self.had_leader = False
         self.refusing = False
-        self.out = Outbox()
+        self.out = PendingReady()
         self.catch_up_limit = CatchUpLimit(
             bytes_per_second=settings.catch_up_bytes_per_second, tick_s=settings.tick_s
         )

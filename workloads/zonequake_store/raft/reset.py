@@ -7,7 +7,7 @@
 The survivor's log as it is becomes the new lineage's; what it didn't have is sacrificed. Nothing
 leaves before term and vote are stored: else a survivor that crashed could lead one term twice, with
 other entries. No other replica can lead a term of the new lineage, because everybody else
-*abstains* (`Replica.abstains`) until it has this configuration in its log:
+*abstains* (`RaftState.abstains`) until it has this configuration in its log:
 
 - It neither campaigns nor votes, so that no leader of the old lineage is elected any more.
 - It acknowledges nothing to an old leader, whose term is lower, but tells it of the new one.
@@ -28,10 +28,12 @@ from zonequake_store.raft import election
 from zonequake_store.raft.api import ResetAnswer
 from zonequake_store.raft.errors import InvalidPeers, ResetRefused
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.replica import RaftState
 
 
-def reset_peers(replica: Replica, *, term: int, token: int, peers: tuple[Peer, ...]) -> ResetAnswer:
+def reset_peers(
+    replica: RaftState, *, term: int, token: int, peers: tuple[Peer, ...]
+) -> ResetAnswer:
     """See `Raft.reset_peers`."""
     if peers != (replica.me,):
         raise InvalidPeers(

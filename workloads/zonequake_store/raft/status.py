@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.terms import lineage_of
-from zonequake_store.raft.api import Status
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.api import RaftStatus
+from zonequake_store.raft.replica import RaftState
 
 
-def status_of(replica: Replica) -> Status:
+def status_of(replica: RaftState) -> RaftStatus:
     """See `Raft.status`."""
     log = replica.log
     change = replica.leadership.reconfiguration if replica.leadership else None
-    return Status(
+    return RaftStatus(
         role=replica.role,
         term=replica.term,
         lineage=lineage_of(replica.term),

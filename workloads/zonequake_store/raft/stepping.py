@@ -5,14 +5,14 @@ from __future__ import annotations
 from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft import election, follower
 from zonequake_store.raft.api import RaftRole
-from zonequake_store.raft.messages import Kind, Message
-from zonequake_store.raft.replica import Replica
+from zonequake_store.raft.messages import Message, MessageKind
+from zonequake_store.raft.replica import RaftState
 
-FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
-REQUESTS = frozenset({Kind.VOTE, Kind.PRE_VOTE})
+FROM_LEADERS = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT})
+REQUESTS = frozenset({MessageKind.VOTE, MessageKind.PRE_VOTE})
 
 
-def step(replica: Replica, message: Message) -> None:
+def step(replica: RaftState, message: Message) -> None:
     """See `Raft.step`."""
     kind = message.kind
     if message.to != replica.me:
@@ -23,27 +23,27 @@ def step(replica: Replica, message: Message) -> None:
         if replica.leader != message.sender or replica.role is not RaftRole.FOLLOWER:
             replica.become_follower(message.term, message.sender, "another leader was heard")
         replica.elapsed_ticks = 0
-        if kind is Kind.APPEND:
+        if kind is MessageKind.APPEND:
             follower.on_append(replica, message)
-        elif kind is Kind.HEARTBEAT:
+        elif kind is MessageKind.HEARTBEAT:
             follower.on_heartbeat(replica, message)
         else:
             follower.on_snapshot(replica, message)
-    elif kind is Kind.APPEND_REPLY:
+    elif kind is MessageKind.APPEND_REPLY:
         if replica.leadership is not None:
             replica.leadership.on_append_reply(message)
-    elif kind is Kind.HEARTBEAT_REPLY:
+    elif kind is MessageKind.HEARTBEAT_REPLY:
         if replica.leadership is not None:
             replica.leadership.on_heartbeat_reply(message)
     elif kind in REQUESTS:
         election.on_request(replica, message)
-    elif kind is Kind.TIMEOUT_NOW:
+    elif kind is MessageKind.TIMEOUT_NOW:
         election.on_timeout_now(replica, message)
     else:
         election.on_reply(replica, message)
 
 
-def _accept_term(replica: Replica, message: Message) -> bool:
+def _accept_term(replica: RaftState, message: Message) -> bool:
     """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3).
 
     A later lineage ends a leadership whoever tells of it: only an operator begins one.
@@ -51,9 +51,17 @@ def _accept_term(replica: Replica, message: Message) -> bool:
     kind = message.kind
     reset_began = lineage_of(message.term) > lineage_of(replica.term)
     if message.term < replica.term:
-        if kind is Kind.PRE_VOTE or kind is Kind.APPEND or kind is Kind.HEARTBEAT:
+        if (
+            kind is MessageKind.PRE_VOTE
+            or kind is MessageKind.APPEND
+            or kind is MessageKind.HEARTBEAT
+        ):
             # A leader or candidate of an old term learns of ours, or it would stay stuck.
-            reply = Kind.PRE_VOTE_REPLY if kind is Kind.PRE_VOTE else Kind.APPEND_REPLY
+            reply = (
+                MessageKind.PRE_VOTE_REPLY
+                if kind is MessageKind.PRE_VOTE
+                else MessageKind.APPEND_REPLY
+            )
             replica.out.after_store.append(
                 Message(
                     kind=reply,
@@ -66,16 +74,16 @@ def _accept_term(replica: Replica, message: Message) -> bool:
             )
         return False
     if kind in REQUESTS:
-        if kind is Kind.PRE_VOTE:
+        if kind is MessageKind.PRE_VOTE:
             replica.enforce(lineage_of(message.term))
         elif reset_began:
             replica.become_follower(message.term, None, "a reset began a later lineage")
         if replica.hears_leader and message.context != election.TRANSFER:
-            replica.refused_pre_vote = message if kind is Kind.PRE_VOTE else None
+            replica.refused_pre_vote = message if kind is MessageKind.PRE_VOTE else None
             return False
-        if kind is Kind.PRE_VOTE or reset_began:
+        if kind is MessageKind.PRE_VOTE or reset_began:
             return True
-    elif kind is Kind.PRE_VOTE_REPLY and not message.reject:
+    elif kind is MessageKind.PRE_VOTE_REPLY and not message.reject:
         return True
     elif (
         replica.leadership is not None

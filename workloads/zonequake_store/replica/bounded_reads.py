@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zonequake_protocol.client import Read, Reply, Status, Transaction
+from zonequake_protocol.client import Read, Reply, ReplyStatus, Transaction
 from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft.core import Raft
 from zonequake_store.replica.requests import KeyOperation
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.replies import locked_reply, value_reply
 
 
@@ -18,7 +18,7 @@ def takes_any_age(operation: KeyOperation | Transaction) -> bool:
 
 
 def bounded_reply(
-    id_: int, read: Read, *, partition: Partition, raft: Raft, clock_ms: Callable[[], int]
+    id_: int, read: Read, *, partition: StateMachine, raft: Raft, clock_ms: Callable[[], int]
 ) -> Reply:
     """Answers from `partition`, or says why its state is too old for this read.
 
@@ -27,17 +27,17 @@ def bounded_reply(
     if partition.lineage < lineage_of(raft.term):
         # Also when its log is the new lineage's already: a snapshot may yet be installed.
         why = "this state is not known to be of the lineage that its group has gone on in"
-        return Reply(id_, Status.STALE, error=why)
+        return Reply(id_, ReplyStatus.STALE, error=why)
     bound_ms = read.max_staleness_ms
     if bound_ms:
         since_ms = raft.fresh_since_ms()
         if since_ms is None:
             why = "no leader has told yet how fresh this state is"
-            return Reply(id_, Status.STALE, error=why)
+            return Reply(id_, ReplyStatus.STALE, error=why)
         age_ms = clock_ms() - since_ms
         if age_ms > bound_ms:
             why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
-            return Reply(id_, Status.STALE, error=why)
+            return Reply(id_, ReplyStatus.STALE, error=why)
     if partition.is_written(read.key):
         return locked_reply(id_, partition, read.key)
     return value_reply(id_, partition, read.key)

@@ -19,7 +19,7 @@ from zonequake_store.raft.messages import (
 )
 from zonequake_store.storage.log_recovery import RecoveredLog
 from zonequake_store.storage.log_store import LogStore
-from zonequake_store.storage.log_writes import Append
+from zonequake_store.storage.log_writes import AppendEntries
 
 # What a compacted log keeps: a follower that was away for less catches up from the log
 # (historical), one that was away for longer gets a snapshot (full).
@@ -140,9 +140,9 @@ class DurableLog(_Extent):
             raise LogCompacted(f"entry {lo} was asked for; the log begins at {self.first_index}")
         return list(self._store.entries(self.number, lo, hi, max_bytes))
 
-    def append(self, entries: tuple[Entry, ...]) -> Append:
+    def append(self, entries: tuple[Entry, ...]) -> AppendEntries:
         """The write that stores these entries; `stored` follows it."""
-        return Append(self.number, entries, truncates=entries[0].index <= self.last_index)
+        return AppendEntries(self.number, entries, truncates=entries[0].index <= self.last_index)
 
     def stored(self, entries: tuple[Entry, ...]) -> None:
         """These entries are stored now."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zonequake_protocol.client import Reply
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.replies import locked_reply, value_reply
 
 READ_WAIT_TICKS = 10
@@ -76,7 +76,7 @@ class WaitingReads:
         if readings is not None:
             self._confirmed.append((index, readings))
 
-    def serve(self, partition: Partition) -> None:
+    def serve(self, partition: StateMachine) -> None:
         """Answer the confirmed ones whose state is here."""
         if self._blocked:
             blocked, self._blocked = self._blocked, []
@@ -93,7 +93,7 @@ class WaitingReads:
                 self._serve(_Blocked(reading), partition)
         self._confirmed = later
 
-    def _serve(self, blocked: _Blocked, partition: Partition) -> None:
+    def _serve(self, blocked: _Blocked, partition: StateMachine) -> None:
         reading = blocked.reading
         if not partition.is_written(reading.key):
             reply = value_reply(reading.id, partition, reading.key)
@@ -105,7 +105,7 @@ class WaitingReads:
         self._count -= 1
         reading.answer(reply)
 
-    def tick(self, partition: Partition) -> None:
+    def tick(self, partition: StateMachine) -> None:
         """A tick passed for those that wait for a transaction."""
         for each in self._blocked:
             each.ticks += 1

@@ -9,7 +9,7 @@ from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.messages import HardState
 from zonequake_store.replica.log import DurableLog, MemoryLog
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.partition import AppliedState, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import MemoryCells, Overlay
 from zonequake_store.storage.data_store import DataStore
@@ -28,9 +28,9 @@ class RecoveredReplica:
     transactions: TransactionTable
     state: AppliedState
 
-    def partition(self, *, deduplicate: bool = True) -> Partition:
+    def partition(self, *, deduplicate: bool = True) -> StateMachine:
         """The state machine that goes on from there."""
-        return Partition(
+        return StateMachine(
             self.cells,
             clients=self.clients,
             transactions=self.transactions,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_protocol.client import Read, Reply, Status, Transaction, partition_of
+from zonequake_protocol.client import Read, Reply, ReplyStatus, Transaction, partition_of
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.lease.rule import NOT_PERMITTED, Permission
@@ -43,7 +43,7 @@ from zonequake_store.state.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.replies import outcome_reply
 from zonequake_store.storage.cells import MemoryCells, Overlay
 from zonequake_store.storage.log_writes import GroupRecord
@@ -80,7 +80,7 @@ class Replica:
         raft: Raft,
         log: DurableLog | MemoryLog,
         cells: Overlay | MemoryCells,
-        partition: Partition,
+        partition: StateMachine,
         faults: PlantedFaults,
         client_address: Callable[[str], str | None],
         clock_ms: Callable[[], int],
@@ -151,7 +151,7 @@ class Replica:
         if self.permission is not None and not takes_any_age(operation):
             if not self.permission.holds:
                 bounded = isinstance(operation, Read) and operation.bounded
-                status = Status.STALE if bounded else Status.NOT_LEADER
+                status = ReplyStatus.STALE if bounded else ReplyStatus.NOT_LEADER
                 answer(Reply(id_, status, error=NOT_PERMITTED))
                 return False
             answer = self.permission.guard(answer)
@@ -169,10 +169,12 @@ class Replica:
         if not self.leads:
             return self._elsewhere(id_, operation, answer, self.leader)
         if self.refusal is not None:
-            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            answer(Reply(id_, ReplyStatus.OVERLOADED, error=self.refusal))
             return False
         if len(self._writes) >= MAX_WAITING_PER_REPLICA:
-            answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
+            answer(
+                Reply(id_, ReplyStatus.OVERLOADED, error="too many writes wait for this partition")
+            )
             return False
         wall_order = self._faults.wall_order
         if wall_order is not None and wall_order.is_late(self.group, operation.key):
@@ -194,29 +196,29 @@ class Replica:
         if not self.leads:
             return self._elsewhere(id_, read, answer, self.leader)
         if self.refusal is not None and self.core_now().is_storing:
-            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            answer(Reply(id_, ReplyStatus.OVERLOADED, error=self.refusal))
             return False
         if len(self._reads) >= MAX_WAITING_PER_REPLICA:
-            answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
+            answer(Reply(id_, ReplyStatus.OVERLOADED, error="too many reads wait here"))
             return False
         self._reads.ask(PendingRead(id_, answer, read.key))
         return True
 
-    def _fault_of(self, operation: KeyOperation) -> tuple[Status, str] | None:
+    def _fault_of(self, operation: KeyOperation) -> tuple[ReplyStatus, str] | None:
         right = partition_of(operation.key, self.record.partitions)
         if right != self.record.partition:
-            return Status.WRONG_PARTITION, f"the key belongs to partition {right}"
+            return ReplyStatus.WRONG_PARTITION, f"the key belongs to partition {right}"
         fault = fault_in(operation)
-        return None if fault is None else (Status.INVALID, fault)
+        return None if fault is None else (ReplyStatus.INVALID, fault)
 
     def _begin(self, id_: int, transaction: Transaction, answer: Answer) -> bool:
         fault = fault_in_transaction(transaction)
         if fault is not None:
-            answer(Reply(id_, Status.INVALID, error=fault))
+            answer(Reply(id_, ReplyStatus.INVALID, error=fault))
         elif not self.leads or self._handover.is_worth_waiting:
             self._elsewhere(id_, transaction, answer, self.leader)
         elif self.refusal is not None:
-            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            answer(Reply(id_, ReplyStatus.OVERLOADED, error=self.refusal))
         else:
             self.transactions.begin(id_, begin_of(transaction), answer)
         return self.transactions.has_work
@@ -322,15 +324,15 @@ class Replica:
 
     def interrupt(self, reason: str) -> None:
         """The disk takes nothing: answer everybody who waits, for it may be long."""
-        self._answer_all(Status.OVERLOADED, reason)
+        self._answer_all(ReplyStatus.OVERLOADED, reason)
 
     def stop(self) -> None:
         """Answer everybody who waits; the replica does nothing from now on."""
         self.stopped = True
-        self._answer_all(Status.NOT_HERE, "the replica was stopped")
+        self._answer_all(ReplyStatus.NOT_HERE, "the replica was stopped")
         self.transactions.stop()
 
-    def _answer_all(self, status: Status, reason: str) -> None:
+    def _answer_all(self, status: ReplyStatus, reason: str) -> None:
         self._writes.end_all(status, reason)
         for held in self._handover.end():
             held.answer(Reply(held.id, status, error=reason))
@@ -384,7 +386,7 @@ class Replica:
         self._reads.tick(self.partition)
         self.transactions.tick()
 
-    def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
+    def replace_state(self, cells: Overlay | MemoryCells, partition: StateMachine) -> None:
         """A snapshot was installed: its state takes the place of this one."""
         self.cells = cells
         self.partition = partition
@@ -394,10 +396,10 @@ class Replica:
 
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
         if leader is None or leader == self.me:
-            return Reply(id_, Status.NOT_LEADER)
+            return Reply(id_, ReplyStatus.NOT_LEADER)
         return Reply(
             id_,
-            Status.NOT_LEADER,
+            ReplyStatus.NOT_LEADER,
             leader=leader.node,
             leader_address=self._client_address(leader.node),
         )

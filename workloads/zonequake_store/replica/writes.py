@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_protocol.client import Append, Cas, Reply, Status, Write
+from zonequake_protocol.client import Append, Cas, Reply, ReplyStatus, Write
 from zonequake_store.replica.reads import Answer
 
 
@@ -66,9 +66,9 @@ class WaitingWrites:
         """Tell every client whose write is pending that nothing is known of it."""
         pending, self.pending = self.pending, {}
         for proposal in pending.values():
-            proposal.answer(Reply(proposal.id, Status.UNKNOWN, error=reason))
+            proposal.answer(Reply(proposal.id, ReplyStatus.UNKNOWN, error=reason))
 
-    def end_all(self, status: Status, reason: str) -> None:
+    def end_all(self, status: ReplyStatus, reason: str) -> None:
         """Answer all that wait here; `status` is for those that were never proposed."""
         self.give_up(reason)
         for offered in self.take_offered():

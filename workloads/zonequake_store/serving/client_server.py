@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from zonequake_protocol.client import Reply, Request, Route, Status
+from zonequake_protocol.client import Reply, ReplyStatus, Request, Route
 from zonequake_store.network.decoding import checked
 from zonequake_store.network.framing import FrameConnection
 from zonequake_store.node.host import Host
@@ -59,18 +59,20 @@ class ClientConnection(FrameConnection):
         host, body = self._host, request.body
         host.counters.requests += 1
         if isinstance(body, Route):
-            self.answer(Reply(request.id, Status.OK, route=host.route(body.zone)))
+            self.answer(Reply(request.id, ReplyStatus.OK, route=host.route(body.zone)))
             return
         replica = host.replicas.get(body.group)
         if replica is None:
-            self.answer(Reply(request.id, Status.NOT_HERE))
+            self.answer(Reply(request.id, ReplyStatus.NOT_HERE))
             return
         try:
             if replica.offer(request.id, body, self.answer):
                 host.wake(replica)
         except LOG_ERRORS as error:
             host.break_down(replica, str(error))
-            self.answer(Reply(request.id, Status.NOT_HERE, error=f"the replica is broken: {error}"))
+            self.answer(
+                Reply(request.id, ReplyStatus.NOT_HERE, error=f"the replica is broken: {error}")
+            )
 
     def answer(self, reply: Reply) -> None:
         """Send a reply, if there still is anybody to read it."""

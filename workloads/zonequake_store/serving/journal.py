@@ -39,7 +39,7 @@ _decoder: msgspec.json.Decoder[StoreEvent] = msgspec.json.Decoder(StoreEvent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class JournalClock:
     """The clocks of an event's times. `name` names the monotonic clock (the boot id)."""
 
     monotonic_ns: Callable[[], int]
@@ -47,10 +47,10 @@ class Clock:
     name: str
 
 
-class Journal:
+class EventJournal:
     """The events of one node."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: JournalClock) -> None:
         self._path = path
         self._clock = clock
         self._events = _read(path)

@@ -6,16 +6,16 @@ from zonequake_protocol.terms import lineage_of, number_of
 from zonequake_store.raft.api import LeaderChanged, LineageBegun, RaftEvent, StageChanged
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import stage_event
-from zonequake_store.serving.journal import Journal
+from zonequake_store.serving.journal import EventJournal
 from zonequake_store.storage.log_writes import GroupRecord
 
 
-def note_replica(journal: Journal, kind: str, record: GroupRecord, reason: str) -> None:
+def note_replica(journal: EventJournal, kind: str, record: GroupRecord, reason: str) -> None:
     """A replica started, stopped or broke, and why."""
     _add(journal, kind, record, {"incarnation": record.incarnation, "reason": reason})
 
 
-def note_core(journal: Journal, replica: Replica, event: RaftEvent) -> None:
+def note_core(journal: EventJournal, replica: Replica, event: RaftEvent) -> None:
     """Writes an event of a replica's core to the journal, if it is of a kind that is recorded."""
     record = replica.record
     data: dict[str, object]
@@ -41,5 +41,5 @@ def note_core(journal: Journal, replica: Replica, event: RaftEvent) -> None:
             _add(journal, "rebalance.stage", record, data)
 
 
-def _add(journal: Journal, kind: str, record: GroupRecord, data: dict[str, object]) -> None:
+def _add(journal: EventJournal, kind: str, record: GroupRecord, data: dict[str, object]) -> None:
     journal.add(kind, zone=record.zone, partition=record.partition, data=data)

@@ -34,7 +34,7 @@ MAX_CLIENTS = 4096
 MAX_RESULTS_PER_CLIENT = 256
 
 
-class Session(msgspec.Struct, array_like=True):
+class ClientSession(msgspec.Struct, array_like=True):
     """A client's outcomes by sequence, in ascending order; all of `floor` and below are forgotten.
 
     `mark`: what an earlier session of this client did, if any, was applied below this index.
@@ -45,18 +45,18 @@ class Session(msgspec.Struct, array_like=True):
     results: dict[int, CommandOutcome] = {}
     mark: int = 0
 
-    def copied(self) -> Session:
+    def copied(self) -> ClientSession:
         """As it is now; the outcomes themselves never change."""
-        return Session(self.last_index, self.floor, self.results.copy(), self.mark)
+        return ClientSession(self.last_index, self.floor, self.results.copy(), self.mark)
 
 
 class ClientTable:
     """Outcomes of requests with an id: bounded, and the same on every replica."""
 
-    def __init__(self, sessions: Iterable[tuple[str, Session]] = ()) -> None:
+    def __init__(self, sessions: Iterable[tuple[str, ClientSession]] = ()) -> None:
         # Ordered by the entry that used a session last: the first is the longest quiet. Indexes
         # are unique, so that a table read back from disk has the order it had.
-        self.sessions: dict[str, Session] = dict(
+        self.sessions: dict[str, ClientSession] = dict(
             sorted(sessions, key=lambda item: item[1].last_index)
         )
         self.changed: set[str] = set()
@@ -84,7 +84,7 @@ class ClientTable:
         client = request_id.client
         session = self.sessions.pop(client, None)
         if session is None:
-            session = Session(results={}, mark=self._mark())
+            session = ClientSession(results={}, mark=self._mark())
             if len(self.sessions) >= MAX_CLIENTS:
                 quietest = next(iter(self.sessions))
                 del self.sessions[quietest]

@@ -1,7 +1,7 @@
 """A replica's state as pairs of key and value.
 
     b"a"           AppliedState
-    b"c" client    Session
+    b"c" client    ClientSession
     b"k" key       Cell
     b"t" name      Prepared, Decision or Horizon
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from zonequake_store.state.client_table import ClientTable, Session
+from zonequake_store.state.client_table import ClientSession, ClientTable
 from zonequake_store.state.partition import AppliedState, Cell, decode_cell
 from zonequake_store.state.transactions import TransactionTable
 
@@ -25,7 +25,7 @@ Pair = tuple[bytes, bytes]
 
 _encoder = msgspec.msgpack.Encoder()
 _state_decoder: msgspec.msgpack.Decoder[AppliedState] = msgspec.msgpack.Decoder(AppliedState)
-_session_decoder: msgspec.msgpack.Decoder[Session] = msgspec.msgpack.Decoder(Session)
+_session_decoder: msgspec.msgpack.Decoder[ClientSession] = msgspec.msgpack.Decoder(ClientSession)
 
 
 def encode_state(state: AppliedState) -> bytes:
@@ -38,12 +38,12 @@ def decode_state(value: bytes | None) -> AppliedState:
     return AppliedState() if value is None else _state_decoder.decode(value)
 
 
-def encode_session(session: Session) -> bytes:
+def encode_session(session: ClientSession) -> bytes:
     """A value under `CLIENT`."""
     return _encoder.encode(session)
 
 
-def decode_session(value: bytes) -> Session:
+def decode_session(value: bytes) -> ClientSession:
     """Decodes the value under `CLIENT`."""
     return _session_decoder.decode(value)
 
@@ -65,7 +65,7 @@ def from_pairs(
 ) -> tuple[dict[str, Cell], ClientTable, TransactionTable, AppliedState]:
     """A volatile replica's state out of a snapshot."""
     cells: dict[str, Cell] = {}
-    sessions: list[tuple[str, Session]] = []
+    sessions: list[tuple[str, ClientSession]] = []
     transactions: list[Pair] = []
     state = AppliedState()
     for key, value in pairs:

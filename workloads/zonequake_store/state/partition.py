@@ -99,7 +99,7 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_configuration_term: int = 0
 
 
-class Partition:
+class StateMachine:
     """One partition's applied state.
 
     `deduplicate=False` is the planted fault `forget-request-id`: repetitions are applied again.

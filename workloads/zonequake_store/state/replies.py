@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from zonequake_protocol.client import Reply, Status, Value
+from zonequake_protocol.client import Reply, ReplyStatus, Value
 from zonequake_protocol.terms import lineage_of
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import ReadValue
 
 _LOCKED = "transaction {} holds the key and is not finished; try again"
 
 
-def value_reply(id_: int, partition: Partition, key: str) -> Reply:
+def value_reply(id_: int, partition: StateMachine, key: str) -> Reply:
     """A key's value as of the last entry applied."""
     cell = partition.read(key)
     return Reply(
         id_,
-        Status.OK,
+        ReplyStatus.OK,
         value=None if cell is None else on_wire(cell.value),
         lineage=partition.lineage,
         term=partition.term,
@@ -24,10 +24,10 @@ def value_reply(id_: int, partition: Partition, key: str) -> Reply:
     )
 
 
-def locked_reply(id_: int, partition: Partition, key: str) -> Reply:
+def locked_reply(id_: int, partition: StateMachine, key: str) -> Reply:
     """The key is about to be written by a prepared transaction."""
     holder = partition.transactions.locks[key].holder
-    return Reply(id_, Status.LOCKED, error=_LOCKED.format(holder))
+    return Reply(id_, ReplyStatus.LOCKED, error=_LOCKED.format(holder))
 
 
 def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
@@ -38,7 +38,7 @@ def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
             read = outcome.results
             return Reply(
                 id_,
-                Status.OK,
+                ReplyStatus.OK,
                 applied=True,
                 lineage=lineage,
                 term=outcome.term,
@@ -48,7 +48,7 @@ def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
         case CommandVerdict.UNEQUAL:
             return Reply(
                 id_,
-                Status.OK,
+                ReplyStatus.OK,
                 value=on_wire(outcome.value),
                 applied=False,
                 lineage=lineage,
@@ -58,24 +58,26 @@ def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
         case CommandVerdict.WRONG_TYPE:
             return Reply(
                 id_,
-                Status.INVALID,
+                ReplyStatus.INVALID,
                 error="the key holds a list where a register is wanted, "
                 "or a register where a list is wanted",
             )
         case CommandVerdict.LOCKED | CommandVerdict.LATE:
             return Reply(
                 id_,
-                Status.LOCKED,
+                ReplyStatus.LOCKED,
                 error=_LOCKED.format(outcome.value),
             )
         case CommandVerdict.FULL:
             return Reply(
-                id_, Status.OVERLOADED, error="too many transactions are prepared in this partition"
+                id_,
+                ReplyStatus.OVERLOADED,
+                error="too many transactions are prepared in this partition",
             )
         case CommandVerdict.FORGOTTEN:
             return Reply(
                 id_,
-                Status.FORGOTTEN,
+                ReplyStatus.FORGOTTEN,
                 lineage=lineage,
                 term=outcome.term,
                 index=outcome.index,

@@ -78,7 +78,7 @@ class TransactionStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     filler: bytes = b""
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
+class ParticipantGroup(msgspec.Struct, frozen=True, array_like=True):
     """A group that takes part, and the nodes of its replicas when it was last heard of."""
 
     group: str
@@ -102,7 +102,7 @@ class DecideCommand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
     transaction: TransactionId
     request_id: RequestId
-    others: tuple[Member, ...]
+    others: tuple[ParticipantGroup, ...]
     results: tuple[ReadValue, ...]
 
 
@@ -156,7 +156,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     """A commit that some other partition may not have applied yet."""
 
     transaction: TransactionId
-    others: tuple[Member, ...]
+    others: tuple[ParticipantGroup, ...]
 
 
 class Horizon(msgspec.Struct, frozen=True, array_like=True):

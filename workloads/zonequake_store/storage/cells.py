@@ -21,7 +21,7 @@ from zonequake_store.state.encoding import (
     encode_session,
     encode_state,
 )
-from zonequake_store.state.partition import AppliedState, Cell, Partition, encode_cell
+from zonequake_store.state.partition import AppliedState, Cell, StateMachine, encode_cell
 from zonequake_store.storage.data_store import DataStore, DataView, Flush
 
 # What a cell costs in the overlay beyond its value, for the flush limit.
@@ -58,7 +58,7 @@ class Overlay:
         self._fresh[key] = cell
         self.dirty_bytes += _CELL_OVERHEAD_BYTES + len(cell.filler)
 
-    def begin_flush(self, partition: Partition) -> Flush:
+    def begin_flush(self, partition: StateMachine) -> Flush:
         """Take what changed; `end_flush` must follow before the next one."""
         self._leaving, self._fresh = self._fresh, {}
         self.dirty_bytes = 0
@@ -98,7 +98,7 @@ class MemoryCells:
         """Replace the cell of `key`."""
         self._cells[key] = cell
 
-    def view(self, partition: Partition) -> MemoryView:
+    def view(self, partition: StateMachine) -> MemoryView:
         """A snapshot, as of now."""
         sessions = [
             (CLIENT + name.encode(), encode_session(session))

@@ -30,7 +30,7 @@ import msgspec
 
 from zonequake_store.catchup.messages import Staging
 from zonequake_store.errors import StateCorrupt
-from zonequake_store.state.client_table import ClientTable, Session
+from zonequake_store.state.client_table import ClientSession, ClientTable
 from zonequake_store.state.encoding import (
     APPLIED,
     CELL,
@@ -71,7 +71,7 @@ class Flush:
     number: int
     state: AppliedState
     cells: dict[str, Cell]
-    sessions: dict[str, Session]
+    sessions: dict[str, ClientSession]
     evicted: frozenset[str]
     transactions: Sequence[Pair] = ()
     ended: Sequence[bytes] = ()
@@ -138,7 +138,7 @@ class DataStore:
     def clients(self, number: int) -> ClientTable:
         """The stored client table. Raises StateCorrupt."""
         prefix = _NUMBER.pack(number) + CLIENT
-        sessions: list[tuple[str, Session]] = []
+        sessions: list[tuple[str, ClientSession]] = []
         with self._environment.begin() as txn:
             for key, value in _range(txn, prefix):
                 sessions.append((key[9:].decode(), decode_session(value)))

@@ -36,7 +36,7 @@ from zonequake_store.storage.lmdb_files import (
 from zonequake_store.storage.log_records import count_in, decode_record, encode_record, pieces
 from zonequake_store.storage.log_recovery import RecoveredLog, recovered_log
 from zonequake_store.storage.log_writes import (
-    Append,
+    AppendEntries,
     Compact,
     Erase,
     GroupRecord,
@@ -153,7 +153,7 @@ class LogStore:
 
     def _write(self, txn: lmdb.Transaction, write: LogWrite) -> None:
         match write:
-            case Append(number, entries, truncates):
+            case AppendEntries(number, entries, truncates):
                 if truncates:
                     self._truncate(txn, number, entries[0].index)
                 for piece in pieces(entries):

@@ -31,7 +31,7 @@ class PutRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendEntries:
     """Store entries; what the log held from the first one's index on goes."""
 
     number: int
@@ -72,4 +72,4 @@ class Erase:
     number: int
 
 
-LogWrite = PutRecord | Append | PutHardState | Compact | Install | Erase
+LogWrite = PutRecord | AppendEntries | PutHardState | Compact | Install | Erase

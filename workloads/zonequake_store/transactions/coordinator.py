@@ -20,8 +20,8 @@ and never guesses: it is silent while the transaction is active, or while this l
 applied an entry of its own term.
 
 **When a decision is forgotten.** Done means that a group has applied its Commit, and it says so
-only of what its log holds. When all have, nobody can ask any more; an Ask that is still on its way
-gets "abort", which a group that has ended its part ignores.
+only of what its log holds. When all have, nobody can ask any more; an AskOutcome that is
+still on its way gets "abort", which a group that has ended its part ignores.
 
 **Once.** The answer to a request id is kept in the partition's client table with the decision. A
 request that comes again while its transaction runs joins it; one that comes later gets the first
@@ -36,10 +36,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from zonequake_protocol.client import Reply, RequestId, Status
-from zonequake_store.network.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
+from zonequake_protocol.client import Reply, ReplyStatus, RequestId
+from zonequake_store.network.transaction_messages import (
+    AskOutcome,
+    Done,
+    Finish,
+    Letter,
+    Prepare,
+    Vote,
+)
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.replies import outcome_reply
 from zonequake_store.state.transactions import (
     DecideCommand,
@@ -114,7 +121,7 @@ class _Finishing:
 class Coordinator:
     """The transactions of `group`, whose state is `partition`; what leaves goes to `output`."""
 
-    def __init__(self, group: str, partition: Partition, output: TransactionOutput) -> None:
+    def __init__(self, group: str, partition: StateMachine, output: TransactionOutput) -> None:
         self.group = group
         self.partition = partition
         self._output = output
@@ -148,10 +155,10 @@ class Coordinator:
         for each in active.values():
             if each.state is _State.DECIDING:
                 each.answer(
-                    Reply(0, Status.UNKNOWN, error="leadership was lost before the decision")
+                    Reply(0, ReplyStatus.UNKNOWN, error="leadership was lost before the decision")
                 )
             else:
-                each.answer(Reply(0, Status.NOT_LEADER))
+                each.answer(Reply(0, ReplyStatus.NOT_LEADER))
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
@@ -169,7 +176,7 @@ class Coordinator:
             return
         if len(self._active) + len(partition.transactions.decisions) >= MAX_ACTIVE:
             error = "too many transactions of this partition are unfinished"
-            answer(Reply(id_, Status.OVERLOADED, error=error))
+            answer(Reply(id_, ReplyStatus.OVERLOADED, error=error))
             return
         self._number += 1
         transaction = TransactionId(self.group, self._term, self._number)
@@ -185,7 +192,7 @@ class Coordinator:
         active = self._active.get(vote.transaction)
         if active is None:
             if vote.outcome.verdict is CommandVerdict.DONE:
-                self.ask(Ask(vote.transaction, vote.member))
+                self.ask(AskOutcome(vote.transaction, vote.member))
             return
         group = vote.member.group
         if active.state is not _State.PREPARING or group not in active.begin.steps:
@@ -202,7 +209,7 @@ class Coordinator:
         if len(active.votes) == len(active.begin.steps):
             self._decide(vote.transaction, active)
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: AskOutcome) -> None:
         """A group that has prepared a part wants to know how the transaction ended."""
         transaction, partition = ask.transaction, self.partition
         if transaction in self._active or transaction.term > self._term:
@@ -246,7 +253,7 @@ class Coordinator:
         if isinstance(command, ForgetCommand):
             self._forgettable += command.transactions
         else:
-            self._abort(command.transaction, Reply(0, Status.NOT_LEADER))
+            self._abort(command.transaction, Reply(0, ReplyStatus.NOT_LEADER))
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +266,7 @@ class Coordinator:
             silent = [group for group in active.begin.steps if group not in active.votes]
             if active.ticks >= PREPARE_TICKS:
                 error = f"partition group {silent[0]} did not prepare the transaction in time"
-                self._abort(transaction, Reply(0, Status.LOCKED, error=error))
+                self._abort(transaction, Reply(0, ReplyStatus.LOCKED, error=error))
             elif active.ticks % RESEND_TICKS == 0:
                 for group in silent:
                     self._ask_to_prepare(transaction, group, again=True)
@@ -297,7 +304,7 @@ class Coordinator:
                 results[place] = result
         if len(_encoded(results)) > MAX_RESULT_BYTES:
             error = f"the transaction reads more than {MAX_RESULT_BYTES} bytes"
-            self._abort(transaction, Reply(0, Status.INVALID, error=error))
+            self._abort(transaction, Reply(0, ReplyStatus.INVALID, error=error))
             return
         others = tuple(v.member for v in active.votes.values() if v.member.group != self.group)
         active.state = _State.DECIDING

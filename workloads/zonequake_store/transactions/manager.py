@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from zonequake_protocol.client import Reply, partition_of
 from zonequake_store.network.transaction_messages import (
-    Ask,
+    AskOutcome,
     Done,
     Finish,
     Letter,
@@ -23,7 +23,7 @@ from zonequake_store.network.transaction_messages import (
     Vote,
 )
 from zonequake_store.state.commands import CommandOutcome
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import (
     DecideCommand,
     ForgetCommand,
@@ -39,7 +39,7 @@ class TransactionManager:
     `node`."""
 
     def __init__(
-        self, group: str, node: str, partition: Partition, *, number: int, partitions: int
+        self, group: str, node: str, partition: StateMachine, *, number: int, partitions: int
     ) -> None:
         self.group = group
         self._node = node
@@ -60,7 +60,7 @@ class TransactionManager:
         """Whether something is to be proposed or sent."""
         return bool(self._output.proposals or self._output.letters)
 
-    def replaced(self, partition: Partition) -> None:
+    def replaced(self, partition: StateMachine) -> None:
         """A snapshot took the place of the partition's state; this replica doesn't lead."""
         self.coordinator.partition = self.participant.partition = partition
 
@@ -159,7 +159,7 @@ class TransactionManager:
                 self.participant.finish(message, sender)
             case Vote():
                 self.coordinator.vote(message)
-            case Ask():
+            case AskOutcome():
                 self.coordinator.ask(message)
             case Done():
                 self.coordinator.done(message)

@@ -3,7 +3,7 @@
     Prepare ─► locks wanted ─► locks held ─► PrepareCommand proposed ─► applied ─► Vote
                      └─ time-out ─► Vote LOCKED            (refused: locks released, Vote why)
     Finish  ─► Commit- or RollbackCommand proposed ─► applied ─► locks released, Done
-    prepared for ASK_TICKS without news ─► Ask the coordinator's group, again and again
+    prepared for ASK_TICKS without news ─► ask the coordinator's group, again and again
 
 Whoever drives it calls `lead` and `stop` with leadership, hands in messages, every applied
 transaction command (`applied`) and ticks, proposes `output.proposals` in order and delivers
@@ -17,12 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zonequake_store.network.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
+from zonequake_store.network.transaction_messages import (
+    AskOutcome,
+    Done,
+    Finish,
+    Letter,
+    Prepare,
+    Vote,
+)
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import (
     CommitCommand,
-    Member,
+    ParticipantGroup,
     PrepareCommand,
     RollbackCommand,
     TransactionCommand,
@@ -62,7 +69,7 @@ class _Part:
 class Participant:
     """The part of `group`, whose state is `partition`; what leaves goes to `output`."""
 
-    def __init__(self, group: str, partition: Partition, output: TransactionOutput) -> None:
+    def __init__(self, group: str, partition: StateMachine, output: TransactionOutput) -> None:
         self.group = group
         self.partition = partition
         self.nodes: tuple[str, ...] = ()  # where the group's members are
@@ -220,7 +227,7 @@ class Participant:
         sender: str,
         error: str | None = None,
     ) -> None:
-        vote = Vote(transaction, Member(self.group, self.nodes), outcome, error)
+        vote = Vote(transaction, ParticipantGroup(self.group, self.nodes), outcome, error)
         self._output.letters.append(Letter(transaction.group, vote, (sender,)))
 
     def _tell_done(self, transaction: TransactionId, sender: str) -> None:
@@ -229,5 +236,5 @@ class Participant:
 
     def _ask(self, transaction: TransactionId, *, again: bool) -> None:
         nodes = self.partition.transactions.prepared[transaction].nodes
-        ask = Ask(transaction, Member(self.group, self.nodes))
+        ask = AskOutcome(transaction, ParticipantGroup(self.group, self.nodes))
         self._output.letters.append(Letter(transaction.group, ask, nodes, again))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from zonequake_agent.wall_clock import Stepped
+from zonequake_agent.wall_clock import ClockOffset
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.node_access.shell import asked, asked_if_there, shell_of
@@ -40,7 +40,7 @@ class ClockStep:
         shell = shell_of(injection.world.shell)
         for victim in injection.victims:
             words = (victim.pod_uid, str(self._step_s))
-            found = await asked(shell, victim.on_node, list[Stepped], "step-clock", *words)
+            found = await asked(shell, victim.on_node, list[ClockOffset], "step-clock", *words)
             self._stepped[victim.node] = {each.pid for each in found}
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
@@ -58,7 +58,9 @@ class ClockStep:
         shell = shell_of(injection.world.shell)
         for victim in injection.victims:
             try:
-                clocks = await asked(shell, victim.on_node, list[Stepped], "clock", victim.pod_uid)
+                clocks = await asked(
+                    shell, victim.on_node, list[ClockOffset], "clock", victim.pod_uid
+                )
             except NoProcess:
                 injection.ended_early = f"{victim.node} has no process of before any more"
                 continue

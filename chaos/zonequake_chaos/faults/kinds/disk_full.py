@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from zonequake_agent.filling import Filled
+from zonequake_agent.filling import VolumeState
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell_of
 from zonequake_chaos.observe.view import ClusterView, NodeView
@@ -41,7 +41,7 @@ class DiskFull:
             await self._ask(injection, victim, "fill")
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
-        stands: dict[str, Filled] = {}
+        stands: dict[str, VolumeState] = {}
 
         async def all_refuse() -> bool:
             for victim in injection.victims:
@@ -83,7 +83,7 @@ class DiskFull:
         for name, path in self._paths.items():
             await empty_volume(injection.world.kube, shell, pod=name, path=path)
 
-    async def _ask(self, injection: Injection, victim: Victim, verb: str) -> Filled:
+    async def _ask(self, injection: Injection, victim: Victim, verb: str) -> VolumeState:
         kube, shell = injection.world.kube, shell_of(injection.world.shell)
         return await _ask_there(kube, shell, victim.node, self._paths[victim.node], verb)
 
@@ -99,7 +99,7 @@ async def empty_volume(kube: Kube, shell: NodeShell, *, pod: str, path: str) -> 
     await _ask_there(kube, shell, pod, path, "empty")
 
 
-async def _ask_there(kube: Kube, shell: NodeShell, name: str, path: str, verb: str) -> Filled:
+async def _ask_there(kube: Kube, shell: NodeShell, name: str, path: str, verb: str) -> VolumeState:
     found = pod_view(await kube.get("Pod", name))
     now = PodOnNode(name=found.name, uid=found.uid, node=found.host)
-    return await asked(shell, now, Filled, verb, found.uid, path)
+    return await asked(shell, now, VolumeState, verb, found.uid, path)

@@ -7,7 +7,7 @@ again, which is the hardest case: the next sync would succeed, and tell nothing 
 
 from __future__ import annotations
 
-from zonequake_agent.failing_syncs import Failing
+from zonequake_agent.failing_syncs import FailingSyncs
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.node_access.shell import asked, shell_of
@@ -63,6 +63,6 @@ class FailedFsync:
         injection.pay()
 
 
-async def _ask(injection: Injection, victim: Victim, verb: str, *words: str) -> Failing:
+async def _ask(injection: Injection, victim: Victim, verb: str, *words: str) -> FailingSyncs:
     shell = shell_of(injection.world.shell)
-    return await asked(shell, victim.on_node, Failing, verb, victim.pod_uid, *words)
+    return await asked(shell, victim.on_node, FailingSyncs, verb, victim.pod_uid, *words)

@@ -103,7 +103,7 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
         return [kv for one in self.responses if one.response_range for kv in one.response_range.kvs]
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class EtcdStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of one member. `leader`: the leader's member id, 0 if it knows none."""
 
     header: Header
@@ -121,7 +121,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return self.leader != 0 and self.leader == self.header.member_id
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class EtcdMember(msgspec.Struct, frozen=True, kw_only=True):
     """`name` is empty until the member has started once."""
 
     id: int = msgspec.field(name="ID")
@@ -132,7 +132,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Members(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
-    members: list[Member] = []
+    members: list[EtcdMember] = []
 
 
 class Hash(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class Hash(msgspec.Struct, frozen=True, kw_only=True):
     hash_revision: int = 0
 
 
-class Dump(msgspec.Struct, frozen=True, kw_only=True):
+class EtcdDump(msgspec.Struct, frozen=True, kw_only=True):
     """All keys with a prefix that one member holds at one revision, and its hash there."""
 
     member_id: int
@@ -203,11 +203,11 @@ class EtcdApi:
         body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
         return await self._ask("/v3/kv/txn", body, Txn)
 
-    async def status(self) -> Status:
+    async def status(self) -> EtcdStatus:
         """Returns the status of the member that answers."""
-        return await self._ask("/v3/maintenance/status", {}, Status)
+        return await self._ask("/v3/maintenance/status", {}, EtcdStatus)
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[EtcdMember]:
         """All members, as the one that answers knows them."""
         body = {"linearizable": False}
         return (await self._ask("/v3/cluster/member/list", body, _Members)).members
@@ -221,7 +221,7 @@ class EtcdApi:
         """Returns the hash of the member that answers, at `revision` (0: its newest)."""
         return await self._ask("/v3/maintenance/hashkv", {"revision": str(revision)}, Hash)
 
-    async def dump(self, prefix: bytes, *, revision: int = 0) -> Dump:
+    async def dump(self, prefix: bytes, *, revision: int = 0) -> EtcdDump:
         """Returns the content of the member that answers at `revision` (0: its newest), without
         asking others.
 
@@ -238,7 +238,7 @@ class EtcdApi:
                 break
             start = page.kvs[-1].key + b"\0"
         hashed = await self.hash_kv(revision)
-        return Dump(
+        return EtcdDump(
             member_id=hashed.header.member_id,
             revision=revision,
             hash=hashed.hash,

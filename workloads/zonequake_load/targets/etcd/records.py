@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import Dump
+from zonequake_load.targets.etcd.api import EtcdDump
 from zonequake_protocol.client import Value
 
 LINEAGE = 0
@@ -84,14 +84,14 @@ def group_of(zone: str) -> str:
     return f"{zone}.etcd.{PARTITION}"
 
 
-def digest_of(dump: Dump) -> str:
+def digest_of(dump: EtcdDump) -> str:
     """Returns a digest that members with equal state agree on; the hash begins at the last
     compaction.
     """
     return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"
 
 
-def dump_file(dump: Dump, *, zone: str, node: str) -> bytes:
+def dump_file(dump: EtcdDump, *, zone: str, node: str) -> bytes:
     """A replica dump (docs/interfaces.md, "Run folder") of one member: header, then its keys.
 
     `dump` is of `dump_prefix(zone)`; `node` is the member's name.

@@ -26,7 +26,15 @@ import msgspec
 from zonequake_load.client.attempts import LAST_ATTEMPT_NS, PAUSE_MAX_S, PAUSE_MIN_S
 from zonequake_load.client.connection import addresses_of
 from zonequake_load.errors import AttemptError, EtcdError, NotSent, TargetError
-from zonequake_load.operation import Attempts, Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import (
+    AttemptOutcomes,
+    Function,
+    Limits,
+    OnceId,
+    Operation,
+    Outcome,
+    Type,
+)
 from zonequake_load.targets.etcd.api import (
     EtcdApi,
     Header,
@@ -131,7 +139,7 @@ class EtcdTarget:
     # --- operations ------------------------------------------------------------------------------
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: Once | None = None
+        self, operation: Operation, limits: Limits, once: OnceId | None = None
     ) -> Outcome:
         """Attempt `operation` until it is answered, may have happened (if it changes anything) or
         its time is over.
@@ -140,7 +148,7 @@ class EtcdTarget:
         try those that can't serve others.
         """
         changes, anyone = operation.f is not Function.READ, operation.bounded
-        attempts, tried, most_s = Attempts(), set[str](), PAUSE_MIN_S
+        attempts, tried, most_s = AttemptOutcomes(), set[str](), PAUSE_MIN_S
         while True:
             left_ns = limits.deadline_ns - self._now_ns()
             if left_ns <= (LAST_ATTEMPT_NS if attempts.sent else 0):

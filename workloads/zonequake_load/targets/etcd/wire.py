@@ -1,7 +1,7 @@
 """Requests to etcd's JSON gateway over HTTP.
 
 As in `connection`, one question matters: did a request *certainly* never leave (`NotSent`), or may
-it have (`Unanswered`)? aiohttp says so by the class of its error: ClientConnectorError and
+it have (`OutcomeUnknown`)? aiohttp says so by the class of its error: ClientConnectorError and
 ConnectionTimeoutError come before a connection is there, everything else behind that. It sends a
 POST once; what it repeats on a connection that was closed are only methods that may be repeated.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from zonequake_load.errors import NotSent, Unanswered
+from zonequake_load.errors import NotSent, OutcomeUnknown
 
 CONNECT_TIMEOUT_S = 0.3
 """A member on the same network answers in milliseconds; a dead one must not cost more than this."""
@@ -48,7 +48,7 @@ class EtcdWire:
 
         Raises:
             NotSent: there was no connection.
-            Unanswered: no answer, or none in JSON, came within `timeout_s`.
+            OutcomeUnknown: no answer, or none in JSON, came within `timeout_s`.
         """
         try:
             async with (
@@ -65,13 +65,15 @@ class EtcdWire:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSent(f"cannot connect to {address}: {error}") from None
         except TimeoutError:
-            raise Unanswered(f"no answer from {address} within {timeout_s * 1e3:.0f} ms") from None
+            raise OutcomeUnknown(
+                f"no answer from {address} within {timeout_s * 1e3:.0f} ms"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
             why = str(error) or type(error).__name__
-            raise Unanswered(f"connection to {address} lost: {why}") from None
+            raise OutcomeUnknown(f"connection to {address} lost: {why}") from None
         except msgspec.MsgspecError as error:
-            raise Unanswered(f"{address} sent what isn't etcd's: {error}") from None
+            raise OutcomeUnknown(f"{address} sent what isn't etcd's: {error}") from None
 
     async def close(self) -> None:
-        """Close all; what is outstanding is `Unanswered`."""
+        """Close all; what is outstanding is `OutcomeUnknown`."""
         await self._session.close()

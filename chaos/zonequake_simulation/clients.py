@@ -76,7 +76,9 @@ class SimulatedClients:
         self._scenario = scenario
         self._random = world.stream("clients")
         self._routing = world.stream("routes")
-        self.news = ClientState(routes_wanted=self._want_routes, way_changed=self.way_changed)
+        self.client_state = ClientState(
+            routes_wanted=self._want_routes, way_changed=self.way_changed
+        )
         self._clock = HistoryClock(
             name="simulation",
             monotonic_ns=lambda: world.now_us * 1000,
@@ -85,7 +87,7 @@ class SimulatedClients:
         self._ids = itertools.count(1)
         self._processes = itertools.count(1)
         self._values = itertools.count(1)
-        self._memory = LastValues()
+        self._last_values = LastValues()
         self._refresh: VirtualTimer | None = None
         self._refresh_at_us = 0
         self._keys = [
@@ -121,7 +123,7 @@ class SimulatedClients:
         random, share = self._random, self._scenario.transactions
         if share and random.random() < share:
             return several.drawn(
-                random, self._keys, lambda: next(self._values), self._memory.expected
+                random, self._keys, lambda: next(self._values), self._last_values.expected
             )
         key = random.choice(self._keys)
         draw = random.random()
@@ -134,7 +136,7 @@ class SimulatedClients:
         if key.startswith("l"):
             return Operation(f=Function.APPEND, key=key, value=value)
         if draw < 0.6:
-            expected = self._memory.expected(key)
+            expected = self._last_values.expected(key)
             return Operation(f=Function.CAS, key=key, value=value, expected=expected)
         return Operation(f=Function.WRITE, key=key, value=value)
 
@@ -170,7 +172,7 @@ class SimulatedClients:
                 if each.type is Type.OK:
                     step = call.operation
                     value = each.value if step.f is Function.READ else step.value
-                    self._memory.saw(step.key, value)
+                    self._last_values.saw(step.key, value)
             self._world.tally[f"{what} {outcome.type.value}"] += 1
             if isinstance(operation, TransactionOperation) and outcome.type is Type.FAIL:
                 self.certainly_failed(once)
@@ -178,7 +180,7 @@ class SimulatedClients:
                 process.id, process.operations = next(self._processes), 0
             ended(outcome)
 
-        pursuit = Attempts(
+        attempts = Attempts(
             operation,
             Limits(
                 deadline_ns=self.now_ns + DEADLINE_US * 1000,
@@ -187,11 +189,11 @@ class SimulatedClients:
             ),
             once=None if several.only_reads(operation) else once,
             table=self.table,
-            news=self.news,
+            client_state=self.client_state,
             rng=self._random,
             reads_anywhere=False,
         )
-        run = _Run(self, pursuit, call, finished)
+        run = _Run(self, attempts, call, finished)
         self.under_way[id(run)] = run
         run.go_on()
 
@@ -331,12 +333,12 @@ class _Run:
     def __init__(
         self,
         client: SimulatedClients,
-        pursuit: Attempts,
+        attempts: Attempts,
         call: RecordedCall,
         ended: Callable[[Outcome], None],
     ) -> None:
         self._client = client
-        self._pursuit = pursuit
+        self._attempts = attempts
         self.key = call.operation.key
         self.lane = _lane(call.process)
         self._ended = ended
@@ -347,7 +349,7 @@ class _Run:
 
     def go_on(self) -> None:
         """Do the next thing."""
-        match self._pursuit.next(self._client.now_ns):
+        match self._attempts.next(self._client.now_ns):
             case Outcome() as outcome:
                 self._ended(outcome)
             case SendRequest() as ask:
@@ -360,13 +362,13 @@ class _Run:
     def answered(self, id_: int, reply: Reply) -> None:
         """A reply came, perhaps twice or late."""
         if self._stop_waiting(id_):
-            self._pursuit.answered(reply, self._client.now_ns)
+            self._attempts.answered(reply, self._client.now_ns)
             self.go_on()
 
     def unanswered(self, id_: int) -> None:
         """No reply came in time."""
         if self._stop_waiting(id_):
-            self._pursuit.unanswered("no reply in time", self._client.now_ns)
+            self._attempts.unanswered("no reply in time", self._client.now_ns)
             self.go_on()
 
     def _stop_waiting(self, id_: int) -> bool:
@@ -388,7 +390,7 @@ class _Run:
         """Perhaps another leader is known now."""
         if self._listens:
             assert self._pause is not None, "only a pause is listened in"
-            leader = self._client.table.leader(self._pursuit.partition)
+            leader = self._client.table.leader(self._attempts.partition)
             if leader not in (self._pause.tried, None):
                 self._wake()
 

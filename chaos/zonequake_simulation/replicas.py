@@ -220,7 +220,7 @@ class Replicas:
         rules = self._rules[place.name]
         life = JudgedLife(rules, raft)
         self.lives[place.name] = self._known[place.name] = life
-        raft.witness = life
+        raft.observer = life
         life.began(is_volatile=raft.is_volatile)
         self.running[place.name] = replica = self._replica(place.name, record, me, raft, recovered)
         replica.permission = permission

@@ -100,8 +100,8 @@ async def run(settings: LoadSettings) -> None:
     GCCollector(registry=registry)
     connections = _connections(settings.tls, registry)
     settings.directory.mkdir(parents=True, exist_ok=True)
-    past = read_past(settings.directory)
-    for name in past.damaged:
+    recovered = read_past(settings.directory)
+    for name in recovered.damaged:
         log.warning("%s has an unreadable line", name)
     incarnation = begin_incarnation(settings.directory, int(time.time()))
     rng = random.Random(f"{settings.plan.seed}/{settings.ordinal}/{incarnation}/client")  # noqa: S311 - a seed replays it
@@ -116,7 +116,7 @@ async def run(settings: LoadSettings) -> None:
             settings.directory, f"{settings.pod}-{incarnation}", settings.plan.zone, machine_clock()
         ),
         tally=OperationTally(registry),
-        past=past,
+        recovered=recovered,
     )
     app = make_app(load, settings.directory, registry)
     serving = await serve(app, settings.bind, settings.port, name="control")

@@ -103,7 +103,7 @@ class _Guarded:
         self._let_in: list[tuple[float, asyncio.BaseTransport]] = []
         now_s = asyncio.get_running_loop().time
         self._said = LogRateLimit(_LOGGED_PER_MINUTE, now_s=now_s, held=self._tell_held)
-        self._memory = MemoryTrim(now_s=now_s)
+        self._memory_trim = MemoryTrim(now_s=now_s)
         self._tasks = [
             asyncio.create_task(self._accept(), name=f"accepting {admission.name}"),
             asyncio.create_task(self._end_in_time(), name=f"ending {admission.name}"),
@@ -130,7 +130,7 @@ class _Guarded:
                 whom = self._handshakes.pop(oldest)
                 oldest.cancel()
                 self._refuse(whom, "busy", f"{_MOST_HANDSHAKES} handshakes are under way")
-            self._memory.used()
+            self._memory_trim.used()
             task = asyncio.create_task(self._admit(raw, address))
             self._handshakes[task] = address
             task.add_done_callback(lambda done: self._handshakes.pop(done, None))
@@ -159,7 +159,7 @@ class _Guarded:
         while True:
             await asyncio.sleep(_SWEEP_S)
             self._said.tick()
-            self._memory.tick()
+            self._memory_trim.tick()
             now_s = loop.time()
             for ends_s, transport in self._let_in:
                 if ends_s <= now_s:

@@ -1,4 +1,4 @@
-"""All rules of one group, the ledger that they share, and each replica's witness, who asks them."""
+"""All rules of one group, the ledger that they share, and each replica's observer, which asks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GroupRules:
 
 
 class JudgedLife(Life):
-    """A replica's witness: has each of its steps judged."""
+    """Observes a replica: has each of its steps judged."""
 
     def __init__(self, rules: GroupRules, raft: WatchedRaft) -> None:
         super().__init__(raft)

@@ -1,4 +1,4 @@
-"""The real core with a witness: the checks see all that goes in and comes out."""
+"""The real core with an observer: the checks see all that goes in and comes out."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ class StepObserver(Protocol):
 
 
 class WatchedRaft(Raft):
-    """A core that tells its witness; it changes nothing."""
+    """A core that tells its observer; it changes nothing."""
 
-    __slots__ = ("is_volatile", "witness")
+    __slots__ = ("is_volatile", "observer")
 
-    witness: StepObserver
+    observer: StepObserver
     is_volatile: bool
 
     def tick(self, now_ms: int | None = None, *, count: int = 1) -> None:
-        self.witness.steps.ticked(count)
+        self.observer.steps.ticked(count)
         super().tick(now_ms, count=count)
 
     def step(self, message: Message) -> None:
-        steps = self.witness.steps
+        steps = self.observer.steps
         before = steps.before()
         super().step(message)
         steps.after(message, before)
 
     def node_ended(self, node: str, *, lot: int = 0) -> None:
-        self.witness.steps.node_ended(node)
+        self.observer.steps.node_ended(node)
         super().node_ended(node, lot=lot)
 
     def ready(self) -> Ready:
-        self.witness.after_step()
+        self.observer.after_step()
         ready = super().ready()
-        self.witness.took(ready)
+        self.observer.took(ready)
         return ready
 
     def enforce(self, lineage: int) -> None:
-        self.witness.enforces(lineage)
+        self.observer.enforces(lineage)
         super().enforce(lineage)
 
     def stored(self, ready: Ready) -> None:
         if self.is_volatile:
-            self.witness.storing_in_memory(ready)
+            self.observer.storing_in_memory(ready)
         super().stored(ready)
-        self.witness.after_step()
+        self.observer.after_step()

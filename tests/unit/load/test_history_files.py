@@ -187,11 +187,11 @@ def test_a_restart_learns_from_the_files_and_forgives_a_torn_last_line(tmp_path:
     recorder.close()
     with (tmp_path / "pod-1-load.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"type":"ok","f":"write","pro')
-    past = read_past(tmp_path)
-    assert past.touched == {"a": 12, "b": 12}
-    assert past.written == {"a"}
-    assert past.finally_read == {"a": {4}}
-    assert past.damaged == []
+    recovered = read_past(tmp_path)
+    assert recovered.touched == {"a": 12, "b": 12}
+    assert recovered.written == {"a"}
+    assert recovered.finally_read == {"a": {4}}
+    assert recovered.damaged == []
 
 
 def test_a_damaged_line_in_the_middle_is_reported(tmp_path: Path) -> None:

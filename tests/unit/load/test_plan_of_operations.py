@@ -174,12 +174,12 @@ def test_preload_has_every_register_key_and_the_bulk_once() -> None:
 
 
 def test_memory_offers_what_was_last_seen() -> None:
-    memory = LastValues()
-    assert memory.expected("k") is None
-    memory.saw("k", 4)
-    assert memory.expected("k") == 4
-    memory.saw("k", [1, 2])
-    assert memory.expected("k") == 4
+    last_values = LastValues()
+    assert last_values.expected("k") is None
+    last_values.saw("k", 4)
+    assert last_values.expected("k") == 4
+    last_values.saw("k", [1, 2])
+    assert last_values.expected("k") == 4
 
 
 def test_numbers_of_different_pods_and_incarnations_never_meet() -> None:

@@ -38,7 +38,7 @@ TRANSACTION = TransactionOperation(
 )
 
 
-def pursuit(*partitions: int) -> Attempts:
+def attempts(*partitions: int) -> Attempts:
     """Of the transaction, by a client that knows these partitions."""
     table = RoutingTable("z")
     routes = [PartitionRoute(n, f"{n}_part", ["n0", f"m{n}"], "n0", "n0:1", 3) for n in partitions]
@@ -48,7 +48,7 @@ def pursuit(*partitions: int) -> Attempts:
         Limits(deadline_ns=10**10, attempt_ns=10**9, retry=True),
         once=OnceId("c", 4),
         table=table,
-        news=ClientState(routes_wanted=lambda: None, way_changed=lambda: None),
+        client_state=ClientState(routes_wanted=lambda: None, way_changed=lambda: None),
         rng=random.Random(1),
         reads_anywhere=True,
     )
@@ -63,7 +63,7 @@ def asked(pursued: Attempts) -> Body:
 
 
 def test_it_goes_to_the_first_keys_leader_and_names_the_groups_and_their_nodes() -> None:
-    body = asked(pursuit(0, 1))
+    body = asked(attempts(0, 1))
     assert body.group == "0_part"
     assert body.steps == [Read("0_part", FIRST), Append("1_part", SECOND, 7)]
     assert (body.request_id.client, body.request_id.sequence) == ("c", 4)
@@ -72,11 +72,11 @@ def test_it_goes_to_the_first_keys_leader_and_names_the_groups_and_their_nodes()
 
 @pytest.mark.parametrize("known", [0, 1])
 def test_it_waits_for_the_routes_of_all_its_partitions(known: int) -> None:
-    assert isinstance(pursuit(known).next(0), Pause)
+    assert isinstance(attempts(known).next(0), Pause)
 
 
 def test_what_was_read_comes_with_the_answer() -> None:
-    pursued = pursuit(0, 1)
+    pursued = attempts(0, 1)
     asked(pursued)
     reply = Reply(1, ReplyStatus.OK, applied=True, term=3, index=9, results=[5, None])
     pursued.answered(reply, 0)
@@ -86,7 +86,7 @@ def test_what_was_read_comes_with_the_answer() -> None:
 
 
 def test_a_lock_is_tried_again_and_leaves_the_outcome_certain() -> None:
-    pursued = pursuit(0, 1)
+    pursued = attempts(0, 1)
     asked(pursued)
     pursued.answered(Reply(1, ReplyStatus.LOCKED, error="held"), 0)
     assert isinstance(pursued.next(0), Pause)
@@ -97,7 +97,7 @@ def test_a_lock_is_tried_again_and_leaves_the_outcome_certain() -> None:
 
 
 def test_silence_leaves_it_unknown_under_the_same_name() -> None:
-    pursued = pursuit(0, 1)
+    pursued = attempts(0, 1)
     first = asked(pursued)
     pursued.unanswered("no reply", 0)
     assert isinstance(pursued.next(0), Pause)

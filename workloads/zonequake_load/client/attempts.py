@@ -110,7 +110,7 @@ class Attempts:
         *,
         once: OnceId | None,
         table: RoutingTable,
-        news: ClientState,
+        client_state: ClientState,
         rng: Randomness,
         reads_anywhere: bool,
     ) -> None:
@@ -127,7 +127,7 @@ class Attempts:
         self._limits = limits
         self._once = once
         self._table = table
-        self._news = news
+        self._client_state = client_state
         self._rng = rng
         # A bounded read is served by any replica and says nothing about the leader; nor does a read
         # that was asked of any replica, if the store is one that answers it there.
@@ -135,7 +135,7 @@ class Attempts:
         self._local = self._anywhere or bounded
         self.partition = table.partition_of(operation.key)
         self._others = {table.partition_of(step.key) for step in steps} - {self.partition}
-        self._attempts = AttemptOutcomes()
+        self._outcomes = AttemptOutcomes()
         self._hinted: str | None = None
         self._follow: str | None = None
         self._silent_nodes: set[str] = set()
@@ -155,9 +155,9 @@ class Attempts:
             if step is not None:
                 return step
         left_ns = self._limits.deadline_ns - now_ns
-        attempts, table, partition = self._attempts, self._table, self.partition
-        if left_ns <= (LAST_ATTEMPT_NS if attempts.sent else 0):
-            return attempts.conclude()
+        outcomes, table, partition = self._outcomes, self._table, self.partition
+        if left_ns <= (LAST_ATTEMPT_NS if outcomes.sent else 0):
+            return outcomes.conclude()
         group = table.group(partition)
         address = self._hinted or table.leader(partition)
         if (address is None or (self._anywhere and self._hinted is None)) and self._limits.retry:
@@ -171,11 +171,11 @@ class Attempts:
         lost = [other for other in self._others if table.group(other) is None]
         if group is None or address is None or lost:
             unknown = lost[0] if lost else partition
-            attempts.refused(f"no leader of partition {unknown} is known")
-            self._news.routes_wanted()
+            outcomes.refused(f"no leader of partition {unknown} is known")
+            self._client_state.routes_wanted()
             return self.next(now_ns)
-        if attempts.never_happened:
-            self._since = self._news.seen.get(group, 0)
+        if outcomes.never_happened:
+            self._since = self._client_state.seen.get(group, 0)
         return SendRequest(
             address=address,
             body=self._body(group),
@@ -187,7 +187,7 @@ class Attempts:
         if self._outcome is not None:
             return self._outcome
         if not self._limits.retry:
-            return self._attempts.conclude()
+            return self._outcomes.conclude()
         if self._follow is not None and self._hinted is None:
             self._hinted = self._follow
             return None
@@ -198,7 +198,7 @@ class Attempts:
                 return None
         pause_s = PAUSE_MIN_S + self._rng.random() * (self._pause_s - PAUSE_MIN_S)
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
-        self._news.routes_wanted()
+        self._client_state.routes_wanted()
         return Pause(
             tried=self._address,
             pause_s=min(pause_s, max(0.0, (self._limits.deadline_ns - now_ns) / 1e9)),
@@ -216,55 +216,55 @@ class Attempts:
 
     def not_sent(self, why: str, now_ns: int) -> None:
         """Certainly nothing of the request left this machine."""
-        self._attempts.refused(why)
+        self._outcomes.refused(why)
         self._silent(now_ns)
 
     def unanswered(self, why: str, now_ns: int) -> None:
         """The request left, or may have, and no reply came."""
-        self._attempts.sent += 1
-        self._attempts.unsure(why)
+        self._outcomes.sent += 1
+        self._outcomes.unsure(why)
         self._silent(now_ns)
 
     def answered(self, reply: Reply, now_ns: int) -> None:
         """A reply came."""
-        group, address, attempts = self._group, self._address, self._attempts
+        group, address, outcomes = self._group, self._address, self._outcomes
         assert group is not None, "only what was asked is answered"
         assert address is not None, "only what was asked is answered"
-        attempts.sent += 1
-        self._news.seen[group] = max(reply.index, self._news.seen.get(group, 0))
+        outcomes.sent += 1
+        self._client_state.seen[group] = max(reply.index, self._client_state.seen.get(group, 0))
         if reply.status is ReplyStatus.OK:
             self._confirm(address, reply)
             self._outcome = self._ok(address, reply)
             return
         name = self._table.name_of(address)
         if reply.status is ReplyStatus.UNKNOWN:
-            attempts.unsure(f"{name}: {reply.error or reply.status}")
+            outcomes.unsure(f"{name}: {reply.error or reply.status}")
         else:
             text = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
-            attempts.refused(f"{name}: {text}")
+            outcomes.refused(f"{name}: {text}")
         if reply.status in _GIVE_UP or (
-            reply.status is ReplyStatus.FORGOTTEN and not attempts.never_happened
+            reply.status is ReplyStatus.FORGOTTEN and not outcomes.never_happened
         ):
-            self._outcome = attempts.conclude()
+            self._outcome = outcomes.conclude()
         elif reply.status is not ReplyStatus.FORGOTTEN:
             self._follow = self._learn(group, address, reply, now_ns)
 
     def _silent(self, now_ns: int) -> None:
         assert self._address is not None, "only what was asked stays unanswered"
         self._table.suspect(self.partition, self._address, now_ns)
-        self._news.routes_wanted()
+        self._client_state.routes_wanted()
         self._turns_away = self._address not in self._silent_nodes
         self._silent_nodes.add(self._address)
 
     def _confirm(self, address: str, reply: Reply) -> None:
         if not self._local and self._table.confirm(self.partition, address, reply.term):
-            self._news.way_changed()
+            self._client_state.way_changed()
 
     def _ok(self, address: str, reply: Reply) -> Outcome:
         lineage, term, index = reply.position
         return Outcome(
             type=Type.OK,
-            attempts=self._attempts.sent,
+            attempts=self._outcomes.sent,
             value=reply.value,
             applied=reply.applied,
             node=self._table.name_of(address),
@@ -282,15 +282,15 @@ class Attempts:
         if reply.status is ReplyStatus.NOT_HERE:
             if table.leader(partition) == address:
                 table.forget(partition, group)
-            self._news.routes_wanted()
+            self._client_state.routes_wanted()
             return None
         table.suspect(partition, address, now_ns)
         hint = reply.leader_address
         if reply.status is ReplyStatus.NOT_LEADER and hint is not None and hint != address:
             if table.hint(partition, hint, reply.leader, reply.term, now_ns):
-                self._news.way_changed()
+                self._client_state.way_changed()
             return hint
-        self._news.routes_wanted()
+        self._client_state.routes_wanted()
         return None
 
     def _body(self, group: str) -> Body:

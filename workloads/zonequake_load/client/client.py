@@ -65,7 +65,7 @@ class Client:
         self._pausing = 0
         self._answered_ns = 0
         self._last_problem = "no node has answered yet"
-        self._news = ClientState(routes_wanted=self._wanted.set, way_changed=self._notify)
+        self._client_state = ClientState(routes_wanted=self._wanted.set, way_changed=self._notify)
 
     async def open(self, timeout_s: float = 5.0) -> None:
         """Connect and learn the zone's routes.
@@ -107,33 +107,33 @@ class Client:
         A transaction needs `once`. A write without it must not be retried: the store could apply
         it twice.
         """
-        pursuit = Attempts(
+        attempts = Attempts(
             operation,
             limits,
             once=once,
             table=self.table,
-            news=self._news,
+            client_state=self._client_state,
             rng=self._rng,
             reads_anywhere=self._reads_anywhere,
         )
         while True:
-            match pursuit.next(self._now_ns()):
+            match attempts.next(self._now_ns()):
                 case Outcome() as outcome:
                     return outcome
                 case Pause() as pause:
-                    await self._pause(pursuit.partition, pause)
+                    await self._pause(attempts.partition, pause)
                 case SendRequest() as ask:
-                    await self._ask_store(pursuit, ask)
+                    await self._ask_store(attempts, ask)
 
-    async def _ask_store(self, pursuit: Attempts, ask: SendRequest) -> None:
+    async def _ask_store(self, attempts: Attempts, ask: SendRequest) -> None:
         try:
             reply = await self._connections.request(ask.address, ask.body, ask.timeout_s)
         except NotSent as error:
-            pursuit.not_sent(str(error), self._now_ns())
+            attempts.not_sent(str(error), self._now_ns())
         except AttemptError as error:
-            pursuit.unanswered(str(error), self._now_ns())
+            attempts.unanswered(str(error), self._now_ns())
         else:
-            pursuit.answered(reply, self._now_ns())
+            attempts.answered(reply, self._now_ns())
 
     def partition_of(self, key: str) -> int:
         return self.table.partition_of(key)

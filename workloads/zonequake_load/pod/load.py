@@ -44,7 +44,7 @@ class LoadPod:
 
     Args:
         directory: for history files and state.
-        past: what earlier incarnations of this pod did.
+        recovered: what earlier incarnations of this pod did.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LoadPod:
         target: Target,
         recorder: Recorder,
         tally: OperationTally,
-        past: RecoveredHistory,
+        recovered: RecoveredHistory,
     ) -> None:
         if ordinal >= plan.pods:
             raise PlanError(f"found pod ordinal {ordinal}, expected 0..{plan.pods - 1} by the plan")
@@ -70,7 +70,7 @@ class LoadPod:
         self._target = target
         self._recorder = recorder
         self._tally = tally
-        self._past = past
+        self._recovered = recovered
         self._executor = OperationExecutor(
             target=target,
             recorder=recorder,
@@ -216,7 +216,7 @@ class LoadPod:
                 self._executor,
                 ordinal=self._ordinal,
                 incarnation=self._incarnation,
-                past=self._past,
+                recovered=self._recovered,
             )
         return self._phases
 

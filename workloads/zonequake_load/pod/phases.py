@@ -55,8 +55,8 @@ class PhaseProgress:
 class Phases:
     """The phases of one load pod.
 
-    `past` is what earlier incarnations did; `incarnation` keeps the schedule of a restarted pod
-    from repeating the one before.
+    `recovered` is what earlier incarnations did; `incarnation` keeps the schedule of a restarted
+    pod from repeating the one before.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class Phases:
         *,
         ordinal: int,
         incarnation: int,
-        past: RecoveredHistory,
+        recovered: RecoveredHistory,
     ) -> None:
         self.progress = PhaseProgress()
         self._plan = plan
         self._executor = executor
         self._ordinal = ordinal
         self._incarnation = incarnation
-        self._past = past
-        self._memory = LastValues()
+        self._recovered = recovered
+        self._last_values = LastValues()
         self._partitions = (
             list(range(executor.target.partitions)) if plan.partitions is None else plan.partitions
         )
@@ -91,7 +91,7 @@ class Phases:
     async def preload(self, stop: StopSignal) -> bool:
         """Write this pod's share of the keys, each until it is acknowledged; True when all are."""
         keys = self._preload_share()
-        todo = [key for key in keys if key.key not in self._past.written]
+        todo = [key for key in keys if key.key not in self._recovered.written]
         self._begin(len(keys), len(todo))
         return await self._drain(
             todo, self._write_once, self._plan.preload.concurrency, lambda: stop.asked
@@ -113,8 +113,8 @@ class Phases:
             process, operation, key.partition, self._now_ns(), Phase.PRELOAD, OperationRole.LOAD
         )
         if written:
-            self._past.written.add(key.key)
-            self._memory.saw(key.key, operation.value)
+            self._recovered.written.add(key.key)
+            self._last_values.saw(key.key, operation.value)
         return written
 
     # --- load ------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Phases:
             operation, partition = due.planned.operation, due.planned.partition
             if operation.f is Function.CAS:
                 operation = msgspec.structs.replace(
-                    operation, expected=self._memory.expected(operation.key)
+                    operation, expected=self._last_values.expected(operation.key)
                 )
             await self._run(
                 process, operation, partition, due.sched_ns, Phase.LOAD, OperationRole.LOAD
@@ -211,8 +211,8 @@ class Phases:
         This pod's keys are those it was to preload and those it ever touched.
         """
         keys = {key.key: key.partition for key in self._preload_share()}
-        keys |= self._past.touched | self._executor.recorder.touched
-        read = self._past.finally_read
+        keys |= self._recovered.touched | self._executor.recorder.touched
+        read = self._recovered.finally_read
         missing = [
             (key, partition)
             for key, partition in keys.items()
@@ -229,7 +229,7 @@ class Phases:
 
     async def _read_finally(self, process: LogicalProcess, item: tuple[str, int]) -> bool:
         key, partition = item
-        if process.id in self._past.finally_read[key]:
+        if process.id in self._recovered.finally_read[key]:
             process.id, process.operations = self._executor.numbers.next_process(), 0
         operation = Operation(f=Function.READ, key=key)
         reader = process.id
@@ -237,7 +237,7 @@ class Phases:
             process, operation, partition, self._now_ns(), Phase.FINAL, OperationRole.FINAL
         )
         if ok:
-            self._past.finally_read[key].add(reader)
+            self._recovered.finally_read[key].add(reader)
         return ok
 
     # --- shared ----------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Phases:
         if outcome.type is not Type.OK:
             return False
         if operation.f is Function.READ or outcome.applied is False:
-            self._memory.saw(operation.key, outcome.value)
+            self._last_values.saw(operation.key, outcome.value)
         elif operation.f is not Function.APPEND:
-            self._memory.saw(operation.key, operation.value)
+            self._last_values.saw(operation.key, operation.value)
         return True

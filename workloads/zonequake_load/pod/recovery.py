@@ -37,7 +37,7 @@ class RecoveredHistory:
 
 def read_past(directory: Path) -> RecoveredHistory:
     """Read all history files in `directory`. Raises OSError."""
-    past = RecoveredHistory()
+    recovered = RecoveredHistory()
     decoder = msgspec.json.Decoder(_Line)
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         with path.open("rb") as lines:
@@ -47,17 +47,17 @@ def read_past(directory: Path) -> RecoveredHistory:
                 try:
                     event = decoder.decode(line)
                 except msgspec.MsgspecError:
-                    past.damaged.append(path.name)
+                    recovered.damaged.append(path.name)
                     continue
-                _take(past, event)
-    return past
+                _take(recovered, event)
+    return recovered
 
 
-def _take(past: RecoveredHistory, event: _Line) -> None:
-    past.touched[event.key] = event.partition
+def _take(recovered: RecoveredHistory, event: _Line) -> None:
+    recovered.touched[event.key] = event.partition
     if event.type is not Type.OK:
         return
     if event.f is Function.WRITE:
-        past.written.add(event.key)
+        recovered.written.add(event.key)
     elif event.role is OperationRole.FINAL:
-        past.finally_read[event.key].add(event.process)
+        recovered.finally_read[event.key].add(event.process)

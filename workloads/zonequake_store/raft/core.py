@@ -349,9 +349,7 @@ class Raft:
             return ()
         beats = tuple(each for each in replica.out.messages if each.kind is MessageKind.HEARTBEAT)
         if beats:
-            others = [
-                each for each in replica.out.messages if each.kind is not MessageKind.HEARTBEAT
-            ]
+            others = [m for m in replica.out.messages if m.kind is not MessageKind.HEARTBEAT]
             replica.out.messages = others
         return beats
 

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from zonequake_analysis.errors import AnalysisError, ImportRefused
 from zonequake_analysis.importing import jepsen, porcupine
-from zonequake_analysis.importing.edn import Entry, entries
+from zonequake_analysis.importing.edn import EdnEntry, entries
 from zonequake_analysis.importing.json_lines import json_lines
 from zonequake_analysis.importing.log_lines import without_prefix
 from zonequake_analysis.importing.operations import Choices, ForeignOperation, Notes
@@ -61,7 +61,7 @@ def _operations(
     return jepsen.operations(_entries(file), file=str(file), choices=choices, notes=notes)
 
 
-def _entries(file: Path) -> Iterator[Entry]:
+def _entries(file: Path) -> Iterator[EdnEntry]:
     with file.open("rb") as stream:
         yield from entries(without_prefix(_decoded(file, stream)), file=str(file))
 

@@ -34,7 +34,7 @@ class Symbol(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EdnEntry:
     """A value, and the line (from 1) of the file on which it begins."""
 
     line: int
@@ -77,7 +77,7 @@ class _Open:
         self.dropping = 0
 
 
-def entries(lines: Iterable[str], *, file: str) -> Iterator[Entry]:
+def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
     """Yields the values of a text: those at its top, or those of the one vector or list there.
 
     Raises ImportRefused where the text is no EDN.
@@ -121,7 +121,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[Entry]:
                 owner.items.append(value)
             elif owner is not top or word not in "])" or value != []:
                 # The vector around all entries closes as a value itself, and is empty by then.
-                yield Entry(begins, value)
+                yield EdnEntry(begins, value)
     if len(stack) > 1:
         raise ImportRefused(
             file,

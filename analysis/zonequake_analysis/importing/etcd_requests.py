@@ -15,19 +15,19 @@ from collections.abc import Sequence
 
 from zonequake_analysis.importing.json_lines import Object
 from zonequake_analysis.importing.operations import FAIL, INFO, OK, Function, Notes
-from zonequake_analysis.importing.steps import Step, Steps, Unjudged
+from zonequake_analysis.importing.steps import KeyStep, LineSteps, Unjudged
 
 _RANGE, _PUT, _DELETE = "range-operation", "put-operation", "delete-operation"
 _NO_KEY = ("leaseGrant", "leaseRevoke", "defragment", "compact")
 """Requests that say nothing of a key; keys under a lease are found by their puts."""
 
 
-def steps(request: Object, response: Object, notes: Notes) -> Steps:
+def steps(request: Object, response: Object, notes: Notes) -> LineSteps:
     """Reads what a request did. Raises Unjudged and ImportRefused."""
     kind = request.text("Type")
     if kind in _NO_KEY:
         notes.left_out[f"requests of type {kind}"] += 1
-        return Steps(outcome=OK)
+        return LineSteps(outcome=OK)
     if kind == "range":
         return _range(request.object("Range"), response, notes)
     if kind == "txn":
@@ -35,23 +35,25 @@ def steps(request: Object, response: Object, notes: Notes) -> Steps:
     return request.refuse("Type", f"found {kind!r}, expected range, txn, {', '.join(_NO_KEY)}")
 
 
-def _range(asked: Object, response: Object, notes: Notes) -> Steps:
+def _range(asked: Object, response: Object, notes: Notes) -> LineSteps:
     if asked.text("End"):
         notes.left_out["reads of several keys"] += 1
-        return Steps(outcome=OK)
+        return LineSteps(outcome=OK)
     if asked.get("Revision"):
         notes.left_out["reads of an old revision"] += 1
-        return Steps(outcome=OK)
+        return LineSteps(outcome=OK)
     key = asked.text("Start")
     error = _error(response)
     if error is not None:
         notes.left_out["reads without an answer"] += 1
-        return Steps(outcome=FAIL, error=error)
+        return LineSteps(outcome=FAIL, error=error)
     value = _read(key, response.object("Range"))
-    return Steps(steps=(Step(Function.READ, key, value),), outcome=OK, index=_revision(response))
+    return LineSteps(
+        steps=(KeyStep(Function.READ, key, value),), outcome=OK, index=_revision(response)
+    )
 
 
-def _transaction(asked: Object, response: Object, notes: Notes) -> Steps:
+def _transaction(asked: Object, response: Object, notes: Notes) -> LineSteps:
     lists = [asked.objects("OperationsOnSuccess"), asked.objects("OperationsOnFailure")]
     deleted = [key for each in lists for operation in each for key in [_deleted(operation)] if key]
     if deleted:
@@ -59,7 +61,7 @@ def _transaction(asked: Object, response: Object, notes: Notes) -> Steps:
     error = _error(response)
     if error is not None or response.get("Txn") is None:
         writes = [step for each in lists for step in _writes(each)]
-        return Steps(steps=writes, outcome=INFO, error=error or "no answer")
+        return LineSteps(steps=writes, outcome=INFO, error=error or "no answer")
     answer = response.object("Txn")
     done = lists[1] if answer.get("Failure") is True else lists[0]
     if asked.objects("Conditions"):
@@ -67,7 +69,7 @@ def _transaction(asked: Object, response: Object, notes: Notes) -> Steps:
     results = answer.objects("Results")
     if len(results) != len(done):
         answer.refuse("Results", f"found {len(results)}, expected {len(done)}, one an operation")
-    found: list[Step] = []
+    found: list[KeyStep] = []
     for operation, result in zip(done, results, strict=True):
         if operation.text("Type") != _RANGE:
             found.extend(_writes([operation]))
@@ -77,10 +79,10 @@ def _transaction(asked: Object, response: Object, notes: Notes) -> Steps:
             notes.left_out["reads of several keys"] += 1
             continue
         key = options.text("Start")
-        found.append(Step(Function.READ, key, _read(key, result)))
+        found.append(KeyStep(Function.READ, key, _read(key, result)))
     if not found:
         notes.left_out["transactions that did nothing to a single key"] += 1
-    return Steps(steps=found, outcome=OK, index=_revision(response) if len(done) == 1 else None)
+    return LineSteps(steps=found, outcome=OK, index=_revision(response) if len(done) == 1 else None)
 
 
 def _deleted(operation: Object) -> str:
@@ -96,9 +98,9 @@ def _deleted(operation: Object) -> str:
     return ""
 
 
-def _writes(operations: Sequence[Object]) -> list[Step]:
+def _writes(operations: Sequence[Object]) -> list[KeyStep]:
     puts = [each.object("Put") for each in operations if each.text("Type") == _PUT]
-    return [Step(Function.WRITE, put.text("Key"), _value(put)) for put in puts]
+    return [KeyStep(Function.WRITE, put.text("Key"), _value(put)) for put in puts]
 
 
 def _read(key: str, result: Object) -> object:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from zonequake_analysis.errors import ImportRefused
-from zonequake_analysis.importing.edn import Entry, Keyword, text_of, text_of_key
+from zonequake_analysis.importing.edn import EdnEntry, Keyword, text_of, text_of_key
 from zonequake_analysis.importing.operations import (
     FAIL,
     HINT_SPLIT,
@@ -66,7 +66,7 @@ class _Begun:
 
 
 def operations(
-    entries: Iterable[Entry], *, file: str, choices: Choices, notes: Notes
+    entries: Iterable[EdnEntry], *, file: str, choices: Choices, notes: Notes
 ) -> Iterator[ForeignOperation]:
     """Yields each operation when it completes, those without a completion at the end.
 
@@ -160,7 +160,7 @@ class _Reader:
 
     __slots__ = ("_choices", "_file", "_line", "fields")
 
-    def __init__(self, file: str, entry: Entry, choices: Choices) -> None:
+    def __init__(self, file: str, entry: EdnEntry, choices: Choices) -> None:
         self._file, self._line, self._choices = file, entry.line, choices
         if not isinstance(entry.value, dict):
             self.refuse(

@@ -27,7 +27,7 @@ from zonequake_analysis.importing.operations import (
     Function,
     Notes,
 )
-from zonequake_analysis.importing.steps import Step, Steps, Unjudged
+from zonequake_analysis.importing.steps import KeyStep, LineSteps, Unjudged
 
 _NAMES = {
     "get": Function.READ,
@@ -78,7 +78,7 @@ def operations(
     yield from found
 
 
-def _operations(line: JsonLine, told: Steps) -> Iterator[ForeignOperation]:
+def _operations(line: JsonLine, told: LineSteps) -> Iterator[ForeignOperation]:
     client, call = line.top.integer("ClientId"), line.top.integer("Call")
     ended = told.outcome in (OK, FAIL)
     end = line.top.integer("Return") if ended and told.steps else call
@@ -103,7 +103,7 @@ def _operations(line: JsonLine, told: Steps) -> Iterator[ForeignOperation]:
         )
 
 
-def _steps(line: JsonLine, notes: Notes) -> Steps:
+def _steps(line: JsonLine, notes: Notes) -> LineSteps:
     given = line.top.object("Input")
     if given.has("Type"):
         return etcd_requests.steps(given, line.top.object("Output"), notes)
@@ -112,7 +112,7 @@ def _steps(line: JsonLine, notes: Notes) -> Steps:
     return given.refuse("", "found neither Type (etcd's tests) nor Op (plain operations)")
 
 
-def _plain(given: Object, top: Object) -> Steps:
+def _plain(given: Object, top: Object) -> LineSteps:
     """An operation with an `Op`: get, put, cas or append by name, or 0, 1, 2 for the first."""
     op = given.get("Op")
     numbered = type(op) is int
@@ -152,7 +152,7 @@ def _plain(given: Object, top: Object) -> Steps:
             outcome = FAIL
     if outcome == FAIL and top.get("Return") is None:
         outcome = INFO
-    return Steps(steps=(Step(f, key, value, expected),), outcome=outcome, error=error)
+    return LineSteps(steps=(KeyStep(f, key, value, expected),), outcome=outcome, error=error)
 
 
 def _error(answer: Object) -> str | None:

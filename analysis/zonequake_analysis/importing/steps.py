@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zonequake_analysis.importing.operations import Function
 
 
-class Step(NamedTuple):
+class KeyStep(NamedTuple):
     """One operation on one key; `value` is what was written, or what was read."""
 
     f: Function
@@ -19,10 +19,10 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class LineSteps:
     """All steps of a line, which have one outcome. `index`: the store's place of the answer."""
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[KeyStep] = ()
     outcome: str
     error: str | None = None
     index: int | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class BoundKind(StrEnum):
     """How candidate and base are set against each other."""
 
     RATIO = "ratio"
@@ -16,19 +16,19 @@ class Kind(StrEnum):
 
 
 KINDS = {
-    "p50": Kind.RATIO,
-    "p95": Kind.RATIO,
-    "p99": Kind.RATIO,
-    "p99_ratio": Kind.RATIO,
-    "rate": Kind.RATIO,
-    "window": Kind.ADDED,
-    "windows": Kind.ADDED,
-    "partitions": Kind.ADDED,
-    "unexplained": Kind.ADDED,
-    "resets": Kind.ADDED,
-    "sacrificed": Kind.ADDED,
-    "lost": Kind.ADDED,
-    "stale": Kind.ADDED,
+    "p50": BoundKind.RATIO,
+    "p95": BoundKind.RATIO,
+    "p99": BoundKind.RATIO,
+    "p99_ratio": BoundKind.RATIO,
+    "rate": BoundKind.RATIO,
+    "window": BoundKind.ADDED,
+    "windows": BoundKind.ADDED,
+    "partitions": BoundKind.ADDED,
+    "unexplained": BoundKind.ADDED,
+    "resets": BoundKind.ADDED,
+    "sacrificed": BoundKind.ADDED,
+    "lost": BoundKind.ADDED,
+    "stale": BoundKind.ADDED,
 }
 """What a bound may be said for: of latencies and rates a ratio, of the rest how much is added."""
 
@@ -72,7 +72,7 @@ def _number(text: str, name: str, value: str) -> float:
     lowest, highest, words = 0.0, math.inf, "0 or more, of what is added"
     if name == "rate":
         highest, words = 1.0, "a ratio from 0 to 1, for instance rate=0.8"
-    elif KINDS[name] is Kind.RATIO:
+    elif KINDS[name] is BoundKind.RATIO:
         lowest, words = 1.0, f"a ratio of at least 1, for instance {name}=1.5"
     if not (lowest <= number <= highest and math.isfinite(number)):
         raise ValueError(f"found --bound {text!r}, expected {words}; {name}=none judges it not")

@@ -22,7 +22,7 @@ from enum import StrEnum
 import numpy as np
 
 from zonequake_analysis.many_runs import intervals
-from zonequake_analysis.many_runs.bounds import KINDS, Bounds, Kind
+from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
 from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
 from zonequake_analysis.verdict import Verdict, worst
@@ -34,7 +34,7 @@ SURE = 0.05
 """Shares of verdicts differ where Fisher's exact test, one-sided, has less than this."""
 
 
-class Outcome(StrEnum):
+class RowOutcome(StrEnum):
     """What a row, or the whole comparison, comes to."""
 
     REGRESSION = "regression"
@@ -65,14 +65,14 @@ class Row:
     quantity: Quantity
     base: Estimate | None
     candidate: Estimate | None
-    kind: Kind
+    kind: BoundKind
     change: Estimate | None
     bound: float | None
-    outcome: Outcome
+    outcome: RowOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedSide:
     """The runs of one side: those that count, and those that showed too little."""
 
     used: tuple[MeasuredRun, ...]
@@ -105,11 +105,11 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """All that is told of a comparison. `verdict_note` says why verdicts are a regression."""
 
-    base: Side
-    candidate: Side
+    base: ComparedSide
+    candidate: ComparedSide
     rows: tuple[Row, ...]
     metrics: tuple[MetricRow, ...]
     verdict_note: str
@@ -124,7 +124,7 @@ class Comparison:
 
 def compare(
     base: Sequence[MeasuredRun], candidate: Sequence[MeasuredRun], bounds: Bounds
-) -> Comparison:
+) -> RunComparison:
     """Compares at least one run with at least one. Raises ValueError for several scenarios."""
     scenarios = sorted({run.scenario for run in (*base, *candidate)} - {""})
     if len(scenarios) > 1:
@@ -141,7 +141,7 @@ def compare(
     )
     note = _worse_verdicts(old, new)
     conclusion, headline = _concluded(old, new, rows, note)
-    return Comparison(
+    return RunComparison(
         base=old,
         candidate=new,
         rows=rows,
@@ -153,14 +153,14 @@ def compare(
     )
 
 
-def _side(runs: Sequence[MeasuredRun]) -> Side:
-    return Side(
+def _side(runs: Sequence[MeasuredRun]) -> ComparedSide:
+    return ComparedSide(
         used=tuple(run for run in runs if run.usable),
         left_out=tuple(run for run in runs if not run.usable),
     )
 
 
-def _of(side: Side, name: str) -> list[Estimate]:
+def _of(side: ComparedSide, name: str) -> list[Estimate]:
     return [run.estimates[name] for run in side.used if name in run.estimates]
 
 
@@ -173,9 +173,9 @@ def _row(
     change = None
     if base is not None and candidate is not None:
         change = _change(kind, quantity.name, old, new, base, candidate)
-    outcome = Outcome.SHOWN
+    outcome = RowOutcome.SHOWN
     if bound is not None and base is not None:
-        outcome = Outcome.MISSING
+        outcome = RowOutcome.MISSING
         if candidate is not None and change is not None:
             outcome = _judged(quantity, kind, bound, change, candidate, bounds.above_ms)
     return Row(
@@ -190,7 +190,7 @@ def _row(
 
 
 def _change(
-    kind: Kind,
+    kind: BoundKind,
     name: str,
     old: Sequence[Estimate],
     new: Sequence[Estimate],
@@ -208,7 +208,7 @@ def _change(
         )
     before = intervals.drawn_medians([one.value for one in old], f"base {name}")
     after = intervals.drawn_medians([one.value for one in new], f"candidate {name}")
-    if kind is Kind.ADDED:
+    if kind is BoundKind.ADDED:
         draws = after - before
     else:
         ended = np.where(after > 0, np.inf, np.where(before > 0, 0.0, 1.0))
@@ -217,9 +217,9 @@ def _change(
     return Estimate(value=value, low=low, high=high)
 
 
-def _apart(kind: Kind, base: float, candidate: float) -> float:
+def _apart(kind: BoundKind, base: float, candidate: float) -> float:
     """The change from `base` to `candidate`; of ends that nothing bounds, the widest there is."""
-    if kind is Kind.ADDED:
+    if kind is BoundKind.ADDED:
         return candidate - base
     if math.isinf(base) or candidate <= 0:
         return 1.0 if base == candidate else 0.0
@@ -228,26 +228,26 @@ def _apart(kind: Kind, base: float, candidate: float) -> float:
 
 def _judged(
     quantity: Quantity,
-    kind: Kind,
+    kind: BoundKind,
     bound: float,
     change: Estimate,
     candidate: Estimate,
     above_ms: float,
-) -> Outcome:
-    same = 1.0 if kind is Kind.RATIO else 0.0
+) -> RowOutcome:
+    same = 1.0 if kind is BoundKind.RATIO else 0.0
     is_lower_better = quantity.better is Better.LOWER
     is_sure = change.low > same if is_lower_better else change.high < same
     is_over = change.value > bound if is_lower_better else change.value < bound
-    is_felt = kind is not Kind.RATIO or quantity.unit != "ms" or candidate.value > above_ms
+    is_felt = kind is not BoundKind.RATIO or quantity.unit != "ms" or candidate.value > above_ms
     if is_over and is_felt:
-        return Outcome.REGRESSION if is_sure else Outcome.SUSPECT
+        return RowOutcome.REGRESSION if is_sure else RowOutcome.SUSPECT
     is_better = change.high < same if is_lower_better else change.low > same
-    opposite = -bound if kind is Kind.ADDED else (1 / bound if bound else math.inf)
+    opposite = -bound if kind is BoundKind.ADDED else (1 / bound if bound else math.inf)
     far = change.value < opposite if is_lower_better else change.value > opposite
-    return Outcome.BETTER if is_better and far else Outcome.WITHIN
+    return RowOutcome.BETTER if is_better and far else RowOutcome.WITHIN
 
 
-def _worse_verdicts(old: Side, new: Side) -> str:
+def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> str:
     """Returns why the candidate's verdicts are a regression; empty if they are none."""
     before, after = old.verdicts, new.verdicts
     if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
@@ -278,8 +278,10 @@ def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
     return sum(math.comb(new_all, k) * math.comb(old_all, bad - k) for k in above) / ways
 
 
-def _concluded(old: Side, new: Side, rows: Sequence[Row], note: str) -> tuple[Conclusion, str]:
-    regressions = [row.quantity.words for row in rows if row.outcome is Outcome.REGRESSION]
+def _concluded(
+    old: ComparedSide, new: ComparedSide, rows: Sequence[Row], note: str
+) -> tuple[Conclusion, str]:
+    regressions = [row.quantity.words for row in rows if row.outcome is RowOutcome.REGRESSION]
     told = ([note] if note else []) + regressions
     if told:
         more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
@@ -290,17 +292,17 @@ def _concluded(old: Side, new: Side, rows: Sequence[Row], note: str) -> tuple[Co
                 f"Unknown: {len(side.left_out)} of {len(side.left_out) + len(side.used)} runs of "
                 f"the {name} showed too little (unknown or harness-failed). Run them again."
             )
-    missing = [row.quantity.words for row in rows if row.outcome is Outcome.MISSING]
+    missing = [row.quantity.words for row in rows if row.outcome is RowOutcome.MISSING]
     if missing:
         return Conclusion.UNKNOWN, (
             f"Unknown: the candidate has no {'; no '.join(missing[:3])}"
             f"{f'; and {len(missing) - 3} more' if len(missing) > 3 else ''}. Run `zonequake "
             "analyze` over its folders if tables/ops is absent."
         )
-    judged = [row for row in rows if row.bound is not None and row.outcome is not Outcome.SHOWN]
+    judged = [row for row in rows if row.bound is not None and row.outcome is not RowOutcome.SHOWN]
     if not judged:
         return Conclusion.UNKNOWN, "Unknown: nothing that has a bound was measured in the base."
-    suspects = sum(row.outcome is Outcome.SUSPECT for row in judged)
+    suspects = sum(row.outcome is RowOutcome.SUSPECT for row in judged)
     headline = f"No regression in {len(judged)} quantities with a bound."
     if suspects:
         headline += (
@@ -309,7 +311,7 @@ def _concluded(old: Side, new: Side, rows: Sequence[Row], note: str) -> tuple[Co
     return Conclusion.NO_REGRESSION, headline
 
 
-def _notes(old: Side, new: Side) -> list[str]:
+def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:
     """Returns what a reader must know before the numbers."""
     found = []
     for side, name in ((old, "base"), (new, "candidate")):
@@ -333,7 +335,7 @@ def _notes(old: Side, new: Side) -> list[str]:
     return found
 
 
-def _metrics(old: Side, new: Side) -> tuple[MetricRow, ...]:
+def _metrics(old: ComparedSide, new: ComparedSide) -> tuple[MetricRow, ...]:
     """Returns the metrics that moved on either side, those that moved furthest first. They
     explain, so none is a regression."""
     before, after = _medians(old), _medians(new)
@@ -351,7 +353,7 @@ def _metrics(old: Side, new: Side) -> tuple[MetricRow, ...]:
     return tuple(sorted(moved, key=lambda row: (-row.score, row.name, row.measure)))
 
 
-def _medians(side: Side) -> Mapping[tuple[str, str], MeasuredMetric]:
+def _medians(side: ComparedSide) -> Mapping[tuple[str, str], MeasuredMetric]:
     found: dict[tuple[str, str], list[MeasuredMetric]] = defaultdict(list)
     for run in side.used:
         for metric in run.metrics:

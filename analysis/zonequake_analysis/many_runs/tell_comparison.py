@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zonequake_analysis.many_runs.bounds import Kind
+from zonequake_analysis.many_runs.bounds import BoundKind
 from zonequake_analysis.many_runs.comparison import (
-    Comparison,
+    ComparedSide,
     Conclusion,
     MetricRow,
-    Outcome,
     Row,
-    Side,
+    RowOutcome,
+    RunComparison,
 )
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
 from zonequake_analysis.many_runs.outside_text import markdown, plain
@@ -27,12 +27,12 @@ MOST_METRICS = 30
 """Rows of metrics; the rest is counted."""
 
 MARKS = {
-    Outcome.REGRESSION: "✗",
-    Outcome.MISSING: "?",
-    Outcome.SUSPECT: "~",
-    Outcome.BETTER: "+",
-    Outcome.WITHIN: "✓",
-    Outcome.SHOWN: "",
+    RowOutcome.REGRESSION: "✗",
+    RowOutcome.MISSING: "?",
+    RowOutcome.SUSPECT: "~",
+    RowOutcome.BETTER: "+",
+    RowOutcome.WITHIN: "✓",
+    RowOutcome.SHOWN: "",
 }
 CONCLUSION_MARKS = {
     Conclusion.REGRESSION: "✗",
@@ -43,14 +43,14 @@ _HEADINGS = ("", "quantity", "base", "candidate", "change", "bound")
 _METRICS_MOVED = (
     "Metrics that moved with the faults, before → during, of each the series that moved most"
 )
-_FIRST = (Outcome.REGRESSION, Outcome.MISSING, Outcome.SUSPECT)
+_FIRST = (RowOutcome.REGRESSION, RowOutcome.MISSING, RowOutcome.SUSPECT)
 _INTERVALS = (
     "In brackets: intervals of 95 %; of a window from its certain to its possible length; ∞: "
     "nothing bounds it."
 )
 
 
-def to_text(found: Comparison) -> str:
+def to_text(found: RunComparison) -> str:
     """Returns the table for a terminal: the headline first, then both sides, then the rows."""
     lines = [f"{CONCLUSION_MARKS[found.conclusion]} {plain(found.headline, 1000)}", ""]
     lines += [f"base       {_side(found.base)}", f"candidate  {_side(found.candidate)}"]
@@ -71,7 +71,7 @@ def to_text(found: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_markdown(found: Comparison) -> str:
+def to_markdown(found: RunComparison) -> str:
     """Returns the same for a pull request: what is wrong stands open, the rest is folded."""
     lines = [
         f"# {CONCLUSION_MARKS[found.conclusion]} zonequake compare: {found.conclusion}",
@@ -110,7 +110,7 @@ def to_markdown(found: Comparison) -> str:
     return "\n".join([*lines, "", f"<sub>{_INTERVALS}</sub>", ""])
 
 
-def to_json(found: Comparison) -> bytes:
+def to_json(found: RunComparison) -> bytes:
     """Returns all of it for programs; an end of an interval that nothing bounds is null."""
     document = {
         "schema": 1,
@@ -153,12 +153,12 @@ def to_json(found: Comparison) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def _side(side: Side) -> str:
+def _side(side: ComparedSide) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(side.verdicts.items()))
     return plain(f"{_names(side.used)}  [{verdicts}]{_version(side)}", 600)
 
 
-def _side_row(name: str, side: Side) -> str:
+def _side_row(name: str, side: ComparedSide) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(side.verdicts.items()))
     return (
         f"| {name} | {markdown(_names(side.used), 600)} | {verdicts} | "
@@ -166,7 +166,7 @@ def _side_row(name: str, side: Side) -> str:
     )
 
 
-def _side_object(side: Side) -> dict[str, object]:
+def _side_object(side: ComparedSide) -> dict[str, object]:
     def runs(found: Sequence[MeasuredRun]) -> list[dict[str, object]]:
         return [
             {
@@ -190,7 +190,7 @@ def _names(runs: Sequence[MeasuredRun]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _version(side: Side) -> str:
+def _version(side: ComparedSide) -> str:
     return f"  {', '.join(sorted({run.version for run in side.used} - {''}))}"
 
 
@@ -239,7 +239,7 @@ def _shown(estimate: Estimate | None, unit: str) -> str:
 def _changed(row: Row) -> str:
     if row.change is None:
         return "–"
-    if row.kind is Kind.RATIO:
+    if row.kind is BoundKind.RATIO:
         return f"×{_number(row.change.value)}"
     sign = "+" if row.change.value >= 0 else "−"
     return f"{sign}{_number(abs(row.change.value))}"
@@ -248,7 +248,7 @@ def _changed(row: Row) -> str:
 def _bounded(row: Row) -> str:
     if row.bound is None:
         return ""
-    if row.kind is Kind.ADDED:
+    if row.kind is BoundKind.ADDED:
         return f"+{_number(row.bound)}"
     return f"×{_number(row.bound)} at {'most' if row.quantity.better is Better.LOWER else 'least'}"
 

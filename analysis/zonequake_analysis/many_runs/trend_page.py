@@ -21,7 +21,13 @@ from zonequake_analysis.many_runs.trend_charts import (
     verdict_strip,
     with_unit,
 )
-from zonequake_analysis.many_runs.trend_rows import RUN, ScenarioTrend, Series, Step, TrendRow
+from zonequake_analysis.many_runs.trend_rows import (
+    RUN,
+    LevelChange,
+    ScenarioTrend,
+    Series,
+    TrendRow,
+)
 from zonequake_analysis.verdict import MARKS, Verdict
 
 MOST_STEPS = 100
@@ -84,7 +90,7 @@ def _span(runs: Sequence[TrendRow]) -> str:
     return f"{day(min(times))} … {day(max(times))}"
 
 
-def _now_worse(found: Sequence[ScenarioTrend]) -> list[tuple[ScenarioTrend, Series, Step]]:
+def _now_worse(found: Sequence[ScenarioTrend]) -> list[tuple[ScenarioTrend, Series, LevelChange]]:
     """Objectives whose newest change was for the worse, the newest first."""
     return sorted(
         (
@@ -97,7 +103,7 @@ def _now_worse(found: Sequence[ScenarioTrend]) -> list[tuple[ScenarioTrend, Seri
     )
 
 
-def _newest_first(found: tuple[ScenarioTrend, Series, Step]) -> int:
+def _newest_first(found: tuple[ScenarioTrend, Series, LevelChange]) -> int:
     trend, _, step = found
     return -trend.runs[step.number].time_ns
 
@@ -126,7 +132,7 @@ def _tone(found: Sequence[ScenarioTrend]) -> Verdict:
     return Verdict.SLO_BREACHED if _now_worse(found) else Verdict.PASSED
 
 
-def _told(trend: ScenarioTrend, series: Series, step: Step) -> dict[str, object]:
+def _told(trend: ScenarioTrend, series: Series, step: LevelChange) -> dict[str, object]:
     run, unit = trend.runs[step.number], series.quantity.unit
     return {
         "scenario": plain(trend.scenario),

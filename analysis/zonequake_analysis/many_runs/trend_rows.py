@@ -140,7 +140,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LevelChange:
     """A change point with the run that begins the new level."""
 
     number: int
@@ -162,7 +162,7 @@ class Series:
     quantity: Quantity
     points: tuple[Point, ...]
     bound: float | None  # of the newest run
-    steps: tuple[Step, ...]
+    steps: tuple[LevelChange, ...]
     by_version: Mapping[str, Estimate]
 
     @property
@@ -239,7 +239,7 @@ def _series(
         points=points,
         bound=ordered[-1].bound,
         steps=tuple(
-            Step(
+            LevelChange(
                 number=counted[found.index].number,
                 point=found,
                 is_worse=(found.after - found.before) * worse > 0,

@@ -22,6 +22,8 @@ NAMES = ("n0", "n1", "n2")
 ROUNDS = 20
 FEW_ROUNDS = 4
 """Of five hand-overs each."""
+
+
 class HandOvers:
     """Hands one group's leadership over, again and again, and counts."""
 

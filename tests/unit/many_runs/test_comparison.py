@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from zonequake_analysis.many_runs.bounds import Bounds, parse_bounds
-from zonequake_analysis.many_runs.comparison import Comparison, Conclusion, Outcome, compare, fisher
+from zonequake_analysis.many_runs.comparison import (
+    Conclusion,
+    RowOutcome,
+    RunComparison,
+    compare,
+    fisher,
+)
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
 from zonequake_analysis.many_runs.quantities import Estimate
 from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
@@ -56,7 +62,7 @@ def run(
     )
 
 
-def outcome(found: Comparison, name: str) -> Outcome:
+def outcome(found: RunComparison, name: str) -> RowOutcome:
     return next(row.outcome for row in found.rows if row.quantity.name == name)
 
 
@@ -64,7 +70,7 @@ def test_a_sound_pair_passes() -> None:
     found = compare([run("a")], [run("b", p99=near(44.0), rate=near(97.0), window=420)], DEFAULT)
     assert found.conclusion is Conclusion.NO_REGRESSION
     assert found.exit_code == 0
-    assert {row.outcome for row in found.rows} == {Outcome.WITHIN}
+    assert {row.outcome for row in found.rows} == {RowOutcome.WITHIN}
 
 
 @pytest.mark.parametrize(
@@ -78,40 +84,42 @@ def test_a_sound_pair_passes() -> None:
 def test_a_planted_regression_is_found_alone(name: str, worse: MeasuredRun) -> None:
     found = compare([run("a")], [worse], DEFAULT)
     assert found.exit_code == 3
-    assert [r.quantity.name for r in found.rows if r.outcome is Outcome.REGRESSION] == [name]
+    assert [r.quantity.name for r in found.rows if r.outcome is RowOutcome.REGRESSION] == [name]
 
 
 def test_what_is_beyond_the_bound_and_within_the_interval_is_told_and_no_regression() -> None:
     wide = Estimate(value=80.0, low=30.0, high=math.inf)
     found = compare([run("a")], [run("b", p99=wide)], DEFAULT)
-    assert outcome(found, P99) is Outcome.SUSPECT
+    assert outcome(found, P99) is RowOutcome.SUSPECT
     assert found.exit_code == 0
     assert "1 are beyond their bound" in found.headline
 
 
 def test_what_is_worse_for_certain_and_within_the_bound_is_no_regression() -> None:
     found = compare([run("a")], [run("b", p99=near(55.0))], DEFAULT)
-    assert outcome(found, P99) is Outcome.WITHIN
+    assert outcome(found, P99) is RowOutcome.WITHIN
 
 
 def test_a_longer_window_counts_from_what_the_base_may_have_been() -> None:
     base = run("a", window=Estimate(value=300, low=300, high=1000))
-    assert outcome(compare([base], [run("b", window=900)], DEFAULT), WINDOW) is Outcome.SUSPECT
-    assert outcome(compare([base], [run("b", window=1001)], DEFAULT), WINDOW) is Outcome.REGRESSION
+    assert outcome(compare([base], [run("b", window=900)], DEFAULT), WINDOW) is RowOutcome.SUSPECT
+    assert (
+        outcome(compare([base], [run("b", window=1001)], DEFAULT), WINDOW) is RowOutcome.REGRESSION
+    )
 
 
 def test_a_latency_that_no_client_minds_is_no_regression() -> None:
     slow = compare([run("a", p99=near(2.0))], [run("b", p99=near(9.0))], DEFAULT)
-    assert outcome(slow, P99) is Outcome.WITHIN
+    assert outcome(slow, P99) is RowOutcome.WITHIN
     strict = compare(
         [run("a", p99=near(2.0))], [run("b", p99=near(9.0))], parse_bounds([], above_ms=5)
     )
-    assert outcome(strict, P99) is Outcome.REGRESSION
+    assert outcome(strict, P99) is RowOutcome.REGRESSION
 
 
 def test_the_same_the_other_way_round_is_better() -> None:
     found = compare([run("a", p99=near(80.0))], [run("b")], DEFAULT)
-    assert outcome(found, P99) is Outcome.BETTER
+    assert outcome(found, P99) is RowOutcome.BETTER
     assert found.exit_code == 0
 
 
@@ -119,14 +127,14 @@ def test_what_the_candidate_did_not_measure_is_unknown_and_no_pass() -> None:
     candidate = run("b")
     lacking = {k: v for k, v in candidate.estimates.items() if k != WINDOW}
     found = compare([run("a")], [replace(candidate, estimates=lacking)], DEFAULT)
-    assert outcome(found, WINDOW) is Outcome.MISSING
+    assert outcome(found, WINDOW) is RowOutcome.MISSING
     assert found.exit_code == 2
 
 
 def test_runs_without_anything_that_has_a_bound_are_unknown() -> None:
     found = compare([run("a")], [run("b")], Bounds(by_family={}))
     assert found.exit_code == 2
-    assert {row.outcome for row in found.rows} == {Outcome.SHOWN}
+    assert {row.outcome for row in found.rows} == {RowOutcome.SHOWN}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.UNKNOWN, Verdict.HARNESS_FAILED])
@@ -169,12 +177,12 @@ def test_fishers_test_has_the_numbers_of_the_tea_tasting() -> None:
 def test_counts_of_sets_are_compared_also_where_a_side_has_none() -> None:
     bounds = parse_bounds(["resets=0"])
     none, some = [run("a", resets=0)] * 4, [run("b", resets=1)] * 4
-    assert outcome(compare(none, some, bounds), "resets") is Outcome.REGRESSION
-    assert outcome(compare(some, none, bounds), "resets") is Outcome.BETTER
+    assert outcome(compare(none, some, bounds), "resets") is RowOutcome.REGRESSION
+    assert outcome(compare(some, none, bounds), "resets") is RowOutcome.BETTER
     silent = [run("b", rate=Estimate.exact(0.0))] * 4
-    assert outcome(compare([run("a")] * 4, silent, bounds), RATE) is Outcome.REGRESSION
-    assert outcome(compare(silent, silent, bounds), RATE) is Outcome.WITHIN
-    assert outcome(compare(silent, [run("a")] * 4, bounds), RATE) is Outcome.BETTER
+    assert outcome(compare([run("a")] * 4, silent, bounds), RATE) is RowOutcome.REGRESSION
+    assert outcome(compare(silent, silent, bounds), RATE) is RowOutcome.WITHIN
+    assert outcome(compare(silent, [run("a")] * 4, bounds), RATE) is RowOutcome.BETTER
 
 
 def test_sets_are_compared_by_their_medians_so_that_one_bad_run_is_no_regression() -> None:
@@ -183,7 +191,7 @@ def test_sets_are_compared_by_their_medians_so_that_one_bad_run_is_no_regression
     assert compare(base, same, DEFAULT).exit_code == 0
     worse = [run("b", p99=near(v)) for v in (70.0, 74.0, 69.0, 80.0, 66.0)]
     found = compare(base, worse, DEFAULT)
-    assert outcome(found, P99) is Outcome.REGRESSION
+    assert outcome(found, P99) is RowOutcome.REGRESSION
     row = next(row for row in found.rows if row.quantity.name == P99)
     assert row.change is not None
     assert row.change.value == pytest.approx(1.75)
@@ -221,7 +229,7 @@ def test_a_bound_that_is_asked_for_is_judged() -> None:
     base = run("a", resets=1, sacrificed=100)
     assert compare([base], [run("b", resets=1, sacrificed=110)], bounds).exit_code == 0
     found = compare([base], [run("b", resets=2, sacrificed=111, p99=near(400.0))], bounds)
-    worse = [r.quantity.name for r in found.rows if r.outcome is Outcome.REGRESSION]
+    worse = [r.quantity.name for r in found.rows if r.outcome is RowOutcome.REGRESSION]
     assert worse == ["resets", "sacrificed"]
 
 
@@ -257,7 +265,7 @@ def test_metrics_stand_side_by_side_and_are_no_regression() -> None:
 EVIL = "x|y <script>alert(1)</script> [a](http://b) `c` *d* @user #12 www.e.org \x1b[31m\n# f"
 
 
-def evil_comparison() -> Comparison:
+def evil_comparison() -> RunComparison:
     metric = MeasuredMetric(name=EVIL, measure=EVIL, unit=EVIL, before=1.0, during=2.0, score=9.0)
     return compare([run(EVIL, metrics=(metric,), target=EVIL)], [run("b", p99=near(90.0))], DEFAULT)
 

@@ -11,7 +11,7 @@ from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
 from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
-from zonequake_operator.rebalance.key_changes import Wish, decide
+from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.crd_schema import (
     RESET_ANNOTATION,
@@ -388,7 +388,7 @@ def test_a_forced_pending_ends_with_the_survivor_that_leads_alone_by_this_reset_
 ) -> None:
     leads = replica("A", role=ReplicaRole.LEADER, configuration=leads_by, commit=commit)
     now = holders(TWO_LEFT, {"A": leads, "B": replica("ABCDE", enforced_lineage=5)})
-    wish = Wish(target=of("AB"), revision=3, due=False)
+    wish = WantedKeys(target=of("AB"), revision=3, due=False)
     after = decide(RESETTING, now.group, wish, frozenset("AB"))
     assert after.is_forced is not ends
     assert after.stable == (of("A") if ends else of("ABCDE"))

@@ -301,7 +301,7 @@ def test_a_silent_member_of_a_stopped_group_must_answer_before_the_others_are_gi
     """It is there: nobody is left to wait for but for its word."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
     found = verdict(STOPPED, holders(present, {}, answered="CD"))
-    assert (found.keys, found.awaits) == (STOPPED, Undecided(unheard=("B",)))
+    assert (found.keys, found.awaits) == (STOPPED, UndecidedReset(unheard=("B",)))
 
 
 def test_who_was_only_being_caught_up_is_not_what_is_left_of_a_stopped_group() -> None:
@@ -310,7 +310,7 @@ def test_who_was_only_being_caught_up_is_not_what_is_left_of_a_stopped_group() -
     present = topology("BCDE", 9, since=9, departed=left("BCDE"))
     found = verdict(moving, holders(present, {"E": RUNS}))
     assert found.keys == moving
-    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BCD"), more=2)
+    assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BCD"), more=2)
 
 
 def test_a_volatile_group_says_that_it_begins_anew() -> None:
@@ -464,7 +464,7 @@ def test_by_hand_any_holder_of_an_older_lineage_can_go_on(node: str) -> None:
 
 def test_by_hand_links_stay_up_to_the_lineage_that_goes_on() -> None:
     """[A..E] was reset to [A, B], then to [A], which died: B goes on, C holds what came before."""
-    middle = Link(nodes=tuple("AB"), term=4_000_000_001, index=8, token=TOKEN - 1)
+    middle = AssignmentsLink(nodes=tuple("AB"), term=4_000_000_001, index=8, token=TOKEN - 1)
     before = keys("A", of("ABCDE"), chain=(CHAIN_5[0], middle, CHAIN_5[1]))
     own = ConfigurationReport(peers=list(peers("AB")), token=4, lineage=4, index=8)
     now = holders(FOUR.topology, {**OLD, "B": msgspec.structs.replace(OLD["B"], configuration=own)})
@@ -486,7 +486,7 @@ def test_a_choice_that_is_not_there_any_more_comes_to_nothing(request_: ResetReq
     emptied = {**OLD, "E": msgspec.structs.replace(OLD["E"], configuration=None)}
     now = holders(topology("BCDE", 9, departed=left("A")), emptied)
     found = verdict(DEAD, now, by_hand=request_)
-    assert (found.keys, found.awaits) == (DEAD, Undecided(unheard=()))
+    assert (found.keys, found.awaits) == (DEAD, UndecidedReset(unheard=()))
 
 
 def test_a_choice_that_waits_is_looked_at_first() -> None:

@@ -23,7 +23,7 @@ from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
 from zonequake_operator.rebalance.volatile_switch import on_rebalance_done
-from zonequake_operator.resources.model import PartitionKeys, TokenPeers
+from zonequake_operator.resources.model import PartitionKeys, StorageKind, TokenPeers
 from zonequake_protocol.admin import (
     Bootstrap,
     ChangePeers,

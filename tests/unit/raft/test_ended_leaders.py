@@ -86,8 +86,8 @@ def test_whoever_refused_grants_nothing_to_a_shorter_log_when_its_own_proof_come
     cluster.sent.clear()
     cluster.rafts["c"].node_ended("a")
     cluster.run()
-    assert Kind.PRE_VOTE_REPLY not in kinds(cluster, "c")
-    assert Kind.VOTE not in kinds(cluster, "b"), "which would raise the term in vain"
+    assert MessageKind.PRE_VOTE_REPLY not in kinds(cluster, "c")
+    assert MessageKind.VOTE not in kinds(cluster, "b"), "which would raise the term in vain"
 
 
 def test_a_wrong_proof_costs_a_question_and_no_leadership() -> None:

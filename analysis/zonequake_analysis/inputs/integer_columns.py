@@ -15,34 +15,45 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from zonequake_analysis.inputs.history_faults import Faults, faults_together, origin_of
 from zonequake_analysis.inputs.ids import name_ids
+from zonequake_analysis.inputs.line_faults import faults_of
+from zonequake_analysis.inputs.repeated_names import Twice
 from zonequake_analysis.inputs.shapes import (
-    ABSENT,
     CORRUPT,
     INDEX_BITS,
     LINEAGE_BITS,
+    MOST_NS,
     NEVER_NS,
     OPS,
     SCHEMA_VERSION,
     TERM_BITS,
+    TORN,
     Function,
     OutcomeCode,
     RoleCode,
 )
 
 _OPS = [field for field in to_arrow_schema(OPS) if field.name != "copy"]
-EVENTS = pa.schema([*_OPS, pa.field("invoke", pa.bool_()), pa.field("paired", pa.bool_())])
-"""Operations before pairing: which are invokes, and which completions' invokes were dropped."""
+EVENTS = pa.schema(
+    [
+        *_OPS,
+        pa.field("origin", pa.int64()),
+        pa.field("invoke", pa.bool_()),
+        pa.field("paired", pa.bool_()),
+    ]
+)
+"""Operations before pairing: where each line stands (`history_faults.origin_of`), which are
+invokes, and which completions' invokes were dropped."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of some lines of a history. Times in ns, None if there is none."""
 
     lines: int = 0
-    corrupt: int = 0
+    torn: int = 0
     foreign_schema: int = 0
-    unknown_names: int = 0
-    too_wide: int = 0
+    faults: Faults = Faults()
     first_clock: str | None = None
     last_clock: str | None = None
     wall_offset: int | None = None
@@ -54,10 +65,9 @@ def together(facts: Sequence[Facts]) -> Facts:
     """Merges the facts of several parts of the lines into one."""
     return Facts(
         lines=sum(f.lines for f in facts),
-        corrupt=sum(f.corrupt for f in facts),
+        torn=sum(f.torn for f in facts),
         foreign_schema=sum(f.foreign_schema for f in facts),
-        unknown_names=sum(f.unknown_names for f in facts),
-        too_wide=sum(f.too_wide for f in facts),
+        faults=faults_together([f.faults for f in facts]),
         first_clock=min((f.first_clock for f in facts if f.first_clock is not None), default=None),
         last_clock=max((f.last_clock for f in facts if f.last_clock is not None), default=None),
         wall_offset=max((f.wall_offset for f in facts if f.wall_offset is not None), default=None),
@@ -66,10 +76,17 @@ def together(facts: Sequence[Facts]) -> Facts:
     )
 
 
-def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[pa.Table, Facts]:
+def typed(
+    lines: pa.RecordBatch,
+    *,
+    writer: str,
+    clock_offset_ns: int,
+    twice: Twice | None = None,
+) -> tuple[pa.Table, Facts]:
     """The events (shape `EVENTS`) among `lines` (shape `schema.LINES`), and facts of all lines.
 
     `writer` wrote their file: the vantage of its probes. `clock_offset_ns` widens intervals.
+    `twice`: names that several things carry. A line with a fault is no event.
     """
     get = lines.column
     invoke = pc.fill_null(pc.equal(get("type"), "invoke"), False)
@@ -83,8 +100,17 @@ def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[
     )
     sched = pc.coalesce(get("sched"), get("inv"))
     position = _positions(lines)
-    needed = [outcome, f, role, get("inv"), get("process"), get("partition"), get("key")]
-    usable = _all_valid(needed) & (_true(invoke) | _valid(get("time"))) & ~_reserved(lines)
+    origin = origin_of(get("file").to_numpy().astype(np.int64), get("at").to_numpy())
+    partition_id = name_ids(get("zone"), pc.cast(get("partition"), pa.string()))
+    key_id = name_ids(get("zone"), get("key"))
+    usable, faults = faults_of(
+        lines,
+        placed=_valid(position),
+        twice=twice,
+        origin=origin,
+        partition_id=partition_id,
+        key_id=key_id,
+    )
     columns: dict[str, pa.Array] = {
         name: get(name)
         for name in (
@@ -107,30 +133,38 @@ def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[
             pa.scalar(None, pa.string()),
         ),
         "invoke": invoke,
-        "partition_id": name_ids(get("zone"), pc.cast(get("partition"), pa.string())),
-        "key_id": name_ids(get("zone"), get("key")),
+        "partition_id": partition_id,
+        "key_id": key_id,
+        "origin": origin,
     }
     table = pa.table([columns[field.name] for field in EVENTS], schema=EVENTS)
     if not usable.all():
         table = table.filter(pa.array(usable))
     clocks = pc.min_max(get("clock"))
+    fin = table.column("fin")
     ended = pc.filter(fin, pc.less(fin, NEVER_NS))
-    readable = ~_valid(get(CORRUPT))
+    last = (pc.max(table.column("inv")).as_py(), pc.max(ended).as_py())
     return table, Facts(
         lines=len(lines) + int(_true(get("paired")).sum()),
-        corrupt=int((~readable).sum()),
+        torn=int(_true(pc.equal(get(CORRUPT), TORN)).sum()),
         foreign_schema=int(_true(pc.not_equal(get("schema"), SCHEMA_VERSION)).sum()),
-        unknown_names=int((~usable & readable).sum()),
-        too_wide=int((_valid(get("index")) & ~_valid(position)).sum()),
+        faults=faults,
         first_clock=clocks["min"].as_py(),
         last_clock=clocks["max"].as_py(),
-        wall_offset=pc.max(pc.subtract(get("wall"), get("time"))).as_py(),
-        start=pc.min(sched).as_py(),
-        end=max(
-            (t for t in (pc.max(inv).as_py(), pc.max(ended).as_py()) if t is not None),
-            default=None,
-        ),
+        wall_offset=_wall_offset(lines, usable),
+        start=pc.min(table.column("sched")).as_py(),
+        end=max((t for t in last if t is not None), default=None),
     )
+
+
+def _wall_offset(lines: pa.RecordBatch, usable: NDArray[np.bool_]) -> int | None:
+    """The wall clock minus the monotonic one, by the lines where both are sane; else None."""
+    wall = lines.column("wall")
+    sane = pc.and_(pc.less(wall, MOST_NS), pc.greater(wall, -MOST_NS))
+    wall = pc.if_else(sane, wall, pa.scalar(None, pa.int64()))
+    apart = pc.filter(pc.subtract(wall, lines.column("time")), pa.array(usable))
+    widest: int | None = pc.max(apart).as_py()
+    return widest
 
 
 def _positions(lines: pa.RecordBatch) -> pa.Array:
@@ -143,17 +177,9 @@ def _positions(lines: pa.RecordBatch) -> pa.Array:
     packed = np.zeros(len(lines), np.int64)
     for column, bits in parts:
         number = pc.fill_null(column, 1 << bits).to_numpy()
-        there &= number < 1 << bits
+        there &= (number >= 0) & (number < 1 << bits)
         packed = (packed << bits) | np.where(there, number, 0)
     return pa.array(packed, mask=~there)
-
-
-def _reserved(lines: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which lines hold the number that stands for an absent key."""
-    result = np.zeros(len(lines), bool)
-    for name in ("value", "expected", "found"):
-        result |= _true(pc.equal(lines.column(name), ABSENT))
-    return result
 
 
 def _codes(names: pa.Array, known: type[IntEnum]) -> pa.Array:
@@ -174,12 +200,4 @@ def _valid(column: pa.Array) -> NDArray[np.bool_]:
 
 def _true(column: pa.Array) -> NDArray[np.bool_]:
     result: NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
-    return result
-
-
-def _all_valid(columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    result = np.ones(len(columns[0]), bool)
-    for column in columns:
-        if column.null_count:
-            result &= _valid(column)
     return result

@@ -23,10 +23,14 @@ _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """Operations in the order of the layout, and how many of them lacked their other half."""
+    """Operations in the order of the layout, and how many of them lacked their other half.
+
+    `orphan_origins`: the lines of completions without an invoke.
+    """
 
     ops: pa.Table
     orphans: int
+    orphan_origins: NDArray[np.int64]
     cut_off: int
 
 
@@ -64,6 +68,7 @@ def laid_out(events: pa.Table) -> Paired:
     order = np.lexsort((process, inv, key, partition))
     invoke = events.column("invoke").to_numpy()[order]
     alone = invoke | ~events.column("paired").to_numpy()[order]
+    orphan_origins = np.zeros(0, np.int64)
     drop = np.zeros(len(order), bool)
     orphan = np.zeros(len(order), bool)
     if alone.any():
@@ -72,10 +77,16 @@ def laid_out(events: pa.Table) -> Paired:
         for column in (partition, key, inv, process):
             same[1:] &= column[order[1:]] == column[order[:-1]]
         _pair(events, order, np.cumsum(~same) - 1, invoke, alone, drop, orphan)
+        orphan_origins = events.column("origin").to_numpy()[order[orphan]]
         order = order[~drop]
         invoke = invoke[~drop]
     ops = events.drop_columns(["invoke", "paired"]).take(pa.array(order)).combine_chunks()
-    return Paired(ops=ops, orphans=int(orphan.sum()), cut_off=int(invoke.sum()))
+    return Paired(
+        ops=ops,
+        orphans=int(orphan.sum()),
+        orphan_origins=orphan_origins,
+        cut_off=int(invoke.sum()),
+    )
 
 
 def _pair(

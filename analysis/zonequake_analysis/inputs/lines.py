@@ -16,7 +16,8 @@ invoke whose completion lies in the next range, or nowhere. `ingest` pairs those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,12 +27,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from zonequake_analysis.inputs.shapes import CORRUPT, LINES
+from zonequake_analysis.inputs.long_lines import pieces
+from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 
 RANGE_BYTES = 64 * 1024 * 1024
-_PIECE_BYTES = 8 * 1024 * 1024
 _INVOKE = '{"schema":1,"type":"invoke",'
 _OP = '"op":"'
 _MOST_OP_BYTES = 32
@@ -63,27 +65,48 @@ def byte_ranges(files: Sequence[Path], size: int = RANGE_BYTES) -> list[ByteRang
 
 def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
     """The lines of one range that are kept, piece by piece, of the shape `LINES`."""
-    open_invokes: dict[bytes, str] = {}
-    for piece in _pieces(part):
-        lines = _split(piece)
+    open_invokes: dict[bytes, tuple[str, int]] = {}
+    for piece in pieces(part.path, part.start, part.stop):
+        lines, starts = _split(piece.content)
+        starts += piece.at
         invoke = pc.starts_with(lines, _INVOKE).to_numpy(zero_copy_only=False) & _whole(lines)
+        if piece.torn and len(invoke):
+            invoke[-1] = False
         asked, others = lines.filter(pa.array(invoke)), lines.filter(pa.array(~invoke))
+        begun = starts[invoke]
         asked_ops = _ops(asked)
         asks = {op: row for row, op in enumerate(asked_ops) if op is not None}
-        columns = _parsed(others)
+        columns = _parsed(others, torn=piece.torn)
         completions = _completions(columns)
-        paired = [op in asks or op in open_invokes for op in completions]
         answered = set(completions)
-        for op in open_invokes.keys() & answered:
+        twice = _named_twice(asked_ops, asks, open_invokes)
+        for op in twice:
+            asks.pop(op, None)
+        paired = [op in asks or (op in open_invokes and op not in twice) for op in completions]
+        for op in (open_invokes.keys() & answered) - twice:
             del open_invokes[op]
         for op in asks.keys() - answered:
-            open_invokes[op] = asked[asks[op]].as_py()
-        yield _batch(columns, part.file, paired)
-        nameless = [row for row, op in enumerate(asked_ops) if op is None]
-        if nameless:
-            yield _unpaired(asked.take(pa.array(nameless, pa.int64())), part.file)
+            open_invokes[op] = (asked[asks[op]].as_py(), int(begun[asks[op]]))
+        yield _batch(columns, part.file, starts[~invoke], paired)
+        kept = [row for row, op in enumerate(asked_ops) if op is None or op in twice]
+        if kept:
+            yield _unpaired(asked.take(pa.array(kept, pa.int64())), part.file, begun[kept])
     if open_invokes:
-        yield _unpaired(pa.array(open_invokes.values(), pa.string()), part.file)
+        texts, begins = zip(*open_invokes.values(), strict=True)
+        yield _unpaired(pa.array(texts, pa.string()), part.file, np.array(begins, np.int64))
+
+
+def _named_twice(
+    names: Sequence[bytes | None],
+    asks: Mapping[bytes, int],
+    open_invokes: Mapping[bytes, object],
+) -> set[bytes]:
+    """The operations that several invokes name: none of these may be dropped unparsed."""
+    known = sum(name is not None for name in names)
+    if known == len(asks) and open_invokes.keys().isdisjoint(asks):
+        return set()
+    counted = Counter(name for name in names if name is not None)
+    return {name for name, count in counted.items() if count > 1 or name in open_invokes}
 
 
 def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
@@ -94,18 +117,22 @@ def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
     return result
 
 
-def _unpaired(lines: pa.Array, file: int) -> pa.RecordBatch:
-    return _batch(_parsed(lines), file, [False] * len(lines))
+def _unpaired(lines: pa.Array, file: int, starts: NDArray[np.int64]) -> pa.RecordBatch:
+    return _batch(_parsed(lines), file, starts, [False] * len(lines))
 
 
-def _batch(columns: dict[str, pa.Array], file: int, paired: list[bool]) -> pa.RecordBatch:
-    """Parsed lines with their numbers of file, as a batch of the shape `LINES`."""
+def _batch(
+    columns: dict[str, pa.Array], file: int, starts: NDArray[np.int64], paired: list[bool]
+) -> pa.RecordBatch:
+    """Parsed lines with their file's number and first byte, as a batch of the shape `LINES`."""
     columns["file"] = pa.array(np.full(len(paired), file, np.int32))
+    columns["at"] = pa.array(starts, pa.int64())
     columns["paired"] = pa.array(paired, pa.bool_())
     return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
 
 
-def _parsed(lines: pa.Array) -> dict[str, pa.Array]:
+def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
+    """Lines as columns; `torn`: the last one has no end in the file."""
     text = _text(lines)
     if text:
         try:
@@ -117,34 +144,41 @@ def _parsed(lines: pa.Array) -> dict[str, pa.Array]:
                 ),
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _one_by_one(text)
+            return _one_by_one(text, torn=torn)
         if table.num_rows == len(lines):
             none = pa.nulls(len(lines), pa.string())
             return {CORRUPT: none} | {
                 name: table.column(name).combine_chunks() for name in _PARSED.names
             }
-    return _one_by_one(text)
+    return _one_by_one(text, torn=torn)
 
 
-def _one_by_one(text: bytes) -> dict[str, pa.Array]:
+def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
     """Returns what `_parsed` gives, where not every line is an object of the schema."""
     rows: list[dict[str, object]] = []
-    for line in text.splitlines():
+    for line in text.split(b"\n")[:-1]:
         try:
             row = msgspec.to_builtins(_decode(line))
             if isinstance(row["value"], list):
                 row["list"], row["value"] = row["value"], None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            row = {CORRUPT: line.decode(errors="replace")}
+        except UnicodeDecodeError as error:
+            row = {CORRUPT: f"text that is not UTF-8 ({error.reason})"}
+        except RecursionError:
+            row = {CORRUPT: "JSON that nests too deep"}
+        except msgspec.DecodeError as error:
+            row = {CORRUPT: str(error)}
         rows.append(row)
-    shape = [field for field in _ARROW if field.name not in ("file", "paired")]
+    if torn and rows and CORRUPT in rows[-1]:
+        rows[-1] = {CORRUPT: TORN}
+    shape = [field for field in _ARROW if field.name not in _OF_THE_READER]
     return {
         field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in shape
     }
 
 
 _ARROW = to_arrow_schema(LINES)
-_PARSED = pa.schema([field for field in _ARROW if field.name not in ("file", "paired", CORRUPT)])
+_OF_THE_READER = ("file", "at", "paired")
+_PARSED = pa.schema([f for f in _ARROW if f.name not in (*_OF_THE_READER, CORRUPT)])
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Short = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _TYPES = {pa.int64(): _Int, pa.int32(): _Short, pa.string(): str, pa.bool_(): bool}
@@ -160,41 +194,20 @@ _Line = msgspec.defstruct(
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _pieces(part: ByteRange) -> Iterator[bytes | memoryview]:
-    """Whole lines, each with its end; a torn last line gets one."""
-    with Path(part.path).open("rb", buffering=0) as stream:
-        at = part.start
-        if at > 0:
-            stream.seek(at - 1)
-            at += len(stream.readline()) - 1
-            stream.seek(at)
-        while at < part.stop:
-            piece = stream.read(min(_PIECE_BYTES, part.stop - at))
-            if not piece:
-                return
-            end = piece.rfind(b"\n") + 1
-            if end == len(piece):
-                yield piece
-            elif end and at + len(piece) < part.stop:
-                # The begun line is read again: that is cheaper than to copy all the others.
-                yield memoryview(piece)[:end]
-                stream.seek(at + end)
-            else:
-                piece += stream.readline()
-                end = len(piece)
-                yield piece if piece.endswith(b"\n") else piece + b"\n"
-            at += end
-
-
-def _split(piece: bytes | memoryview) -> pa.Array:
-    """The lines of a piece with their ends, without copying; blank ones are left out."""
+def _split(piece: bytes | memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The lines of a piece with their ends, without copying, and where each begins in it; blank
+    ones are left out.
+    """
     ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == _NEWLINE) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     lines = pa.StringArray.from_buffers(
         len(ends), pa.py_buffer(offsets.tobytes()), pa.py_buffer(piece)
     )
+    starts = offsets[:-1].astype(np.int64)
     blank = np.diff(offsets) < 3
-    return lines.filter(pa.array(~blank)) if blank.any() else lines
+    if not blank.any():
+        return lines, starts
+    return lines.filter(pa.array(~blank)), starts[~blank]
 
 
 def _text(lines: pa.Array) -> bytes:

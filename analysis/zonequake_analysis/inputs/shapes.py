@@ -15,10 +15,16 @@ from pyspark.sql import types as t
 SCHEMA_VERSION = 1
 
 CORRUPT = "_corrupt"
-"""Column that receives a line which is not a JSON object of the schema."""
+"""Column that says why a line is not a JSON object of the schema; null for one that is."""
+
+TORN = "torn"
+"""Said there of a file's last line without an end: a crash leaves one, and it is no damage."""
 
 NEVER_NS = 2**63 - 1
 """Finish of an operation whose outcome is unknown: it may take effect at any later time."""
+
+MOST_NS = 2**61
+"""Times lie within this, 73 years, on both sides of zero: sums and differences of them fit."""
 
 ABSENT = -(2**63)
 """The number that stands for an absent key where no null can: no line may hold it."""
@@ -88,10 +94,12 @@ LINES = t.StructType(
         t.StructField("read", t.StringType()),
         t.StructField(CORRUPT, t.StringType()),
         t.StructField("file", t.IntegerType()),
+        t.StructField("at", t.LongType()),
         t.StructField("paired", t.BooleanType()),
     ]
 )
-"""One line of `history/*.jsonl`, the number of its file, and whether its invoke was dropped."""
+"""One line of `history/*.jsonl`, its file's number and its first byte there, and whether its invoke
+was dropped."""
 
 OPS = t.StructType(
     [

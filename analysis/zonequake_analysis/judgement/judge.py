@@ -66,7 +66,10 @@ _WITNESSES_OF_A_KIND = 3
 _TELLING = (loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
 """Checks in the order in which their names for a fault say most; they often find the same one."""
 
-_ASSUMPTION = "value-twice"
+_ASSUMPTIONS = ("value-twice",)
+_UNPROVEN = (*_ASSUMPTIONS, "phantom")
+"""Kinds of findings on keys of which nothing is proven: a value twice, and, where lines of unknown
+keys are missing, one that nobody wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,8 @@ def judge_run(
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
     findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
-    rows, without_order, hidden = _collected(ops, findings, dumps)
+    unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
+    rows, without_order, hidden = _collected(ops, findings, dumps, unproven)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -189,7 +193,7 @@ def judge(evidence: Evidence) -> list[Check]:
 
 
 def _collected(
-    ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump]
+    ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump], unproven: Sequence[str]
 ) -> tuple[list[Row], WithoutOrder, int]:
     """Returns what is kept of all findings, the number of keys among them, and of hidden writes."""
     if found is None:
@@ -198,7 +202,7 @@ def _collected(
     try:
         return (
             _first_of_each_kind(found),
-            _without_order(_keys_by_checks(found)),
+            _without_order(_keys_by_checks(found, unproven)),
             count_hidden(ops, found, dumps),
         )
     finally:
@@ -221,7 +225,7 @@ def _first_of_each_kind(found: DataFrame) -> list[Row]:
     )
 
 
-def _keys_by_checks(found: DataFrame) -> dict[tuple[bool, bool], int]:
+def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> dict[tuple[bool, bool], int]:
     """Number of keys by (found by the claimed order, found by the black box).
 
     From all rows: one lost append makes everything that follows it stale, so that the first rows of
@@ -231,7 +235,7 @@ def _keys_by_checks(found: DataFrame) -> dict[tuple[bool, bool], int]:
     by_key = found.groupBy("key_id").agg(
         F.bool_or(check == claimed_order.CHECK).alias("claimed"),
         F.bool_or(check == list_prefixes.CHECK).alias("outside"),
-        F.bool_or(F.col("kind") == _ASSUMPTION).alias("unfit"),
+        F.bool_or(F.col("kind").isin(*unproven)).alias("unfit"),
     )
     counted = by_key.where(~F.col("unfit")).groupBy("claimed", "outside").count().collect()
     return {(row["claimed"], row["outside"]): row["count"] for row in counted}

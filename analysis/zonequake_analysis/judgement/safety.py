@@ -76,11 +76,18 @@ def _set_checks(e: Evidence) -> list[Check]:
     result = []
     for name, (kinds, words) in named.items():
         count = sum(e.found.counts[sets.CHECK, kind] for kind in kinds)
+        verdict, summary = limited(count, 0), f"{count} {words}"
+        if name == "phantoms" and count and e.quality.keyless_lines:
+            verdict = Verdict.UNKNOWN
+            summary += (
+                f", as far as the history can be read: {e.quality.keyless_lines} of its lines "
+                "may be what wrote them"
+            )
         result.append(
             Check(
                 name=name,
-                verdict=limited(count, 0),
-                summary=f"{count} {words}",
+                verdict=verdict,
+                summary=summary,
                 violations=count,
                 checked=reads,
             )
@@ -93,6 +100,7 @@ def _linearizability(e: Evidence) -> Check:
     without = e.found.without_order
     outside = without.by_both + without.by_black_box_only
     twice = e.found.counts[list_prefixes.CHECK, "value-twice"]
+    unwritten = e.found.counts[sets.CHECK, "phantom"]
     certificate = e.quality.unplaced == 0
     operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
     if without.by_both or (outside and not certificate):
@@ -118,18 +126,26 @@ def _linearizability(e: Evidence) -> Check:
     elif twice:
         bad, verdict = twice, Verdict.UNKNOWN
         summary = f"{twice} values were written twice; the checks need unique values"
+    elif unwritten and e.quality.keyless_lines:
+        bad, verdict = unwritten, Verdict.UNKNOWN
+        summary = (
+            f"{unwritten} values were read that no readable line writes; {e.quality.keyless_lines} "
+            "lines of the history can't be read, or don't say of which key they are"
+        )
     else:
         bad, verdict = 0, Verdict.PASSED
         summary = "every key is linearizable, by the claimed order and by zones and prefixes"
         if not certificate:
             summary = "every key is linearizable by zones and prefixes; the store claims no order"
+    if e.quality.refused_operations:
+        summary += f"; {e.quality.refused_operations:,} operations on keys with faults are left out"
     return Check(
         name="linearizability",
         verdict=verdict,
         summary=summary,
         violations=bad,
-        checked=operations,
-        excluded=e.quality.unplaced,
+        checked=operations - e.quality.refused_operations,
+        excluded=e.quality.unplaced + e.quality.refused_operations,
     )
 
 

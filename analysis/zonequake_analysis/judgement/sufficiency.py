@@ -18,17 +18,9 @@ def sufficiency_checks(e: Evidence) -> list[Check]:
 
 def _history(e: Evidence) -> Check:
     q = e.quality
-    problems = []
-    if q.bad_lines:
-        problems.append(f"{q.bad_lines} lines can't be read")
+    problems = list(q.told_faults)
     if q.foreign_schema_lines:
         problems.append(f"{q.foreign_schema_lines} lines are of another schema version")
-    if q.unknown_names:
-        problems.append(f"{q.unknown_names} lines lack a field or name what is not known")
-    if q.orphans:
-        problems.append(f"{q.orphans} completions have no invoke")
-    if q.wide_positions:
-        problems.append(f"{q.wide_positions} positions are too wide")
     if e.bad_events:
         problems.append(f"{e.bad_events} events can't be read")
     if len(q.clocks) > 1 and not e.description.clock_offset_ns:
@@ -42,7 +34,7 @@ def _history(e: Evidence) -> Check:
         name="history",
         verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
         summary="; ".join(problems) or good,
-        violations=q.bad_lines + q.unknown_names + q.orphans,
+        violations=q.faults,
         checked=q.lines,
         excluded=q.torn_lines,
     )

@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 
 from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
 from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
+from zonequake_analysis.inputs.history_faults import Faults, faults_together
 from zonequake_analysis.inputs.integer_columns import Facts, together
+from zonequake_analysis.inputs.key_faults import orphans, overlaps, two_uses, without_refused
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode
@@ -50,10 +52,14 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings and facts of one bucket. `facts` are those of the whole history."""
+    """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
+    that the bucket's operations show together; `refused`: operations that are not judged.
+    """
 
     facts: Facts
+    faults: Faults
     operations: int
+    refused: int
     orphans: int
     cut_off: int
     unplaced: int
@@ -92,15 +98,25 @@ def judged_bucket(
     folder: str,
     dumps: bool,
     known: Known = NOTHING_KNOWN,
+    clock_offset_ns: int = 0,
 ) -> Found:
     """Writes bucket `number` into `folder`, and screens and counts it.
 
-    `facts` are those of all ranges; `dumps`: whether to list what was acknowledged.
+    `facts` are those of all ranges; `dumps`: whether to list what was acknowledged;
+    `clock_offset_ns`: by how much intervals were widened. Operations of refused keys are counted,
+    and neither written nor judged.
     """
     whole = together(facts)
     paired = laid_out(joined(blobs))
-    ops = paired.ops
+    used = two_uses(paired.ops)
+    ops = without_refused(paired.ops, faults_together([whole.faults, used]))
     seen = viewed(ops, known.lineages)
+    suspects = screened(columns(seen))
+    overlapping = overlaps(ops, suspects.sessions, clock_offset_ns=clock_offset_ns)
+    if overlapping.refused:
+        ops = without_refused(ops, overlapping)
+        seen = viewed(ops, known.lineages)
+        suspects = screened(columns(seen))
     if ops.num_rows:
         _write(seen, Path(folder), number)
     c = columns(ops)
@@ -109,14 +125,16 @@ def judged_bucket(
     unplaced = (c.outcome == OutcomeCode.OK.value) & ops.column("position").is_null().to_numpy()
     return Found(
         facts=whole,
-        operations=ops.num_rows,
+        faults=faults_together([used, overlapping, orphans(paired.orphans, paired.orphan_origins)]),
+        operations=paired.ops.num_rows,
+        refused=paired.ops.num_rows - ops.num_rows,
         orphans=paired.orphans,
         cut_off=paired.cut_off,
         unplaced=int(unplaced.sum()),
         acknowledged=acknowledged,
         uncovered=uncovered,
-        suspects=screened(columns(seen)),
-        tally=tally(ops, extent(whole.start or 0, whole.end or 0)),
+        suspects=suspects,
+        tally=tally(paired.ops, extent(whole.start or 0, whole.end or 0)),
         vantages=vantages,
         islands=islands,
         held=acknowledged_of(ops.filter(pa.array(last_view(ops, known.lineages)))) if dumps else [],
@@ -150,7 +168,7 @@ def _write(ops: pa.Table, folder: Path, number: int) -> None:
     target = folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
     draft = folder / f".{target.name}.{uuid.uuid4().hex}"
     pq.write_table(
-        ops,
+        ops.drop_columns(["origin"]),
         draft,
         compression="lz4",
         use_dictionary=_ENUMERATED,

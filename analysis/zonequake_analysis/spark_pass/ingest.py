@@ -18,13 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.history_faults import FaultKind, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.repeated_names import Names, Twice, names_by_bucket
+from zonequake_analysis.inputs.repeated_names import twice as find_twice
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
 
@@ -32,7 +36,6 @@ BUCKET_BYTES = 128 * 1024 * 1024
 """History bytes per bucket: its rows lie in one task's memory."""
 
 _TABLE = "zonequake_ops"
-_TAIL_BYTES = 1024 * 1024
 _BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
 """What a file's name has beyond its pod's: the process's number, what it holds, the ending."""
 
@@ -46,12 +49,14 @@ class Quality:
     lines: int
     torn_lines: int
     bad_lines: int
+    keyless_lines: int  # lines that can't be used and don't say of which key they are
     foreign_schema_lines: int
-    unknown_names: int  # lines with a type, f or role that this version doesn't know
+    faults: int  # of any kind
+    told_faults: tuple[str, ...]  # a sentence of each kind, with file, line and field
+    refused_operations: int  # of keys with faults: counted, and not judged
     orphans: int  # completions without an invoke
     cut_off: int  # invokes without a completion
     unplaced: int  # ok operations of the load that carry no position
-    wide_positions: int  # (lineage, term, index) beyond the bits that a rank has
     clocks: tuple[str, ...]  # at most the two extreme names: more than one is what matters
 
 
@@ -97,17 +102,24 @@ def ingest(
     target = (run / "tables" / "ops").resolve()
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    found = _one_pass(
-        spark,
-        files,
-        str(target),
-        buckets=buckets,
-        clock_offset_ns=clock_offset_ns,
-        dumps=dumps,
-        known=known,
-    )
-    torn = sum(_is_torn(file) for file in files)
+
+    def one_pass(twice: Twice | None) -> tuple[list[Found], Twice]:
+        return _one_pass(
+            spark,
+            files,
+            str(target),
+            buckets=buckets,
+            clock_offset_ns=clock_offset_ns,
+            dumps=dumps,
+            known=known,
+            twice=twice,
+        )
+
+    found, twice = one_pass(None)
+    if len(twice.ops) or len(twice.keys):
+        found, _ = one_pass(twice)
     facts = found[0].facts if found else Facts()
+    faults = faults_together([facts.faults, *(b.faults for b in found)])
     clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
         ops=_table(spark, target, buckets),
@@ -119,14 +131,16 @@ def ingest(
             files=len(files),
             bytes=size,
             lines=facts.lines,
-            torn_lines=torn,
-            bad_lines=max(0, facts.corrupt - torn),
+            torn_lines=facts.torn,
+            bad_lines=faults.of(FaultKind.UNREADABLE),
+            keyless_lines=faults.keyless,
             foreign_schema_lines=facts.foreign_schema,
-            unknown_names=facts.unknown_names,
+            faults=sum(faults.counts.values()),
+            told_faults=tuple(in_words(faults, files)),
+            refused_operations=sum(b.refused for b in found),
             orphans=sum(b.orphans for b in found),
             cut_off=sum(b.cut_off for b in found),
             unplaced=sum(b.unplaced for b in found),
-            wide_positions=facts.too_wide,
             clocks=tuple(sorted(str(name) for name in clocks)),
         ),
     )
@@ -141,8 +155,12 @@ def _one_pass(
     clock_offset_ns: int,
     dumps: bool,
     known: Known,
-) -> list[Found]:
-    """Both stages and the shuffle between them. Every bucket gets the facts of every range."""
+    twice: Twice | None,
+) -> tuple[list[Found], Twice]:
+    """Both stages and the shuffle between them. Every bucket gets the facts of every range.
+
+    Returns also the names that several things carry, of which `twice` are known.
+    """
     ranges = byte_ranges(files)
     writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in files]
 
@@ -152,7 +170,12 @@ def _one_pass(
             for number in batch.column(0).to_pylist():
                 part = ranges[number]
                 read_lines = [
-                    typed(lines, writer=writers[part.file], clock_offset_ns=clock_offset_ns)
+                    typed(
+                        lines,
+                        writer=writers[part.file],
+                        clock_offset_ns=clock_offset_ns,
+                        twice=twice,
+                    )
                     for lines in kept_lines(part)
                 ]
                 facts = msgspec.json.encode(together([f for _, f in read_lines]))
@@ -163,6 +186,10 @@ def _one_pass(
                         "bucket": pa.array(range(buckets), pa.int32()),
                         "facts": pa.array([facts] * buckets, pa.binary()),
                         "blob": pa.array(split(events, buckets), pa.binary()),
+                        "names": pa.array(
+                            map(msgspec.msgpack.encode, names_by_bucket(events, buckets)),
+                            pa.binary(),
+                        ),
                     }
                 )
 
@@ -170,10 +197,12 @@ def _one_pass(
         pa.set_cpu_count(1)
         blobs: dict[int, list[bytes]] = {}
         facts: dict[int, list[Facts]] = {}
+        names: dict[int, list[Names]] = {}
         for batch in batches:
-            for bucket, said, blob in zip(
-                *(batch.column(i).to_pylist() for i in range(3)), strict=True
+            for bucket, said, blob, called in zip(
+                *(batch.column(i).to_pylist() for i in range(4)), strict=True
             ):
+                names.setdefault(bucket, []).append(msgspec.msgpack.decode(called, type=Names))
                 facts.setdefault(bucket, []).append(msgspec.json.decode(said, type=Facts))
                 blobs.setdefault(bucket, []).append(blob)
         for bucket in sorted(blobs):
@@ -184,22 +213,33 @@ def _one_pass(
                 folder=folder,
                 dumps=dumps,
                 known=known,
+                clock_offset_ns=clock_offset_ns,
             )
+            several = find_twice(names.pop(bucket))
             yield pa.RecordBatch.from_pydict(
-                {"bucket": pa.array([bucket], pa.int32()), "found": [msgspec.msgpack.encode(found)]}
+                {
+                    "bucket": pa.array([bucket], pa.int32()),
+                    "found": [msgspec.msgpack.encode(found)],
+                    "ops": [several.ops.tobytes()],
+                    "keys": [several.keys.tobytes()],
+                }
             )
 
     rows = (
         spark.range(0, len(ranges), 1, max(1, len(ranges)))
-        .mapInArrow(read, "bucket int, facts binary, blob binary")
+        .mapInArrow(read, "bucket int, facts binary, blob binary, names binary")
         .repartitionById(buckets, "bucket")
-        .mapInArrow(judge, "bucket int, found binary")
+        .mapInArrow(judge, "bucket int, found binary, ops binary, keys binary")
         .collect()
     )
-    return [
+    found = [
         msgspec.msgpack.decode(row["found"], type=Found)
         for row in sorted(rows, key=lambda row: row["bucket"])
     ]
+    ops, keys = (
+        np.frombuffer(b"".join(row[name] for row in rows), np.int64) for name in ("ops", "keys")
+    )
+    return found, Twice(ops=ops, keys=keys)
 
 
 def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
@@ -212,18 +252,3 @@ def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
         f"LOCATION '{target.as_uri()}'"
     )
     return spark.table(_TABLE)
-
-
-def _is_torn(file: Path) -> bool:
-    """Returns whether the last line was cut in the middle: no line end, and no JSON."""
-    with file.open("rb") as stream:
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - _TAIL_BYTES))
-        last = stream.read().rpartition(b"\n")[2]
-    if not last:
-        return False
-    try:
-        msgspec.json.decode(last)
-    except msgspec.DecodeError:
-        return True
-    return False

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.shapes import CORRUPT
+from zonequake_analysis.inputs.shapes import CORRUPT, TORN
 
 
 def line(kind: str, number: int, **fields: object) -> str:
@@ -54,20 +55,29 @@ def test_lists_and_numbers_become_columns_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "why"),
     [
-        '{"schema":1,"type":"ok","f":"wri',
-        "not json",
-        line("ok", 5, value="words"),
-        line("ok", 5, value=2**63),
-        line("ok", 5, inv=1.5),
-        line("ok", 5, partition=2**31),
+        ('{"schema":1,"type":"ok","f":"wri', "truncated"),
+        ("not json", "malformed"),
+        (line("ok", 5, value="words"), "got `str` - at `$.value`"),
+        (line("ok", 5, value=2**63), "at `$.value`"),
+        (line("ok", 5, value=10**400), "$.value"),
+        (line("ok", 5, inv=1.5), "got `float` - at `$.inv`"),
+        (line("ok", 5, inv=float("nan")), "malformed"),
+        (line("ok", 5, partition=2**31), "at `$.partition`"),
+        (line("ok", 5, key=7), "got `int` - at `$.key`"),
+        (line("ok", 5, value=[1, "a"]), "got `str` - at `$.value[1]`"),
+        ("[" * 5000, "Expected `object`, got `array`"),
+        ('{"value":' + "[" * 100_000 + "]" * 100_000 + "}", "Expected"),
+        ('{"key":7,"more":' + "[" * 100_000 + "]" * 100_000 + "}", "$.key"),
+        ('{"more":' + "[" * 100_000 + "]" * 100_000 + ',"key":7}', "too deep"),
     ],
 )
-def test_a_bad_line_is_kept_as_it_is_and_spoils_no_other(tmp_path: Path, bad: str) -> None:
+def test_a_bad_line_says_why_and_spoils_no_other(tmp_path: Path, bad: str, why: str) -> None:
     good = line("ok", 1, value=[4])
     found = kept(written(tmp_path, line("invoke", 1), good, bad, line("ok", 2, value=9), end=""))
-    assert [row[CORRUPT] for row in found] == [None, bad, None]
+    assert [row[CORRUPT] is None for row in found] == [True, False, True]
+    assert why in str(found[1][CORRUPT])
     assert [row["list"] for row in found] == [[4], None, None]
     assert [row["paired"] for row in found] == [True, False, False]
 
@@ -82,3 +92,55 @@ def test_a_key_that_looks_like_a_field_is_still_a_key(tmp_path: Path) -> None:
     key = 'a"value":[1],"op":"3-9"'
     (row,) = kept(written(tmp_path, line("ok", 1, key=key, value=3)))
     assert (row["key"], row["value"], row["list"], row["op"]) == (key, 3, None, "3-1")
+
+
+def test_a_last_line_without_an_end_is_torn_however_long_it_is(tmp_path: Path) -> None:
+    whole = written(tmp_path, line("ok", 1), line("ok", 2, key="k" * 3_000_000), end="")
+    assert [row[CORRUPT] for row in kept(whole)] == [None, None]
+    torn = written(tmp_path, line("ok", 1), line("ok", 2, key="k" * 3_000_000)[:-20], end="")
+    assert [row[CORRUPT] for row in kept(torn)] == [None, TORN]
+    invoke = written(tmp_path, line("ok", 1), line("invoke", 2)[:-9] + "}", end="")
+    assert [row[CORRUPT] for row in kept(invoke)] == [None, TORN]
+
+
+def test_each_line_knows_its_first_byte(tmp_path: Path) -> None:
+    lines = [line("ok", 1), "", line("invoke", 2), line("ok", 3, key="ü"), line("ok", 4)]
+    file = written(tmp_path, *lines)
+    content = file.read_bytes()
+    for size in (1, 60, 1 << 20):
+        for row in kept(file, size):
+            at = int(str(row["at"]))
+            assert str(row["op"]) in content[at : content.index(b"\n", at)].decode()
+            assert at == 0 or content[at - 1 : at] == b"\n"
+
+
+def test_a_long_line_is_read_in_blocks_and_never_byte_by_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    class Counted(FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            content = super().read(size)
+            reads.append(len(content))
+            return content
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            raise AssertionError("reads byte by byte in a file without a buffer")
+
+    monkeypatch.setattr("zonequake_analysis.inputs.long_lines.FileIO", Counted)
+    file = written(tmp_path, line("ok", 1), line("ok", 2, key="k" * 24_000_000), line("ok", 3))
+    assert [row["op"] for row in kept(file, 4_000_000)] == ["3-1", "3-2", "3-3"]
+    # Six of the seven ranges begin within the line and look for its end, in blocks of 1 MB.
+    assert len(reads) < 7 * (24 + 3)
+
+
+def test_no_invoke_is_dropped_whose_name_another_one_carries(tmp_path: Path) -> None:
+    first, again = line("invoke", 1, key="a"), line("invoke", 1, key="b")
+    file = written(tmp_path, first, line("ok", 1, key="a"), again)
+    found = [(row["type"], row["key"], row["paired"]) for row in kept(file)]
+    assert sorted(found, key=str) == [
+        ("invoke", "a", False),
+        ("invoke", "b", False),
+        ("ok", "a", False),
+    ]

@@ -1,0 +1,156 @@
+"""Faults of a history: lines that no store can be judged by, and what is left out because of them.
+
+A line that says what can't be (it ended before it began), or lacks what every line has, is a fault
+of whoever wrote it. Its key is *refused*: none of its operations is judged, so that the fault never
+looks like one of the store, and the run is unknown.
+
+    {"type":"ok","op":"3-1","key":"k1","inv":9,"time":5,…}   k1 is refused; k2 is judged as ever
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+MOST_EXAMPLES = 3
+"""Of each kind; all are counted."""
+
+MOST_REFUSED = 10_000
+"""Keys that are refused one by one; beyond that nothing of the history is judged."""
+
+_OFFSET_BITS = 44
+"""Of a line's origin, below the number of its file: up to 16 TB in one file."""
+
+_BLOCK_BYTES = 1024 * 1024
+_MOST_CHARACTERS = 200
+"""Of what is repeated from a line."""
+
+
+class FaultKind(StrEnum):
+    """The kinds of faults; the value begins a sentence about them."""
+
+    UNREADABLE = "lines can't be read"
+    FIELD = "lines lack a field, or hold in it what can't be"
+    WIDE = "positions are incomplete or too wide"
+    REPEATED = "lines carry an op that names another operation as well"
+    MOVED = "lines put a key into one partition that others put into another"
+    TWO_USES = "keys are used both as a register and as a list"
+    OVERLAP = "operations begin before the one before them, of the same process, has ended"
+    ORPHAN = "completions have no invoke"
+
+
+class HistoryFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. `origins`: its lines; `words` say what was found with `{}` for each of them."""
+
+    kind: FaultKind
+    words: str
+    origins: list[int]
+    field: str = ""
+
+
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of some lines: how many of each kind, with a few examples, and what they refuse.
+
+    `refused`: (partition id, key id) of keys; `everything`: too many of them to name. `keyless`:
+    lines that don't say which key they are about, so that any key may lack an operation.
+    """
+
+    counts: dict[str, int] = {}
+    examples: list[HistoryFault] = []
+    refused: list[tuple[int, int]] = []
+    everything: bool = False
+    keyless: int = 0
+
+    def of(self, kind: FaultKind) -> int:
+        """How many there are of a kind."""
+        return self.counts.get(kind.value, 0)
+
+
+def faults_together(parts: Sequence[Faults]) -> Faults:
+    """Merges the faults of several parts of the lines."""
+    counts: Counter[str] = Counter()
+    refused: set[tuple[int, int]] = set()
+    for part in parts:
+        counts.update(part.counts)
+        refused.update(part.refused)
+    everything = any(part.everything for part in parts) or len(refused) > MOST_REFUSED
+    return Faults(
+        counts=dict(counts),
+        examples=_first_of_each_kind(fault for part in parts for fault in part.examples),
+        refused=[] if everything else sorted(refused),
+        everything=everything,
+        keyless=sum(part.keyless for part in parts),
+    )
+
+
+def _first_of_each_kind(found: Iterable[HistoryFault]) -> list[HistoryFault]:
+    kept: list[HistoryFault] = []
+    taken: Counter[FaultKind] = Counter()
+    for fault in sorted(found, key=lambda fault: fault.origins):
+        if taken[fault.kind] < MOST_EXAMPLES:
+            taken[fault.kind] += 1
+            kept.append(fault)
+    return kept
+
+
+def origin_of(file: Ints, at: Ints) -> Ints:
+    """Each line's file, by its number, and its first byte there, as one integer."""
+    return file << _OFFSET_BITS | at
+
+
+def in_words(faults: Faults, files: Sequence[Path]) -> list[str]:
+    """A sentence for each kind of fault, with file, line and field of the first ones."""
+    origins = {origin for fault in faults.examples for origin in fault.origins}
+    places = _places(origins, files)
+    sentences = []
+    for kind in FaultKind:
+        if not faults.of(kind):
+            continue
+        shown = [
+            fault.words.format(*(places[origin] for origin in fault.origins))
+            for fault in faults.examples
+            if fault.kind is kind
+        ]
+        more = faults.of(kind) - len(shown)
+        rest = [f"and {more} more"] if shown and more > 0 else []
+        told = ": " + "; ".join([*shown, *rest]) if shown else ""
+        sentences.append(f"{faults.of(kind):,} {kind.value}{told}")
+    if faults.everything:
+        sentences.append("nothing of the history was judged: too many of its keys have faults")
+    return sentences
+
+
+def _places(origins: Iterable[int], files: Sequence[Path]) -> Mapping[int, str]:
+    """`history/load-0.jsonl:12` of each origin."""
+    places: dict[int, str] = {}
+    by_file: dict[int, list[int]] = {}
+    for origin in sorted(origins):
+        by_file.setdefault(origin >> _OFFSET_BITS, []).append(origin)
+    for number, own in by_file.items():
+        file = files[number]
+        with file.open("rb") as stream:
+            line, at = 1, 0
+            for origin in own:
+                target = origin & ((1 << _OFFSET_BITS) - 1)
+                while at < target:
+                    block = stream.read(min(_BLOCK_BYTES, target - at))
+                    if not block:
+                        break
+                    line += block.count(b"\n")
+                    at += len(block)
+                places[origin] = f"history/{file.name}:{line}"
+    return places
+
+
+def plain(text: str) -> str:
+    """Text from a history within `HistoryFault.words`, where braces stand for places."""
+    short = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return short.replace("{", "{{").replace("}", "}}")

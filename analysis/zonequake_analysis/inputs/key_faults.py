@@ -1,0 +1,156 @@
+"""Faults that only the operations of a bucket show together: of a key, and of a process. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zonequake_analysis.inputs.history_faults import (
+    MOST_EXAMPLES,
+    FaultKind,
+    Faults,
+    HistoryFault,
+    plain,
+)
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
+    """The operations of keys that can be judged."""
+    if faults.everything:
+        return ops.slice(0, 0)
+    if not faults.refused or not ops.num_rows:
+        return ops
+    wanted = np.array(faults.refused, np.int64).reshape(-1, 2)
+    partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
+    near = np.flatnonzero(np.isin(key, wanted[:, 1]))
+    named = set(faults.refused)
+    keep = np.ones(ops.num_rows, bool)
+    for row in near.tolist():
+        keep[row] = (int(partition[row]), int(key[row])) not in named
+    return ops.filter(pa.array(keep))
+
+
+def two_uses(ops: pa.Table) -> Faults:
+    """Keys that are written both as a register and as a list.
+
+    What certainly never happened, and what a read returned, is no use: a read of another kind than
+    what was written is the store's own fault.
+    """
+    if not ops.num_rows:
+        return Faults()
+    f = ops.column("f").to_numpy()
+    happened = ops.column("outcome").to_numpy() != OutcomeCode.FAIL.value
+    listed = np.flatnonzero(happened & (f == Function.APPEND.value))
+    if not len(listed):
+        return Faults()
+    register = np.flatnonzero(happened & ((f == Function.WRITE.value) | (f == Function.CAS.value)))
+    partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
+    # By key id alone first: hardly ever do any meet.
+    if not np.isin(register_keys := np.unique(key[register]), key[listed]).any():
+        return Faults()
+    both = np.intersect1d(register_keys, key[listed])
+    first: dict[tuple[int, int], int] = {}
+    for row in register[np.isin(key[register], both)].tolist():
+        first.setdefault((int(partition[row]), int(key[row])), row)
+    found: dict[tuple[int, int], HistoryFault] = {}
+    for row in listed[np.isin(key[listed], both)].tolist():
+        name = (int(partition[row]), int(key[row]))
+        if name in first and name not in found:
+            found[name] = _two_uses(ops, first[name], row)
+    return Faults(
+        counts={FaultKind.TWO_USES.value: len(found)} if found else {},
+        examples=list(found.values())[:MOST_EXAMPLES],
+        refused=list(found),
+    )
+
+
+def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryFault:
+    def one(row: int) -> str:
+        f = Function(ops.column("f")[row].as_py()).name.lower()
+        return f"{{}} (`f` {f}, op `{plain(ops.column('op')[row].as_py())}`)"
+
+    where = f"{ops.column('zone')[listed].as_py() or ''}/{ops.column('partition')[listed].as_py()}"
+    return HistoryFault(
+        kind=FaultKind.TWO_USES,
+        field="key",
+        words=f"key `{plain(ops.column('key')[listed].as_py())}` of {plain(where)} is a register "
+        f"at {one(register)} and a list at {one(listed)}",
+        origins=[ops.column("origin")[row].as_py() for row in (register, listed)],
+    )
+
+
+def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int) -> Faults:
+    """Operations of one process that ran at the same time: no order of a session rests on these.
+
+    Only of these partitions. `clock_offset_ns`: by how much intervals were widened at both ends.
+    """
+    if not partitions:
+        return Faults()
+    partition_id = ops.column("partition_id").to_numpy()
+    rows = np.flatnonzero(np.isin(partition_id, np.array(sorted(partitions), np.int64)))
+    process, inv, fin = (ops.column(n).to_numpy()[rows] for n in ("process", "inv", "fin"))
+    # What was never answered has no place, and its process should not have gone on.
+    fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)
+    order = np.lexsort((inv, process, partition_id[rows]))
+    found: list[HistoryFault] = []
+    refused: set[tuple[int, int]] = set()
+    last: tuple[int, int] | None = None
+    until, by = 0, 0
+    count = 0
+    for at in order.tolist():
+        row = int(rows[at])
+        session = (int(partition_id[row]), int(process[at]))
+        if session == last and int(inv[at]) + 2 * clock_offset_ns < until:
+            count += 1
+            refused |= {_name(ops, row), _name(ops, by)}
+            if len(found) < MOST_EXAMPLES:
+                found.append(_overlap(ops, by, row, session[1]))
+        if session != last or int(fin[at]) > until:
+            until, by = int(fin[at]), row
+        last = session
+    return Faults(
+        counts={FaultKind.OVERLAP.value: count} if count else {},
+        examples=found,
+        refused=sorted(refused),
+    )
+
+
+def _overlap(ops: pa.Table, earlier: int, later: int, process: int) -> HistoryFault:
+    first, second = (plain(ops.column("op")[row].as_py()) for row in (earlier, later))
+    return HistoryFault(
+        kind=FaultKind.OVERLAP,
+        field="process",
+        words=f"{{}}, field `process`: {process} ended op `{first}` here, and began op `{second}` "
+        "({}) before that",
+        origins=[ops.column("origin")[row].as_py() for row in (earlier, later)],
+    )
+
+
+def _name(ops: pa.Table, row: int) -> tuple[int, int]:
+    return ops.column("partition_id")[row].as_py(), ops.column("key_id")[row].as_py()
+
+
+def orphans(count: int, origins: Ints) -> Faults:
+    """Completions that no invoke belongs to."""
+    if not count:
+        return Faults()
+    return Faults(
+        counts={FaultKind.ORPHAN.value: count},
+        examples=[
+            HistoryFault(
+                kind=FaultKind.ORPHAN,
+                field="op",
+                words="{}, field `op`: no invoke has this name, with the same key, process and "
+                "`inv`",
+                origins=[origin],
+            )
+            for origin in np.sort(origins)[:MOST_EXAMPLES].tolist()
+        ],
+    )

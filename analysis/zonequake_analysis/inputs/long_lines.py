@@ -1,0 +1,67 @@
+"""Whole lines of a range of bytes, in pieces of some megabytes, however long a line is.
+
+    range ── 8 MB ── 8 MB ──┐ the last line begins here and ends far behind the range:
+                            └─ blocks of 1 MB until its end
+
+A file is read in blocks alone, never byte by byte: a line of 50 MB costs as many reads as 50 MB of
+short lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+
+_PIECE_BYTES = 8 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+"""Read at once where only the end of a line is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Whole lines, each with its end. `at`: the first one's place in the file; `torn`: the last
+    one has no end in the file, and got one here.
+    """
+
+    content: bytes | memoryview
+    at: int
+    torn: bool = False
+
+
+def pieces(path: str, start: int, stop: int) -> Iterator[Piece]:
+    """The lines of a file that begin in [start, stop)."""
+    with FileIO(path) as stream:
+        at = start
+        if at > 0:
+            stream.seek(at - 1)
+            at += sum(map(len, _until_line_end(stream))) - 1
+            stream.seek(at)
+        while at < stop:
+            piece = stream.read(min(_PIECE_BYTES, stop - at))
+            if not piece:
+                return
+            end = piece.rfind(b"\n") + 1
+            if end == len(piece):
+                yield Piece(content=piece, at=at)
+            elif end and at + len(piece) < stop:
+                # The begun line is read again: that is cheaper than to copy all the others.
+                yield Piece(content=memoryview(piece)[:end], at=at)
+                stream.seek(at + end)
+            else:
+                piece = b"".join([piece, *_until_line_end(stream)])
+                end = len(piece)
+                torn = not piece.endswith(b"\n")
+                yield Piece(content=piece + b"\n" if torn else piece, at=at, torn=torn)
+                stream.seek(at + end)
+            at += end
+
+
+def _until_line_end(stream: FileIO) -> Iterator[bytes]:
+    """What the file has from here to the next line's end and with it, or to its own end."""
+    while block := stream.read(BLOCK_BYTES):
+        end = block.find(b"\n") + 1
+        if end:
+            yield block[:end]
+            return
+        yield block

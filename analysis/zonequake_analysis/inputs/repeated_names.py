@@ -1,0 +1,149 @@
+"""Names that several things carry: operations one `op`, partitions one key. Over all files.
+
+An operation of one partition meets those of another nowhere else, so that what it takes to compare
+their names travels to a task by the name:
+
+    (hash of the name, hash of who carries it and as what) ──▶ sorted by name: names with two
+    carriers, two invokes or two completions
+
+What is found is looked for in a second pass over the lines, which names them.
+
+Hashes have 64 bits and are the same on every machine. Pure, over whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+_WIDTH = 32
+"""Bytes of a name that are hashed in columns; longer ones are hashed one by one."""
+
+_MIX, _TURN = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_INVOKE, _PAIRED = np.int64(1), np.int64(2)
+_CARRIER = np.int64(~3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twice:
+    """Hashes of names that several operations carry, and ids of keys in several partitions."""
+
+    ops: Ints
+    keys: Ints
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """What travels for the names of one bucket: arrays of int64 as bytes."""
+
+    ops: bytes = b""
+    carriers: bytes = b""
+    keys: bytes = b""
+    partitions: bytes = b""
+
+
+def names_by_bucket(events: pa.Table, buckets: int) -> list[Names]:
+    """What each bucket is to compare of the names in these events."""
+    ops, carriers = carried(events)
+    keys, partitions = _pairs(*(events.column(n).to_numpy() for n in ("key_id", "partition_id")))
+    op_bucket, key_bucket = (_bucket(of, buckets) for of in (ops, keys))
+    return [
+        Names(
+            ops=ops[op_bucket == number].tobytes(),
+            carriers=carriers[op_bucket == number].tobytes(),
+            keys=keys[key_bucket == number].tobytes(),
+            partitions=partitions[key_bucket == number].tobytes(),
+        )
+        for number in range(buckets)
+    ]
+
+
+def twice(parts: Sequence[Names]) -> Twice:
+    """The names of one bucket that several things carry."""
+    ops, carriers, keys, partitions = (
+        np.frombuffer(b"".join(getattr(part, name) for part in parts), np.int64)
+        for name in ("ops", "carriers", "keys", "partitions")
+    )
+    keys, _ = _pairs(keys, partitions)
+    return Twice(ops=repeated(ops, carriers), keys=np.unique(keys[1:][keys[1:] == keys[:-1]]))
+
+
+def _pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
+    """The different pairs of elements, sorted."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    fresh = np.ones(len(first), bool)
+    fresh[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    return first[fresh], second[fresh]
+
+
+def _bucket(names: Ints, buckets: int) -> Ints:
+    return (names.view(np.uint64) % np.uint64(buckets)).astype(np.int64)
+
+
+def carried(events: pa.Table) -> tuple[Ints, Ints]:
+    """Of each event the hash of its name, and of its operation, with what the event is in the
+    lowest two bits.
+    """
+    carrier = np.zeros(events.num_rows, np.uint64)
+    for column in ("partition_id", "key_id", "inv", "process", "f"):
+        carrier = _mixed(carrier, events.column(column).to_numpy().astype(np.int64).view(np.uint64))
+    role = np.where(events.column("invoke").to_numpy(), _INVOKE, 0)
+    role |= np.where(events.column("paired").to_numpy(), _PAIRED, 0)
+    return hashed(events.column("op")), carrier.view(np.int64) & _CARRIER | role
+
+
+def repeated(name: Ints, carrier: Ints) -> Ints:
+    """The hashes of names that do not belong to one operation alone; sorted."""
+    order = np.lexsort((carrier, name))
+    name, carrier = name[order], carrier[order]
+    first = np.flatnonzero(np.concatenate([[True], name[1:] != name[:-1]]) if len(name) else [])
+    if not len(first):
+        return np.zeros(0, np.int64)
+    invoke = (carrier & _INVOKE) != 0
+    invokes = np.add.reduceat((invoke | ((carrier & _PAIRED) != 0)).astype(np.int64), first)
+    completions = np.add.reduceat((~invoke).astype(np.int64), first)
+    who = carrier & _CARRIER
+    different = np.maximum.reduceat(who, first) != np.minimum.reduceat(who, first)
+    found: Ints = name[first[different | (invokes > 1) | (completions > 1)]]
+    return found
+
+
+def hashed(names: pa.Array | pa.ChunkedArray) -> Ints:
+    """64 bits that stand for each name; 0 for a null."""
+    text = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+    if not len(text):
+        return np.zeros(0, np.int64)
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
+    begin, size = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    data = np.frombuffer(text.buffers()[2] or b"\0", np.uint8)
+    if not len(data):
+        data = np.zeros(1, np.uint8)
+    place = np.arange(min(_WIDTH, -(-int(size.max()) // 8) * 8 or 8))
+    window = np.minimum(begin[:, None] + place, len(data) - 1)
+    letters = np.where(place < size[:, None], data[window], 0).astype(np.uint8)
+    result = size.view(np.uint64)
+    for eight in np.ascontiguousarray(letters).view(np.uint64).T:
+        result = _mixed(result, eight)
+    found: Ints = result.view(np.int64).copy()
+    for row in np.flatnonzero(size > _WIDTH).tolist():
+        digest = blake2b(bytes(data[begin[row] : begin[row] + size[row]]), digest_size=8).digest()
+        found[row] = int.from_bytes(digest, "little", signed=True)
+    if text.null_count:
+        found[text.is_null().to_numpy(zero_copy_only=False)] = 0
+    return found
+
+
+def _mixed(known: Words, more: Words) -> Words:
+    with np.errstate(over="ignore"):
+        mixed = (known ^ more) * _MIX
+    result: Words = mixed ^ (mixed >> _TURN) ^ (known << np.uint64(1))
+    return result

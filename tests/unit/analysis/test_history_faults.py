@@ -1,0 +1,176 @@
+"""Faults of a history are named with file, line and field, and are never the store's."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
+from zonequake_analysis.inputs.history_faults import MOST_REFUSED, FaultKind
+
+GOOD = [*operation(1), *operation(2, f="read", value=1)]
+
+
+def test_a_history_without_faults_has_none(tmp_path: Path) -> None:
+    found, faults = judged(written(tmp_path, GOOD), tmp_path / "ops")
+    assert (faults.counts, faults.refused, suspicious(found)) == ({}, [], False)
+
+
+def test_a_key_used_as_register_and_as_list_is_refused_with_a_line_of_each(tmp_path: Path) -> None:
+    files = written(
+        tmp_path,
+        [*GOOD, *operation(3, key="mixed")],
+        ["", *operation(4, key="mixed", f="append"), *operation(5, key="mixed", f="read", value=3)],
+    )
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "key `mixed` of z1/0 is a register at history/load-0.jsonl:6" in sentence
+    assert "`f` write, op `3-1`" in sentence
+    assert "and a list at history/load-1.jsonl:3 (`f` append, op `4-1`)" in sentence
+    found, faults = judged(files, tmp_path / "ops")
+    assert (faults.of(FaultKind.TWO_USES), suspicious(found)) == (1, False)
+
+
+def test_an_append_that_the_store_refused_makes_no_list_of_a_register(tmp_path: Path) -> None:
+    refused = operation(3, f="append", type="fail", index=None)
+    assert told(written(tmp_path, [*GOOD, *refused]), tmp_path / "ops") == []
+
+
+def test_an_operation_that_ended_before_it_began_is_the_historys_fault(tmp_path: Path) -> None:
+    files = written(tmp_path, [*GOOD, *operation(3, key="k2", time=250)])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "history/load-0.jsonl:6, field `time`: found 250, expected no less than `inv`, 300" in (
+        sentence
+    )
+    found, faults = judged(files, tmp_path / "ops")
+    assert len(faults.refused) == 1
+    assert not suspicious(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"op": None}, "op", "it is missing"),
+        ({"process": None}, "process", "it is missing"),
+        ({"inv": None}, "inv", "it is missing"),
+        ({"time": None}, "time", "it is missing"),
+        ({"type": "done"}, "type", "found done, expected invoke or ok or fail or info"),
+        ({"f": "incr"}, "f", "found incr, expected read or write or cas or append"),
+        ({"role": None}, "role", "it is missing, expected load or probe or final"),
+        ({"value": None}, "value", "it is missing"),
+        ({"value": [1]}, "value", "found a list"),
+        ({"f": "read", "value": [1, None]}, "value", "null"),
+        ({"f": "cas", "applied": None}, "applied", "it is missing"),
+        ({"expected": -(2**63)}, "expected", "found -9223372036854775808"),
+        ({"time": 2**62}, "time", "73 years"),
+        ({"sched": -(2**62)}, "sched", "73 years"),
+        ({"time": 2**63}, "time", "Expected"),
+        ({"key": 5}, "key", "Expected `str | null`, got `int`"),
+    ],
+)
+def test_a_line_with_a_fault_is_told_with_file_line_and_field(
+    tmp_path: Path, fields: dict[str, object], field: str, words: str
+) -> None:
+    bad = operation(3, key="k2")[1]
+    files = written(tmp_path, [*GOOD, line(**{**_fields(bad), **fields})])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert f"history/load-0.jsonl:5, field `{field}`: " in sentence
+    assert words in sentence
+    assert not suspicious(judged(files, tmp_path / "ops")[0])
+
+
+def _fields(text: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+@pytest.mark.parametrize("key", ["k2", "k1"])
+def test_an_op_that_two_operations_carry_is_the_historys_fault(tmp_path: Path, key: str) -> None:
+    again = operation(3, key=key, op="1-1", partition=0)
+    for files in ([[*GOOD, *again]], [GOOD, again]):
+        sentences = told(written(tmp_path, *files), tmp_path / "ops")
+        assert len(sentences) == 1
+        assert "history/load-0.jsonl:" in sentences[0]
+        assert "field `op`: found 1-1, expected a name that no other operation has" in sentences[0]
+
+
+def test_an_op_that_two_operations_carry_in_different_partitions_is_found(tmp_path: Path) -> None:
+    # Many partitions, so that some pair lies in different buckets.
+    for partition in range(1, 6):
+        again = operation(3, key="k2", op="1-1", partition=partition)
+        files = written(tmp_path, [*GOOD, *again])
+        assert "field `op`: found 1-1" in told(files, tmp_path / "ops")[0]
+
+
+def test_an_invoke_that_shares_its_op_with_another_operation_is_no_phantom(tmp_path: Path) -> None:
+    cut_off = operation(3, key="k2", op="1-1")[:1]
+    seen = operation(4, key="k2", f="read", value=3)
+    files = written(tmp_path, [*GOOD, *cut_off, *seen])
+    assert "found 1-1" in told(files, tmp_path / "ops")[0]
+    assert not suspicious(judged(files, tmp_path / "ops")[0])
+
+
+def test_a_completion_that_stands_twice_is_the_historys_fault(tmp_path: Path) -> None:
+    files = written(tmp_path, [*GOOD, GOOD[1]])
+    assert (
+        "found 1-1, expected a name that no other operation has, and one completion"
+        in (told(files, tmp_path / "ops")[0])
+    )
+    assert not suspicious(judged(files, tmp_path / "ops")[0])
+
+
+def test_pairs_that_lie_in_different_ranges_are_no_repetition(tmp_path: Path) -> None:
+    lines = [one for number in range(1, 60) for one in operation(number, key=f"k{number}")]
+    files = written(tmp_path, lines[:50], lines[50:])
+    for size in (60, 333, 5000):
+        _, faults = judged(files, tmp_path / "ops", size=size)
+        assert faults.counts == {}
+
+
+def test_a_key_in_two_partitions_is_the_historys_fault(tmp_path: Path) -> None:
+    files = written(tmp_path, [*GOOD, *operation(3, partition=4)])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "field `partition`: found 0 for key k1, expected one partition of a key" in sentence
+    assert not suspicious(judged(files, tmp_path / "ops")[0])
+
+
+def test_a_process_with_two_operations_at_once_is_the_historys_fault(tmp_path: Path) -> None:
+    early = operation(3, key="a", process=9, time=900, index=80)
+    late = operation(4, key="b", process=9, time=500, index=20)
+    files = written(tmp_path, [*early, *late])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "history/load-0.jsonl:2, field `process`: 9 ended op `3-1` here" in sentence
+    assert "began op `4-1` (history/load-0.jsonl:4) before that" in sentence
+    assert not suspicious(judged(files, tmp_path / "ops")[0])
+
+
+def test_a_process_that_really_went_back_is_still_found(tmp_path: Path) -> None:
+    first = operation(3, key="a", process=9, index=80)
+    then = operation(4, key="b", process=9, index=20)
+    found, faults = judged(written(tmp_path, [*first, *then]), tmp_path / "ops")
+    assert faults.counts == {}
+    assert suspicious(found)
+
+
+def test_lines_of_unknown_keys_are_counted(tmp_path: Path) -> None:
+    files = written(tmp_path, [*GOOD, line(key=None, op="8-1"), "not json"])
+    _, faults = judged(files, tmp_path / "ops")
+    assert faults.keyless == 2
+    assert [sentence.split(":")[0] for sentence in told(files, tmp_path / "ops")] == [
+        "1 lines can't be read",
+        "1 lines lack a field, or hold in it what can't be",
+    ]
+
+
+def test_nothing_is_judged_if_more_keys_have_faults_than_can_be_named(tmp_path: Path) -> None:
+    bad = [line(op=None, key=f"k{number}") for number in range(MOST_REFUSED + 1)]
+    files = written(tmp_path, [*bad, *operation(2, f="read", value=99)])
+    found, faults = judged(files, tmp_path / "ops", size=100_000)
+    assert faults.everything
+    assert not suspicious(found)
+    assert "nothing of the history was judged" in told(files, tmp_path / "ops")[-1]
+
+
+def test_a_fault_of_one_key_hides_no_violation_of_another(tmp_path: Path) -> None:
+    phantom = operation(5, key="k3", f="read", value=99)
+    files = written(tmp_path, [*GOOD, *operation(3, key="k2", time=250), *phantom])
+    assert suspicious(judged(files, tmp_path / "ops")[0])

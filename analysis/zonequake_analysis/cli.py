@@ -16,7 +16,13 @@ from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
+from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+USAGE_EXIT_CODE = 254
+"""Wrong usage has an exit code and is no verdict (docs/interfaces.md)."""
+
+_OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
@@ -38,7 +44,7 @@ def judge_folder(
         size = size_of(sum(file.stat().st_size for file in files))
         spark = build_session(size=size, master=master, remote=remote, driver_host=driver_host)
         judgement = judge_run(spark, run, progress=partial(_say, run))
-        write_report(run, judgement)
+        write_report(run, judgement, told=partial(_say, run))
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
             _say(run, f"{check.verdict}: {check.name}: {check.summary}")
@@ -53,7 +59,15 @@ def analyze(
     driver_host: str | None = None,
 ) -> int:
     """As `judge_folder`, but returns the exit code: what can't be judged is a failure of the
-    harness, never a pass."""
+    harness, never a pass. A folder that is none of a run is wrong usage, and stays as it is.
+    """
+    if not any((run / name).exists() for name in _OF_A_RUN):
+        _say(
+            run,
+            f"{run} is no run folder: found none of {', '.join(_OF_A_RUN)}, expected at least "
+            "history/*.jsonl; name a folder under runs/",
+        )
+        return USAGE_EXIT_CODE
     try:
         return EXIT_CODES[judge_folder(run, master, remote, driver_host)]
     except FolderHeld as error:
@@ -61,9 +75,22 @@ def analyze(
     except AnalysisError as error:
         _break_off(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would be a violation's
-        traceback.print_exc()
-        _break_off(run, f"{type(error).__name__}: {error}")
+        first = str(error).strip().partition("\n")[0]
+        _keep_trace(run)
+        _break_off(run, f"{type(error).__name__}: {first}")
     return EXIT_CODES[Verdict.HARNESS_FAILED]
+
+
+def _keep_trace(run: Path) -> None:
+    """Writes how the error came about where whoever mends the analysis finds it."""
+    file = run / "logs" / "analysis.txt"
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(traceback.format_exc(), errors="backslashreplace")
+    except OSError as error:
+        _say(run, f"the trace of the error can't be written: {error}")
+    else:
+        _say(run, f"an error that the analysis doesn't know; its trace is in {file}")
 
 
 def _break_off(run: Path, why: str) -> None:
@@ -75,7 +102,8 @@ def _break_off(run: Path, why: str) -> None:
 
 
 def _say(run: Path, text: str) -> None:
-    print(f"analyze {run.name}: {text}", file=sys.stderr)  # noqa: T201
+    shown = one_line(f"analyze {run.resolve().name}: {text}")
+    print(shown, file=sys.stderr)  # noqa: T201
 
 
 @app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")

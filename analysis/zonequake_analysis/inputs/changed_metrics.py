@@ -11,12 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from zonequake_analysis.inputs.remote_read import SCHEMA as SAMPLES
+
 MOST_SHOWN = 12
 MIN_SAMPLES = 4
 """Samples before and after that a comparison needs."""
 
 _QUIET = ("go_", "promhttp_", "prometheus_", "scrape_", "python_info", "process_start_time")
 """Prefixes of series that say nothing about the store."""
+
+_MOST = 1e300
+"""Values beyond it, and those that are no numbers, are left out: their differences are none."""
 
 Floats = NDArray[np.float64]
 
@@ -32,24 +37,50 @@ class MovedMetric:
     spark: tuple[tuple[float, float], ...]
 
 
+def read_samples(run: Path) -> tuple[pa.Table, list[str]]:
+    """The samples of a run, and a sentence for each file that holds none that can be read.
+
+    Metrics are never judged, so that what can't be read is told and left out.
+    """
+    tables, problems = [SAMPLES.empty_table()], []
+    for file in sorted((run / "metrics").glob("*.parquet")):
+        name = f"metrics/{file.name}"
+        try:
+            table = pq.ParquetFile(file).read()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            first = str(error).strip().partition("\n")[0]
+            problems.append(f"{name}: {first}; expected a Parquet file of samples")
+            continue
+        columns = []
+        for field in SAMPLES:
+            found = table.column_names.count(field.name)
+            try:
+                columns.append(table.column(field.name).cast(field.type))
+            except (pa.ArrowException, KeyError) as error:
+                words = "it is missing" if not found else str(error).partition("\n")[0]
+                problems.append(f"{name}, field `{field.name}`: {words}, expected {field.type}")
+                break
+        else:
+            tables.append(pa.table(columns, schema=SAMPLES).drop_null())
+    return pa.concat_tables(tables), problems
+
+
 def moved_metrics(
-    run: Path, *, wall_offset_ns: int, faults_ns: int | None, span_ns: tuple[int, int]
+    samples: pa.Table, *, wall_offset_ns: int, faults_ns: int | None, span_ns: tuple[int, int]
 ) -> list[MovedMetric]:
     """Series ranked by how far their median moved, in units of their spread before the faults.
 
     Counters (`_total`, `_count`, `_sum`) are compared as increases between scrapes, never across
-    a restart or a stale marker. Empty without metrics or without faults.
+    a restart or a stale marker. Empty without samples or without faults.
     """
-    files = sorted((run / "metrics").glob("*.parquet"))
-    if not files or faults_ns is None:
+    if not len(samples) or faults_ns is None:
         return []
-    table = pa.concat_tables(pq.read_table(file) for file in files).sort_by(
-        [("series_id", "ascending"), ("ts_ms", "ascending")]
-    )
+    table = samples.sort_by([("series_id", "ascending"), ("ts_ms", "ascending")])
     ids = table.column("series_id").to_numpy()
     stale = table.column("stale").to_numpy(zero_copy_only=False)
     at_ns = table.column("ts_ms").to_numpy() * 1e6 - wall_offset_ns
-    values = np.where(stale, np.nan, table.column("value").to_numpy())
+    values = table.column("value").to_numpy()
+    values = np.where(stale | ~(np.abs(values) < _MOST), np.nan, values)
     edges = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
     ranked = []
     for first, last in zip(edges, [*edges[1:], len(ids)], strict=True):

@@ -15,15 +15,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from zonequake_analysis.inputs.history_faults import Faults, faults_together, origin_of
+from zonequake_analysis.inputs.faults.names import Twice
+from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, origin_of
+from zonequake_analysis.inputs.faults.of_lines import faults_of
 from zonequake_analysis.inputs.ids import name_ids
-from zonequake_analysis.inputs.line_faults import faults_of
-from zonequake_analysis.inputs.repeated_names import Twice
 from zonequake_analysis.inputs.shapes import (
     CORRUPT,
     INDEX_BITS,
     LINEAGE_BITS,
-    MOST_NS,
     NEVER_NS,
     OPS,
     SCHEMA_VERSION,
@@ -33,6 +32,7 @@ from zonequake_analysis.inputs.shapes import (
     OutcomeCode,
     RoleCode,
 )
+from zonequake_analysis.limits import MOST_NS
 
 _OPS = [field for field in to_arrow_schema(OPS) if field.name != "copy"]
 EVENTS = pa.schema(
@@ -43,7 +43,7 @@ EVENTS = pa.schema(
         pa.field("paired", pa.bool_()),
     ]
 )
-"""Operations before pairing: where each line stands (`history_faults.origin_of`), which are
+"""Operations before pairing: where each line stands (`of_history.origin_of`), which are
 invokes, and which completions' invokes were dropped."""
 
 

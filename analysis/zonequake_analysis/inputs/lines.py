@@ -65,7 +65,7 @@ def byte_ranges(files: Sequence[Path], size: int = RANGE_BYTES) -> list[ByteRang
 
 def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
     """The lines of one range that are kept, piece by piece, of the shape `LINES`."""
-    open_invokes: dict[bytes, tuple[str, int]] = {}
+    open_invokes: dict[bytes, tuple[bytes, int]] = {}
     for piece in pieces(part.path, part.start, part.stop):
         lines, starts = _split(piece.content)
         starts += piece.at
@@ -86,14 +86,14 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
         for op in (open_invokes.keys() & answered) - twice:
             del open_invokes[op]
         for op in asks.keys() - answered:
-            open_invokes[op] = (asked[asks[op]].as_py(), int(begun[asks[op]]))
+            open_invokes[op] = (_text(asked.slice(asks[op], 1)), int(begun[asks[op]]))
         yield _batch(columns, part.file, starts[~invoke], paired)
         kept = [row for row, op in enumerate(asked_ops) if op is None or op in twice]
         if kept:
             yield _unpaired(asked.take(pa.array(kept, pa.int64())), part.file, begun[kept])
     if open_invokes:
         texts, begins = zip(*open_invokes.values(), strict=True)
-        yield _unpaired(pa.array(texts, pa.string()), part.file, np.array(begins, np.int64))
+        yield _unpaired(pa.array(texts, pa.binary()), part.file, np.array(begins, np.int64))
 
 
 def _named_twice(
@@ -134,7 +134,7 @@ def _batch(
 def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
     """Lines as columns; `torn`: the last one has no end in the file."""
     text = _text(lines)
-    if text:
+    if text and _is_text(text):
         try:
             table = pj.read_json(
                 pa.BufferReader(text.replace(_VALUE_LIST, _LIST)),
@@ -151,6 +151,17 @@ def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
                 name: table.column(name).combine_chunks() for name in _PARSED.names
             }
     return _one_by_one(text, torn=torn)
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether it is UTF-8: Arrow's JSON reader would take whatever else there is."""
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:

@@ -4,26 +4,33 @@ optional.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-import yaml
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.inputs.event_shapes import check_data
+from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
+from zonequake_analysis.limits import MOST_NS
+
+_Moment = Annotated[int, msgspec.Meta(gt=-MOST_NS, lt=MOST_NS)]
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `events.jsonl` (docs/interfaces.md, "Events"). Times in ns."""
 
     kind: str
-    time: int
+    time: _Moment
     wall: int = 0
     clock: str = ""
     source: str = ""
     zone: str | None = None
-    partition: int | None = None
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     node: str | None = None
     data: dict[str, object] = {}
 
@@ -33,12 +40,18 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
         return "" if value is None else str(value)
 
     def number(self, name: str) -> float | None:
-        """A field of `data` as a number, None if it isn't one."""
+        """A field of `data` as a number, None if it isn't one, or beyond 64 bits."""
         value = self.data.get(name)
-        return float(value) if isinstance(value, int | float) else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(value) if -(2**63) < value < 2**63 else None
 
 
-class Expectations(msgspec.Struct, frozen=True, kw_only=True):
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Limit = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits that the run is judged by; a limit that is None is not judged.
 
     `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
@@ -52,20 +65,28 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     counts from when the API server showed the last loss.
     """
 
-    lost: int = 0
-    stale: int = 0
-    resets: int | None = None
-    sacrificed_at_most: int | None = None
-    sacrificed_at_least: int = 0
-    restored_at_least: int = 0
-    max_reset_window_ms: float | None = None
-    max_reset_after_proof_ms: float | None = None
-    max_window_ms: float | None = None
-    max_p99_ms: float | None = None
-    p99_ratio: float | None = None
-    p99_ratio_above_ms: float = 0.0
+    lost: _Count = 0
+    stale: _Count = 0
+    resets: _Count | None = None
+    sacrificed_at_most: _Count | None = None
+    sacrificed_at_least: _Count = 0
+    restored_at_least: _Count = 0
+    max_reset_window_ms: _Limit | None = None
+    max_reset_after_proof_ms: _Limit | None = None
+    max_window_ms: _Limit | None = None
+    max_p99_ms: _Limit | None = None
+    p99_ratio: _Limit | None = None
+    p99_ratio_above_ms: _Limit = 0.0
     all_rebalances_end: bool = True
     faults: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFault:
+    """A fault that must land, `times` times."""
+
+    name: str
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +97,7 @@ class RunDescription:
     description: str
     seed: str
     expectations: Expectations
-    planned_faults: tuple[str, ...]
+    planned_faults: tuple[PlannedFault, ...]
     clock_offset_ns: int
     harness: HarnessReport | None  # None where no harness made the folder
     text: str  # the file itself, for the report
@@ -108,8 +129,8 @@ def read_description(run: Path) -> RunDescription:
 
     Raises RunFolderError if the file is there and can't be understood.
     """
-    file = run / "run.yaml"
-    if not file.exists():
+    loaded = load_run_yaml(run)
+    if loaded is None:
         return RunDescription(
             name=run.resolve().name,
             description="",
@@ -120,82 +141,115 @@ def read_description(run: Path) -> RunDescription:
             harness=None,
             text="",
         )
-    text = file.read_text()
-    try:
-        document = yaml.safe_load(text) or {}
-        plan = _mapping(document, "plan") or document
-        spec = _mapping(plan, "spec") or plan
-        given = _mapping(document, "expectations") or _mapping(spec, "expectations") or {}
-        named = {_FILE_NAMES.get(str(name), str(name)): value for name, value in given.items()}
-        expectations = msgspec.convert(named, Expectations)
-        harness = document.get("harness")
-        harness = None if harness is None else msgspec.convert(harness, HarnessReport)
-        faults = spec.get("faults")
-        faults = faults if isinstance(faults, list) else []
-        names = tuple(str(fault["name"]) for fault in faults)
-    except (
-        yaml.YAMLError,
-        RecursionError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise RunFolderError(
-            f"{file}: {type(error).__name__}: {error}; expected a mapping with plan, seed and "
-            "expectations (docs/analysis.md)"
-        ) from error
-    metadata = _mapping(plan, "metadata") or {}
+    document, text = loaded
+    plan = document.part("plan") or document
+    spec = plan.part("spec") or plan
+    metadata = plan.part("metadata") or document
+    faults = spec.parts("faults")
+    for fault in faults:
+        if not fault.text("name"):
+            fault.refuse("name", "nothing", "the fault's name")
+    times = {fault.text("name"): fault.whole("times", least=1, absent=1) for fault in faults}
+    expectations = _expectations(document if "expectations" in document else spec)
+    named = tuple(times) if expectations.faults is None else tuple(expectations.faults)
+    harness = document.part("harness")
     return RunDescription(
-        name=str(document.get("name") or metadata.get("name") or run.resolve().name),
-        description=str(document.get("description") or metadata.get("description") or ""),
-        seed=str(document.get("seed", "")),
+        name=document.text("name") or metadata.text("name") or run.resolve().name,
+        description=document.text("description") or metadata.text("description"),
+        seed=document.text("seed"),
         expectations=expectations,
-        planned_faults=tuple(expectations.faults) if expectations.faults is not None else names,
-        clock_offset_ns=int(document.get("clock_offset_ns") or 0),
-        harness=harness,
+        planned_faults=tuple(PlannedFault(name=name, times=times.get(name, 1)) for name in named),
+        clock_offset_ns=document.whole("clock_offset_ns", most=MOST_NS),
+        harness=None if harness is None else harness.typed(HarnessReport),
         text=text,
-        has_control=spec.get("control") is not None,
-        target=target_in_words(document.get("target")),
+        has_control="control" in spec,
+        target=target_of(document),
     )
 
 
-def target_in_words(described: object) -> str:
+def _expectations(holder: RunYaml) -> Expectations:
+    part = holder.part("expectations")
+    if part is None:
+        return Expectations()
+    found = part.typed(Expectations, names=_FILE_NAMES)
+    for name, value in msgspec.structs.asdict(found).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            part.refuse(name, value, "a number")
+    return found
+
+
+def target_of(document: RunYaml) -> str:
     """Returns the store under test by `run.yaml`, as `etcd 3.6.4`; without the version if it never
     ran.
     """
-    if not isinstance(described, dict):
-        return str(described or "")
-    return " ".join(str(described[part]) for part in ("name", "version") if described.get(part))
+    if "target" not in document:
+        return ""
+    try:
+        described = document.part("target")
+    except RunFolderError:
+        return document.text("target")
+    if described is None:
+        return ""
+    return " ".join(word for part in ("name", "version") if (word := described.text(part)))
 
 
-def _mapping(document: dict[str, object], name: str) -> dict[str, object] | None:
-    value = document.get(name)
-    return value if isinstance(value, dict) else None
+def read_events(run: Path) -> tuple[list[RecordedEvent], list[str]]:
+    """The events of a run in the order of their times, and a sentence for each unreadable line.
 
-
-def read_events(run: Path) -> tuple[list[RecordedEvent], int]:
-    """The events of a run in the order of their times, and the number of unreadable lines."""
-    file = run / "events.jsonl"
-    if not file.exists():
-        return [], 0
+    Raises RunFolderError if `events.jsonl` is there and no file.
+    """
     decode = msgspec.json.Decoder(RecordedEvent).decode
-    events, bad = [], 0
-    for line in file.read_bytes().splitlines():
-        if not line.strip():
+    events, bad = [], []
+    for number, line in _lines(run / "events.jsonl"):
+        try:
+            event = decode(line)
+        except _NO_JSON as error:
+            bad.append(_told("events.jsonl", number, error))
             continue
         try:
-            events.append(decode(line))
-        except msgspec.DecodeError:
-            bad += 1
+            check_data(event.kind, event.data)
+        except msgspec.ValidationError as error:
+            bad.append(_told("events.jsonl", number, error, within="data."))
+            continue
+        events.append(event)
     events.sort(key=lambda event: event.time)
     return events, bad
+
+
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that aren't blank, with their numbers; none if it isn't there."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error.strerror}; expected a file of JSON lines") from error
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if line.strip():
+            yield number, line
+
+
+def _told(file: object, number: int, error: Exception, *, within: str = "") -> str:
+    """`events.jsonl:3, field `time`: Expected `int`, got `str``."""
+    if isinstance(error, RecursionError):
+        return f"{file}:{number}: JSON that nests too deep"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{file}:{number}: text that is not UTF-8"
+    words, _, path = str(error).partition(" - at `$.")
+    field = f", field `{within}{path.rstrip('`')}`" if path else ""
+    return f"{file}:{number}{field}: {words}"
+
+
+_GROUP = r"^.+\..+\.[0-9]{1,9}$"
 
 
 class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a replica dump."""
 
-    group: str
+    group: Annotated[str, msgspec.Meta(pattern=_GROUP)]
     node: str
     applied: int
     digest: str
@@ -234,21 +288,31 @@ class Dump:
 
 def read_dumps(run: Path) -> list[Dump]:
     """All replica dumps of a run. Raises RunFolderError for one that can't be read."""
-    header, entry = msgspec.json.Decoder(DumpHeader), msgspec.json.Decoder(DumpEntry)
-    dumps = []
-    for file in sorted((run / "dumps").glob("*.jsonl")):
-        first, *rest = file.read_bytes().splitlines() or [b""]
+    return [_dump(file) for file in sorted((run / "dumps").glob("*.jsonl"))]
+
+
+def _dump(file: Path) -> Dump:
+    header: DumpHeader | None = None
+    entries: dict[str, DumpEntry] = {}
+    for number, line in _lines(file):
         try:
-            entries = [entry.decode(line) for line in rest]
-            dumps.append(
-                Dump(
-                    file=file.name,
-                    header=header.decode(first),
-                    entries={found.key: found for found in entries},
-                )
-            )
-        except msgspec.DecodeError as error:
+            if header is None:
+                header = msgspec.json.decode(line, type=DumpHeader)
+                continue
+            entry = msgspec.json.decode(line, type=DumpEntry)
+        except _NO_JSON as error:
+            kind = "a DumpHeader" if header is None else "a DumpEntry"
+            raise RunFolderError(f"{_told(file, number, error)}; expected {kind} line") from error
+        if entry.key in entries:
             raise RunFolderError(
-                f"{file}: {error}; expected a DumpHeader line and then DumpEntry lines"
-            ) from error
-    return dumps
+                f"{file}:{number}, field `key`: found {entry.key!r} again, expected each key once"
+            )
+        entries[entry.key] = entry
+    if header is None:
+        raise RunFolderError(f"{file}: found nothing, expected a DumpHeader line")
+    if header.keys != len(entries):
+        raise RunFolderError(
+            f"{file}: found {len(entries)} entries, expected {header.keys}, as field `keys` of its "
+            "first line says; was it copied as a whole?"
+        )
+    return Dump(file=file.name, header=header, entries=entries)

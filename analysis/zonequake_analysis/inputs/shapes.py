@@ -23,9 +23,6 @@ TORN = "torn"
 NEVER_NS = 2**63 - 1
 """Finish of an operation whose outcome is unknown: it may take effect at any later time."""
 
-MOST_NS = 2**61
-"""Times lie within this, 73 years, on both sides of zero: sums and differences of them fit."""
-
 ABSENT = -(2**63)
 """The number that stands for an absent key where no null can: no line may hold it."""
 

@@ -49,7 +49,7 @@ class Evidence:
 
     description: RunDescription
     quality: Quality
-    bad_events: int
+    bad_events: Sequence[str]
     found: Found
     counts: dict[tuple[str, str, str], int]  # (role, f, outcome)
     acknowledged: int

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, Told, started
+from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import Verdict
 
 MOST_WITNESSES = 3
@@ -54,7 +55,7 @@ def _suite(told: Told, number: int) -> xml.Element:
     properties = xml.SubElement(suite, "properties")
     for name, value in _properties(told).items():
         if value:
-            xml.SubElement(properties, "property", name=name, value=_clean(value))
+            xml.SubElement(properties, "property", name=_clean(name), value=_clean(value))
     for check in document.checks:
         suite.append(_case(check, told))
     return suite
@@ -112,5 +113,7 @@ def _text(check: CheckEntry, told: Told) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text without the characters that XML 1.0 can't hold, such as a terminal's escapes."""
-    return _NOT_XML.sub("�", text)
+    """Text without the characters that XML 1.0 can't hold, such as a terminal's escapes, or that no
+    reader sees.
+    """
+    return _NOT_XML.sub("�", visible(text))

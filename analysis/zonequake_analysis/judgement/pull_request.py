@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from zonequake_analysis.judgement.markdown import cell, fenced, paragraph
 from zonequake_analysis.judgement.verdict_json import CheckEntry, FaultEntry, Told, VerdictDocument
+from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import MARKS, Verdict, worst
 
 COMMENT_CHARACTERS = 65_536
@@ -24,9 +26,6 @@ MOST_PARTITIONS = 10
 
 MOST_RUNS = 100
 """Rows of the table of runs, those that did not pass before the others; the rest is counted."""
-
-MOST_CHARACTERS = 600
-"""Of one cell or sentence."""
 
 _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
 
@@ -45,7 +44,7 @@ def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
     series = f"{len(runs)} of {asked} runs" if missing else f"{len(runs)} runs"
     rest = f" {missing} of {asked} were not made: the series ended early." if missing else ""
     blocks = [
-        f"# {MARKS[verdict]} {_cell(names)}: {verdict} in {series}\n\n{counts}.{rest}\n",
+        f"# {MARKS[verdict]} {cell(names)}: {verdict} in {series}\n\n{counts}.{rest}\n",
         _table_of_runs(runs),
     ]
     for told in runs:
@@ -87,11 +86,11 @@ def _fitting(blocks: Sequence[str]) -> str:
 
 def _one(told: Told, *, level: int) -> list[str]:
     document = told.document
-    seed = f", seed {told.seed}" if told.seed else ""
+    seed = f", seed {cell(told.seed)}" if told.seed else ""
     heading = "#" * level
     head = (
-        f"{heading} {MARKS[document.verdict]} {_cell(told.title)}: {document.verdict}\n\n"
-        f"{_cell(document.headline)}\n\n"
+        f"{heading} {MARKS[document.verdict]} {cell(told.title)}: {document.verdict}\n\n"
+        f"{paragraph(document.headline)}\n\n"
         f"Exit code {document.exit_code}{seed}.\n"
     )
     wrong = [c for c in document.checks if c.verdict is not Verdict.PASSED]
@@ -122,10 +121,10 @@ def _table_of_runs(runs: Sequence[Told]) -> str:
         longest = document.numbers.get("longest_window_certain_ms")
         operations = document.numbers.get("operations")
         lines.append(
-            f"| {MARKS[document.verdict]} | {number} | {told.seed or '–'} | {document.verdict} | "
-            f"{_cell(document.headline, 200)} | "
+            f"| {MARKS[document.verdict]} | {number} | {cell(told.seed) or '–'} | "
+            f"{document.verdict} | {cell(document.headline, 200)} | "
             f"{'–' if longest is None else f'{longest:,.0f} ms'} | "
-            f"{'–' if operations is None else f'{operations:,.0f}'} | {_cell(told.folder) or '–'} |"
+            f"{'–' if operations is None else f'{operations:,.0f}'} | {cell(told.folder) or '–'} |"
         )
     rest = Counter(told.document.verdict for _, told in numbered[MOST_RUNS:])
     lines += [""] if rest else []
@@ -139,8 +138,8 @@ def _table_of_checks(checks: Sequence[CheckEntry]) -> str:
         "| --- | --- | --- | --- | ---: | ---: |",
     ]
     lines += [
-        f"| {MARKS[c.verdict] if c.judged else '–'} | {c.name} | "
-        f"{c.verdict if c.judged else 'not judged'} | {_cell(c.summary)} | "
+        f"| {MARKS[c.verdict] if c.judged else '–'} | {cell(c.name)} | "
+        f"{c.verdict if c.judged else 'not judged'} | {cell(c.summary)} | "
         f"{c.checked:,} | {c.excluded:,} |"
         for c in checks
     ]
@@ -152,7 +151,7 @@ def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
     explains.
     """
     return [
-        _folded(f"A witness for {check.name}", f"```\n{check.witnesses[0]}\n```\n")
+        _folded(f"A witness for {cell(check.name)}", fenced(check.witnesses[0]))
         for check in checks
         if check.witnesses
     ]
@@ -163,7 +162,7 @@ def _latency(document: VerdictDocument) -> list[str]:
     fault was felt.
     """
     said = [c.summary for c in document.checks if c.name == "latency" and c.judged]
-    return [f"Latency: {_cell(summary)}.\n" for summary in said]
+    return [f"Latency: {cell(summary)}.\n" for summary in said]
 
 
 def _windows(document: VerdictDocument) -> list[str]:
@@ -174,8 +173,8 @@ def _windows(document: VerdictDocument) -> list[str]:
         "| --- | ---: | ---: | --- |",
     ]
     lines += [
-        f"| {_cell(w.zone)}/{w.partition} ({w.function}) | {w.certain_ms:,.0f} ms | "
-        f"{w.possible_ms:,.0f} ms | {_cell(w.cause) or 'unexplained'} |"
+        f"| {cell(w.zone)}/{w.partition} ({cell(w.function)}) | {w.certain_ms:,.0f} ms | "
+        f"{w.possible_ms:,.0f} ms | {cell(w.cause) or 'unexplained'} |"
         for w in document.windows[:MOST_PARTITIONS]
     ]
     left_out = len(document.windows) - MOST_PARTITIONS
@@ -188,11 +187,13 @@ def _faults(document: VerdictDocument) -> list[str]:
     if not document.faults:
         return []
     lines = ["| fault | asked for | what it hit | progress |", "| --- | --- | --- | ---: |"]
-    lines += [
-        f"| {_cell(f.name)} | {_cell(f.asked) or '–'} | {_cell(_landing(f))} | "
-        f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
-        for f in document.faults
-    ]
+    for fault in document.faults:
+        often = f" ({fault.times} times)" if fault.times > 1 else ""
+        progress = "–" if fault.progress is None else f"{fault.progress:.0%}"
+        lines.append(
+            f"| {cell(fault.name)}{often} | {cell(fault.asked) or '–'} | "
+            f"{cell(_landing(fault))} | {progress} |"
+        )
     return ["\n".join([*lines, ""])]
 
 
@@ -206,9 +207,10 @@ def _landing(fault: FaultEntry) -> str:
 def _resets(document: VerdictDocument) -> list[str]:
     if not document.resets:
         return []
-    rule = "| --- " * 3 + "| ---: " * (len(document.reset_columns) - 3) + "|"
-    lines = [f"| {' | '.join(document.reset_columns)} |", rule]
-    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in document.resets]
+    columns = len(document.reset_columns)
+    rule = "| --- " * min(3, columns) + "| ---: " * (columns - 3) + "|"
+    lines = [f"| {' | '.join(map(cell, document.reset_columns))} |", rule]
+    lines += [f"| {' | '.join(cell(value) for value in row)} |" for row in document.resets]
     return ["\n".join([*lines, ""])]
 
 
@@ -216,11 +218,11 @@ def _where(told: Told) -> str:
     facts = told.document.run
     lines = []
     if facts is not None and facts.replay:
-        lines += ["To run it again:", "", f"    {facts.replay}", ""]
+        lines += ["To run it again:", "", f"    {one_line(facts.replay)}", ""]
     if told.folder:
         # A run that nobody judged has no page.
         what = "Report: `report.html` in" if told.document.numbers else "Run folder:"
-        lines.append(f"{what} {_cell(told.folder)}")
+        lines.append(f"{what} {cell(told.folder)}")
     return "\n".join([*lines, *_versions(told), ""])
 
 
@@ -229,17 +231,9 @@ def _versions(told: Told) -> list[str]:
     if facts is None:
         return []
     known = {"target": facts.target, "kubernetes": facts.cluster, **facts.versions}
-    said = ", ".join(f"{name} {_cell(version)}" for name, version in known.items() if version)
+    said = ", ".join(f"{cell(name)} {cell(version)}" for name, version in known.items() if version)
     return ["", f"<sub>{said}</sub>"] if said else []
 
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
-
-
-def _cell(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Text in one line, that neither ends a table's cell nor opens a tag."""
-    line = " ".join(text.split())
-    if len(line) > most:
-        line = f"{line[: most - 1]}…"
-    return line.replace("|", "\\|").replace("<", "&lt;")

@@ -6,14 +6,18 @@ and a harness that could not do what was planned leave a run *unknown*, or worse
 
 from __future__ import annotations
 
+from zonequake_analysis.inputs.run_folder import PlannedFault
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
+_MOST_TOLD = 3
+"""Lines of `events.jsonl` that are told one by one."""
+
 
 def sufficiency_checks(e: Evidence) -> list[Check]:
     """Whether the history, the load, the faults and the harness were as they should be."""
-    return [_history(e), _coverage(e), _faults(e), *harness_checks(e.description.harness)]
+    return [_history(e), _coverage(e), fault_check(e), *harness_checks(e.description.harness)]
 
 
 def _history(e: Evidence) -> Check:
@@ -22,7 +26,10 @@ def _history(e: Evidence) -> Check:
     if q.foreign_schema_lines:
         problems.append(f"{q.foreign_schema_lines} lines are of another schema version")
     if e.bad_events:
-        problems.append(f"{e.bad_events} events can't be read")
+        shown = "; ".join(e.bad_events[:_MOST_TOLD])
+        more = len(e.bad_events) - _MOST_TOLD
+        rest = f"; and {more} more" if more > 0 else ""
+        problems.append(f"{len(e.bad_events)} events can't be read: {shown}{rest}")
     if len(q.clocks) > 1 and not e.description.clock_offset_ns:
         problems.append("several clocks and no clock_offset_ns in run.yaml")
     good = (
@@ -69,19 +76,27 @@ def _coverage(e: Evidence) -> Check:
     )
 
 
-def _faults(e: Evidence) -> Check:
+def fault_check(e: Evidence) -> Check:
+    """Whether every fault landed; one that is repeated counts as often as it had to."""
     by_name = {fault.name: fault for fault in e.faults}
-    planned = e.description.planned_faults or tuple(by_name)
+    planned = e.description.planned_faults or tuple(
+        PlannedFault(name=name, times=fault.times) for name, fault in by_name.items()
+    )
     problems = []
-    for name in planned:
+    for name, times in ((fault.name, fault.times) for fault in planned):
         fault = by_name.get(name)
+        often = f" {times} times" if times > 1 else ""
         if fault is None or (fault.start_ns is None and not fault.missed):
-            problems.append(f"{name} was not installed")
+            problems.append(f"{name} was not installed{often}")
         elif fault.missed:
-            problems.append(f"{name} missed: {fault.missed}")
+            took = f" after it had taken effect {fault.effective} of{often}" if often else ""
+            problems.append(f"{name} missed{took}: {fault.missed}")
         elif not fault.hit:
             problems.append(f"{name} had no proven effect")
-    summary = f"{len(planned)} faults had to land, and all did as asked"
+        elif fault.effective < times:
+            problems.append(f"{name} had a proven effect {fault.effective} of {times} times")
+    count = sum(fault.times for fault in planned)
+    summary = f"{count} faults had to land, and all did as asked"
     if not planned:
         summary = "not judged: no fault was planned, and the events show none"
     return Check(
@@ -90,5 +105,5 @@ def _faults(e: Evidence) -> Check:
         verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
         summary="; ".join(problems) or summary,
         violations=len(problems),
-        checked=len(planned),
+        checked=count,
     )

@@ -12,16 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.run_folder import target_in_words
+from zonequake_analysis.inputs.run_folder import target_of
+from zonequake_analysis.inputs.run_yaml import read_run_yaml
+from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, worst
 from zonequake_analysis.whole_files import write_whole
 
 OURS = "zonequake"
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 REPORT_FILE = "report.html"
+_LAST_WALL_NS = 4_000_000_000_000_000_000
+"""In the year 2096."""
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +58,10 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A fault: the stage that was asked for, and where it landed or why it didn't; `effective`:
-    whether an effect of it was proven."""
+    whether an effect of it was proven; `times`: how often it began."""
 
     name: str
+    times: int = 1
     asked: str = ""
     landed: str = ""
     missed: str = ""
@@ -176,24 +180,20 @@ def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
 
 def read_facts(run: Path) -> RunFacts | None:
     """Returns which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
-    file = run / "run.yaml"
-    if not file.exists():
+    document = read_run_yaml(run)
+    if document is None:
         return None
-    try:
-        document = yaml.safe_load(file.read_text()) or {}
-        cluster = document.get("cluster") or {}
-        return RunFacts(
-            run=str(document.get("run") or run.resolve().name),
-            scenario=str(document.get("scenario") or document.get("name") or run.resolve().name),
-            seed=str(document.get("seed", "")),
-            target=target_in_words(document.get("target")),
-            versions={str(k): str(v) for k, v in (document.get("versions") or {}).items()},
-            cluster=str(cluster.get("version") or ""),
-            replay=str(document.get("replay") or ""),
-            started_wall_ns=int(document.get("started_wall_ns") or 0),
-        )
-    except (yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{file}: {error}; expected what docs/interfaces.md says") from error
+    cluster = document.part("cluster")
+    return RunFacts(
+        run=document.text("run") or run.resolve().name,
+        scenario=document.text("scenario") or document.text("name") or run.resolve().name,
+        seed=document.text("seed"),
+        target=target_of(document),
+        versions=document.texts("versions"),
+        cluster="" if cluster is None else cluster.text("version"),
+        replay=document.text("replay"),
+        started_wall_ns=document.whole("started_wall_ns", most=_LAST_WALL_NS),
+    )
 
 
 def read_document(run: Path) -> VerdictDocument:
@@ -209,12 +209,25 @@ def read_document(run: Path) -> VerdictDocument:
 
 def write_document(run: Path, document: VerdictDocument) -> None:
     """Writes `verdict.json`."""
-    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    write_whole(run / VERDICT_FILE, encoded + b"\n")
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # half a character, of a file's name for instance
+        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
+    write_whole(run / VERDICT_FILE, msgspec.json.format(encoded, indent=2) + b"\n")
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_encodable(inner) for inner in value]
+    return value
 
 
 def started(facts: RunFacts | None) -> str:
     """Returns when a run began, in UTC to the second; empty if it is unknown."""
-    if facts is None or not facts.started_wall_ns:
+    if facts is None or not 0 < facts.started_wall_ns <= _LAST_WALL_NS:
         return ""
     return datetime.fromtimestamp(facts.started_wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -122,8 +122,9 @@ def _ends(proof: object) -> list[tuple[str, int, str]]:
         return []
     gone = proof["gone_ns"]
     return [
-        (str(victim["node"]), int(gone[victim["node"]]), str(victim["process_incarnation"]))
+        (str(victim["node"]), int(gone[victim["node"]]), str(victim.get("process_incarnation")))
         for victim in proof.get("victims", [])
+        if victim["node"] in gone
     ]
 
 

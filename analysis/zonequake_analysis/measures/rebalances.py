@@ -55,9 +55,15 @@ class EarlyJoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultLanding:
-    """The landing of one fault: its begin and end, and the stage of the rebalance that it hit."""
+    """The landing of one fault: its begin and end, and the stage of the rebalance that it hit.
+
+    A fault may be repeated: `times` it began, at least once, and `effective` times its effect was
+    proven. Begin, stage and target are those of the first time, the end that of the last.
+    """
 
     name: str
+    times: int
+    effective: int
     type: str
     targets: tuple[str, ...]
     start_ns: int | None
@@ -254,9 +260,13 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
         start, hit, missed = first("fault.start"), first("fault.hit"), first("fault.missed")
         effective = first("fault.effective")
         described = start or effective or own[0]
+        # A rolling restart tells of each of its nodes, too, as a fault of another type.
+        whole = [event.kind for event in own if event.text("type") == described.text("type")]
         landings.append(
             FaultLanding(
                 name=name,
+                times=max(1, whole.count("fault.start")),
+                effective=whole.count("fault.effective"),
                 type=described.text("type"),
                 targets=_nodes(described, "targets"),
                 start_ns=start.time if start else None,

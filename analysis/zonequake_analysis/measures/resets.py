@@ -149,7 +149,7 @@ def _asked(events: Iterable[RecordedEvent]) -> _Asked:
             if isinstance(proof, dict):
                 for one in proof.get("partitions", []):
                     place = (str(proof["zone"]), int(one["partition"]), int(one["token"]))
-                    survivors[place] = one["survivor"]
+                    survivors[place] = one.get("survivor")
     return _Asked(survivors=survivors, pending_ns=min(began.values(), default=None))
 
 

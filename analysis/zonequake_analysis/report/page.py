@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
 
 from zonequake_analysis.importing.values import original_values
-from zonequake_analysis.inputs.changed_metrics import moved_metrics
+from zonequake_analysis.inputs.changed_metrics import moved_metrics, read_samples
 from zonequake_analysis.judgement.judge import Judgement, Shown
 from zonequake_analysis.measures.rebalances import STAGES
 from zonequake_analysis.measures.timeline import Timeline, all_of
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
+from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, MARKS
 
 MOST_WINDOWS = 200
@@ -46,12 +47,15 @@ _EXPLAINED = {
 }
 
 
-def render_page(run: Path, judgement: Judgement) -> str:
-    """The page as text; everything from the run is escaped."""
+def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None]) -> str:
+    """The page as text; everything from the run is escaped. `told` hears of metrics that can't be
+    read.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("zonequake_analysis.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -60,6 +64,9 @@ def render_page(run: Path, judgement: Judgement) -> str:
     originals = original_values(run)
     axis = svg.Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
+    samples, unread = read_samples(run)
+    for problem in unread:
+        told(problem)
     return environment.get_template("page.html.j2").render(
         j=judgement,
         e=e,
@@ -78,14 +85,20 @@ def render_page(run: Path, judgement: Judgement) -> str:
         reset_columns=RESET_COLUMNS,
         violations=[_violation(shown, originals) for shown in _distinct(judgement.shown)],
         found=sorted(e.found.counts.items(), key=lambda item: item[0]),
+        unread_metrics=unread,
         metrics=moved_metrics(
-            run,
+            samples,
             wall_offset_ns=judgement.ingested.wall_offset_ns,
             faults_ns=min((f.start_ns for f in e.faults if f.start_ns), default=None),
             span_ns=(drawn.start_ns, drawn.end_ns),
         ),
         run_name=run.resolve().name,
     )
+
+
+def _visible(value: object) -> object:
+    """Text from the run with every character shown; other values, and our markup, as they are."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _hover(drawn: Timeline) -> str:

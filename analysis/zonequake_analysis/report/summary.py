@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (
@@ -46,7 +48,7 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "p99_control_ms": ms(e.p99.control_ns),
         "p99_during_ms": ms(e.p99.during_ns),
         "rebalances": len(e.rebalances),
-        "faults": len(e.faults),
+        "faults": sum(fault.times for fault in e.faults),
         "analysis_s": round(sum(judgement.steps_s.values()), 1),
     }
 
@@ -55,13 +57,22 @@ def headline(judgement: Judgement) -> str:
     """The verdict in one sentence: the worst check, or what was shown."""
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
-        faults = f" through {', '.join(fault.name for fault in e.faults)}" if e.faults else ""
+        faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
         return (
             f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
             f"and every key is linearizable{faults}."
         )
     worst = [check for check in judgement.checks if check.verdict is judgement.verdict]
     return "; ".join(check.summary for check in worst[:3]) + "."
+
+
+def faults_in_words(faults: Sequence[FaultLanding]) -> str:
+    """`kill`, or `19 faults: grow, kill (18 times)` where any was repeated."""
+    names = ", ".join(
+        f"{fault.name} ({fault.times} times)" if fault.times > 1 else fault.name for fault in faults
+    )
+    count = sum(fault.times for fault in faults)
+    return f"{count} faults: {names}" if count > len(faults) else names
 
 
 def reset_rows(e: Evidence) -> list[tuple[str, ...]]:

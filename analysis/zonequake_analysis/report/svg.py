@@ -6,10 +6,10 @@ by mean: a mean hides an outage. Colours are CSS classes, so that light and dark
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
 from zonequake_analysis.measures.timeline import Timeline, all_of
+from zonequake_analysis.untrusted_text import visible
 
 WIDTH = 1160
 LEFT, RIGHT = 84, 12
@@ -49,23 +50,27 @@ class Axis:
         return (at_ns - self.start_ns) / 1e9
 
 
+def _escaped(text: str) -> str:
+    return html.escape(visible(text))
+
+
 def _svg(name: str, title: str, description: str, height: float, body: Iterable[str]) -> str:
     return (
         f'<svg class="{name}" role="img" viewBox="0 0 {WIDTH} {height:.0f}" '
-        f'preserveAspectRatio="xMidYMid meet"><title>{escape(title)}</title>'
-        f"<desc>{escape(description)}</desc>{''.join(body)}</svg>"
+        f'preserveAspectRatio="xMidYMid meet"><title>{_escaped(title)}</title>'
+        f"<desc>{_escaped(description)}</desc>{''.join(body)}</svg>"
     )
 
 
 def _text(x: float, y: float, words: str, style: str = "", anchor: str = "start") -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {place} class="{style}">{escape(words)}</text>'
+    return f'<text {place} class="{style}">{_escaped(words)}</text>'
 
 
 def _rect(
     x: float, y: float, width: float, height: float, style: str, title: str = "", extra: str = ""
 ) -> str:
-    inner = f"<title>{escape(title)}</title>" if title else ""
+    inner = f"<title>{_escaped(title)}</title>" if title else ""
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height:.1f}" '
         f'class="{style}" {extra}>{inner}</rect>'
@@ -73,7 +78,7 @@ def _rect(
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
-    inner = f"<title>{escape(title)}</title>" if title else ""
+    inner = f"<title>{_escaped(title)}</title>" if title else ""
     place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {place} class="{style}">{inner}</line>'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from zonequake_analysis.importing.values import original_values
@@ -27,9 +28,12 @@ from zonequake_analysis.verdict import EXIT_CODES
 from zonequake_analysis.whole_files import write_whole
 
 
-def write_report(run: Path, judgement: Judgement) -> None:
-    """Writes the four files, verdict.json behind all others."""
-    write_whole(run / REPORT_FILE, render_page(run, judgement).encode())
+def write_report(
+    run: Path, judgement: Judgement, *, told: Callable[[str], None] = lambda _: None
+) -> None:
+    """Writes the four files, verdict.json behind all others. `told` hears of what is left out."""
+    page = render_page(run, judgement, told=told)
+    write_whole(run / REPORT_FILE, page.encode(errors="backslashreplace"))
     write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
 
 
@@ -55,6 +59,7 @@ def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
         faults=[
             FaultEntry(
                 name=fault.name,
+                times=fault.times,
                 asked=fault.asked,
                 landed=fault.landed,
                 missed=fault.missed,

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
 from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
-from zonequake_analysis.inputs.history_faults import Faults, faults_together
+from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
+from zonequake_analysis.inputs.faults.of_keys import orphans, overlaps, two_uses, without_refused
 from zonequake_analysis.inputs.integer_columns import Facts, together
-from zonequake_analysis.inputs.key_faults import orphans, overlaps, two_uses, without_refused
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.history_faults import FaultKind, faults_together, in_words
+from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
+from zonequake_analysis.inputs.faults.names import twice as find_twice
+from zonequake_analysis.inputs.faults.of_history import FaultKind, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.repeated_names import Names, Twice, names_by_bucket
-from zonequake_analysis.inputs.repeated_names import twice as find_twice
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
 
@@ -73,12 +74,23 @@ class Ingested:
 
 
 def history_files(run: Path) -> list[Path]:
-    """The history files of a run folder, sorted. Raises RunFolderError if there are none."""
+    """The history files of a run folder, sorted. Raises RunFolderError if there are none, or one
+    that is no file or can't be read.
+    """
     files = sorted((run / "history").glob("*.jsonl"))
     if not files:
         raise RunFolderError(
             f"found no file {run / 'history'}/*.jsonl; a run folder needs at least its histories"
         )
+    for file in files:
+        try:
+            kind = file.stat().st_mode
+            if stat.S_ISREG(kind):
+                file.open("rb").close()
+        except OSError as error:
+            raise RunFolderError(f"{file}: {error.strerror}; expected a file to read") from error
+        if not stat.S_ISREG(kind):
+            raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
     return files
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.unit.analysis.judged_lines import line, operation, written
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
+from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -75,3 +79,85 @@ def test_a_value_of_a_line_that_can_not_be_read_is_unknown_and_not_invented(
     whole = checks_of(spark, tmp_path, [*GOOD, *read])
     assert whole["phantoms"].verdict is Verdict.VIOLATED
     assert whole["linearizability"].verdict is Verdict.VIOLATED
+
+
+HOSTILE = "k</script><img src=x onerror=alert(1)>|`\u202e\x1b\u2028x"
+
+
+class Tags(HTMLParser):
+    """Counts tags, and collects the text between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_page_shows_what_a_run_says_and_builds_nothing_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def page(name: str) -> tuple[str, Tags]:
+        run = tmp_path / str(len(name))
+        lost = [*operation(3, key=name, node=name), *operation(4, key=name, f="read", value=None)]
+        mixed = [*operation(5, key=f"{name}2"), *operation(6, key=f"{name}2", f="append")]
+        events = [
+            {"kind": "fault.start", "data": {"fault": name, "type": name, "targets": [name]}},
+            {"kind": "leader.change", "data": {"leader": name, "term": name}},
+            {"kind": "rebalance.stage", "data": {"stage": "JOINT", "token": 1, "peers": [name]}},
+        ]
+        run.mkdir()
+        (run / "events.jsonl").write_text(
+            "".join(
+                json.dumps({"time": 200, "zone": name, "partition": 0, "node": name, **event})
+                + "\n"
+                for event in events
+            )
+        )
+        (run / "run.yaml").write_text(json.dumps({"name": name, "seed": name, "description": name}))
+        checks_of(spark, run, [*GOOD, *lost, *mixed])
+        text = (run / "report.html").read_text()
+        parsed = Tags()
+        parsed.feed(text)
+        for file in ("report.html", "summary.md", "junit.xml"):
+            assert visible((run / file).read_text()) == (run / file).read_text()
+        return text, parsed
+
+    (_, plain), (text, hostile) = page("k"), page(HOSTILE)
+    assert hostile.tags == plain.tags
+    assert "⟨U+202E⟩" in text
+    assert "k</script><img src=x" in hostile.text
+
+
+@pytest.mark.parametrize("spoil", ["lines", "bytes", "numbers", "empty", "nothing"])
+def test_a_spoilt_run_folder_ends_with_a_report(
+    spark: SparkSession, tmp_path: Path, spoil: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    contents: dict[str, bytes] = {
+        "lines": b"not json\n[1]\n{}\n" + b"[" * 100_000 + b"\n" + "\n".join(GOOD[:3]).encode(),
+        "bytes": "\n".join(GOOD).encode().replace(b"k1", b"k\xff1") + b"\x00\xfe",
+        "numbers": "\n".join(
+            [*GOOD, line(op="7-1", key="far", sched=2**60, inv=2**60, time=2**60 + 1, wall=2**62)]
+        ).encode(),
+        "empty": b"\n",
+        "nothing": b"",
+    }
+    run = tmp_path
+    (run / "history").mkdir()
+    (run / "history" / "load-0.jsonl").write_bytes(contents[spoil])
+    (run / "metrics").mkdir()
+    (run / "metrics" / "prometheus.parquet").write_bytes(b"rubbish")
+    (run / "events.jsonl").write_bytes(b'{"kind":"fault.start","time":"x"}\n{\n')
+    said: list[str] = []
+    judgement = judge_run(spark, run)
+    write_report(run, judgement, told=said.append)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert said
+    assert said[0].startswith("metrics/prometheus.parquet: ")
+    assert "events.jsonl:1, field `time`" in (run / "summary.md").read_text().replace("\\", "")
+    assert "Traceback" not in capfd.readouterr().err

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from zonequake_analysis.inputs.history_faults import Faults, faults_together, in_words
+from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket, twice
+from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.repeated_names import Names, Twice, names_by_bucket, twice
 from zonequake_analysis.spark_pass.bucket import Found, judged_bucket
 
 BUCKETS = 2

@@ -76,4 +76,5 @@ def test_whatever_breaks_an_analysis_off_is_no_violation(
         raise broken
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
+    (tmp_path / "history").mkdir()
     assert submit.main([str(tmp_path)]) == 255

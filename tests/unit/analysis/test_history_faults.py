@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
-from zonequake_analysis.inputs.history_faults import MOST_REFUSED, FaultKind
+from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, FaultKind
 
 GOOD = [*operation(1), *operation(2, f="read", value=1)]
 

@@ -94,4 +94,4 @@ def test_only_what_every_reader_knows_stands_in_the_file_in_the_order_it_wants()
 def test_what_xml_cannot_hold_is_replaced_and_the_file_stays_readable() -> None:
     (suite,) = JUnitXml.fromstring(render_junit([every_kind()]))
     (error,) = next(case for case in suite if case.name == "harness").result
-    assert error.message == "�[31mpod gone�"
+    assert error.message == "⟨U+001B⟩[31mpod gone⟨U+0000⟩"

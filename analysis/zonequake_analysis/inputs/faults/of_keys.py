@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.history_faults import (
+from zonequake_analysis.inputs.faults.of_history import (
     MOST_EXAMPLES,
     FaultKind,
     Faults,

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.history_faults import (
+from zonequake_analysis.inputs.faults.names import Twice, hashed
+from zonequake_analysis.inputs.faults.of_history import (
     MOST_EXAMPLES,
     MOST_REFUSED,
     FaultKind,
@@ -18,16 +19,15 @@ from zonequake_analysis.inputs.history_faults import (
     HistoryFault,
     plain,
 )
-from zonequake_analysis.inputs.repeated_names import Twice, hashed
 from zonequake_analysis.inputs.shapes import (
     ABSENT,
     CORRUPT,
-    MOST_NS,
     TORN,
     Function,
     OutcomeCode,
     RoleCode,
 )
+from zonequake_analysis.limits import MOST_NS
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

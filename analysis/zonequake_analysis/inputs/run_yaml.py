@@ -1,0 +1,168 @@
+"""`run.yaml` as a mapping whose fields are of the kinds that the analysis reads.
+
+What can't be read ends with a sentence that names file, field and, where YAML itself is broken,
+the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import yaml
+
+from zonequake_analysis.errors import RunFolderError
+
+_T = TypeVar("_T")
+_MOST_NODES = 100_000
+"""Parts of a file; those that an alias repeats count again, and may grow without end."""
+
+
+class RunYaml:
+    """The mapping of a file, or of a part of it; `where` is the path of its fields."""
+
+    def __init__(self, file: Path, fields: Mapping[str, Any], where: str = "") -> None:
+        self._file = file
+        self._fields = fields
+        self._where = where
+
+    def __contains__(self, name: str) -> bool:
+        return self._fields.get(name) is not None
+
+    def refuse(self, name: str, found: object, expected: str) -> NoReturn:
+        """Raises RunFolderError for a field."""
+        refuse(self._file, f"{self._where}{name}", found, expected)
+
+    def part(self, name: str) -> RunYaml | None:
+        """A mapping within this one, None if there is none."""
+        value = self._fields.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.refuse(name, value, "a mapping")
+        return RunYaml(self._file, value, f"{self._where}{name}.")
+
+    def parts(self, name: str) -> list[RunYaml]:
+        """A list of mappings within this one."""
+        value = self._fields.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.refuse(name, value, "a list")
+        for number, one in enumerate(value):
+            if not isinstance(one, dict):
+                self.refuse(f"{name}[{number}]", one, "a mapping")
+        return [
+            RunYaml(self._file, one, f"{self._where}{name}[{number}].")
+            for number, one in enumerate(value)
+        ]
+
+    def text(self, name: str) -> str:
+        """A field as text, empty if it is absent."""
+        value = self._fields.get(name)
+        if isinstance(value, dict | list | set | tuple):
+            self.refuse(name, value, "text or a number")
+        return "" if value is None else str(value)
+
+    def whole(self, name: str, *, least: int = 0, most: int = 2**63 - 1, absent: int = 0) -> int:
+        """A field as an integer, `absent` if there is none."""
+        value = self._fields.get(name)
+        if value is None:
+            return absent
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self.refuse(name, value, f"a whole number from {least} to {most}")
+        return value
+
+    def texts(self, name: str) -> dict[str, str]:
+        """A mapping of texts, empty if it is absent."""
+        part = self.part(name)
+        return {} if part is None else {str(key): part.text(key) for key in part._fields}
+
+    def typed(self, wanted: type[_T], *, names: Mapping[str, str] | None = None) -> _T:
+        """This mapping as a struct; `names`: of its fields, where the file's are others."""
+        known = {(names or {}).get(str(key), str(key)): v for key, v in self._fields.items()}
+        try:
+            return msgspec.convert(known, wanted)
+        except (msgspec.ValidationError, RecursionError) as error:
+            words, _, path = str(error).partition(" - at `$.")
+            field = f"{self._where}{path.rstrip('`')}".rstrip(".")
+            raise RunFolderError(
+                f"{self._file}: field `{field}`: {words}; docs/analysis.md has the fields"
+            ) from error
+
+
+def read_run_yaml(run: Path) -> RunYaml | None:
+    """A folder's `run.yaml`, None without one. Raises RunFolderError."""
+    loaded = load_run_yaml(run)
+    return None if loaded is None else loaded[0]
+
+
+def load_run_yaml(run: Path) -> tuple[RunYaml, str] | None:
+    """The same with the file's text."""
+    file = run / "run.yaml"
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error.strerror}; expected a file of YAML") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise RunFolderError(f"{file}:{line}: found what is no UTF-8, expected YAML") from error
+    try:
+        document = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = f":{mark.line + 1}" if mark is not None else ""
+        raise RunFolderError(f"{file}{at}: {error.problem or error}; expected YAML") from error
+    except (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError) as error:
+        words = " ".join(str(error).split())
+        raise RunFolderError(f"{file}: {words}; expected YAML") from error
+    except RecursionError as error:
+        raise RunFolderError(f"{file}: nests too deep; expected YAML of a few levels") from error
+    document = {} if document is None else document
+    if not isinstance(document, dict):
+        raise RunFolderError(
+            f"{file}: found {_kind(document)}, expected a mapping with plan, seed and "
+            "expectations (docs/analysis.md)"
+        )
+    if _grows(document):
+        raise RunFolderError(
+            f"{file}: its aliases (`*name`) repeat each other or themselves; expected less than "
+            f"{_MOST_NODES:,} parts"
+        )
+    return RunYaml(file, document), text
+
+
+def refuse(file: Path, field: str, found: object, expected: str) -> NoReturn:
+    """Raises RunFolderError for a field of a file."""
+    raise RunFolderError(
+        f"{file}: field `{field}`: found {_kind(found)}, expected {expected} (docs/analysis.md)"
+    )
+
+
+def _kind(found: object) -> str:
+    if isinstance(found, dict | list | set | tuple):
+        return {dict: "a mapping", list: "a list"}.get(type(found), "a set")
+    try:
+        text = str(found)
+    except ValueError:  # Python writes no integer of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _grows(document: object) -> bool:
+    """Whether a document has more parts than anybody writes, as one of aliases of aliases has."""
+    left, waiting = _MOST_NODES, [document]
+    while waiting:
+        left -= 1
+        if left < 0:
+            return True
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list | tuple | set):
+            waiting.extend(one)
+    return False

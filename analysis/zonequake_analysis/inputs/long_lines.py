@@ -58,7 +58,7 @@ def pieces(path: str, start: int, stop: int) -> Iterator[Piece]:
 
 
 def _until_line_end(stream: FileIO) -> Iterator[bytes]:
-    """What the file has from here to the next line's end and with it, or to its own end."""
+    """Reads from here up to the next line's end and with it, or to the file's own end."""
     while block := stream.read(BLOCK_BYTES):
         end = block.find(b"\n") + 1
         if end:

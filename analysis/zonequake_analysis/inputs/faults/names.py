@@ -51,7 +51,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_by_bucket(events: pa.Table, buckets: int) -> list[Names]:
-    """What each bucket is to compare of the names in these events."""
+    """Returns what each bucket is to compare of the names in these events."""
     ops, carriers = carried(events)
     keys, partitions = _pairs(*(events.column(n).to_numpy() for n in ("key_id", "partition_id")))
     op_bucket, key_bucket = (_bucket(of, buckets) for of in (ops, keys))
@@ -90,8 +90,8 @@ def _bucket(names: Ints, buckets: int) -> Ints:
 
 
 def carried(events: pa.Table) -> tuple[Ints, Ints]:
-    """Of each event the hash of its name, and of its operation, with what the event is in the
-    lowest two bits.
+    """Returns each event's hash of its name, and of its operation with, in the lowest two bits,
+    whether it is an invoke, and paired.
     """
     carrier = np.zeros(events.num_rows, np.uint64)
     for column in ("partition_id", "key_id", "inv", "process", "f"):

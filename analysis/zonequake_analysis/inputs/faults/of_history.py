@@ -70,7 +70,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     keyless: int = 0
 
     def of(self, kind: FaultKind) -> int:
-        """How many there are of a kind."""
+        """Returns the number of faults of a kind."""
         return self.counts.get(kind.value, 0)
 
 

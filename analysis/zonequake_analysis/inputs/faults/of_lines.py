@@ -150,7 +150,7 @@ def _rules(
 
 
 def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
-    """What an operation wrote, expected and found."""
+    """Checks what an operation wrote, expected and found."""
     get = lines.column
     for name in ("value", "expected", "found"):
         reserved = _true(pc.equal(get(name), ABSENT))

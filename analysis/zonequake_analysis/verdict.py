@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 
 class Verdict(StrEnum):
@@ -72,10 +73,35 @@ class Check:
         return self.verdict is not Verdict.PASSED or self.checked > 0
 
 
+class Judged(Protocol):
+    """What has a verdict, and says whether there was anything to judge."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+
+    @property
+    def judged(self) -> bool: ...
+
+
+_J = TypeVar("_J", bound=Judged)
+
+
+def severity(verdict: Verdict) -> int:
+    """The place of a verdict among all, the worst first: whatever lists verdicts sorts by it."""
+    return list(Verdict).index(verdict)
+
+
+def most_severe_first(checks: Iterable[_J]) -> list[_J]:
+    """The checks in the order of every file that lists them; those that judged nothing are last.
+
+    Checks of one verdict stay in the order in which they were given.
+    """
+    return sorted(checks, key=lambda check: (severity(check.verdict), not check.judged))
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that outranks the others; of nothing `unknown`, as nothing was shown."""
-    order = list(Verdict)
-    return min(verdicts, key=order.index, default=Verdict.UNKNOWN)
+    return min(verdicts, key=severity, default=Verdict.UNKNOWN)
 
 
 def limited(count: int, allowed: int) -> Verdict:

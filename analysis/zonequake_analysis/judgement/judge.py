@@ -52,7 +52,7 @@ from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
-from zonequake_analysis.verdict import Check, Verdict, worst
+from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
 
@@ -183,13 +183,15 @@ def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:
 
 
 def judge(evidence: Evidence) -> list[Check]:
-    """Every check of a run, safety first."""
-    return [
-        *safety_checks(evidence),
-        *reset_checks(evidence),
-        *sufficiency_checks(evidence),
-        *objective_checks(evidence),
-    ]
+    """Every check of a run, the most severe first; of one verdict, safety first."""
+    return most_severe_first(
+        [
+            *safety_checks(evidence),
+            *reset_checks(evidence),
+            *sufficiency_checks(evidence),
+            *objective_checks(evidence),
+        ]
+    )
 
 
 def _collected(

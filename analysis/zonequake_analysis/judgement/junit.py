@@ -15,7 +15,7 @@ from xml.etree import ElementTree as xml
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, Told, started
 from zonequake_analysis.untrusted_text import visible
-from zonequake_analysis.verdict import Verdict
+from zonequake_analysis.verdict import Verdict, most_severe_first
 
 MOST_WITNESSES = 3
 """Of one check; the report has them all."""
@@ -56,7 +56,7 @@ def _suite(told: Told, number: int) -> xml.Element:
     for name, value in _properties(told).items():
         if value:
             xml.SubElement(properties, "property", name=_clean(name), value=_clean(value))
-    for check in document.checks:
+    for check in most_severe_first(document.checks):
         suite.append(_case(check, told))
     return suite
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from zonequake_analysis.judgement.markdown import cell, fenced, paragraph
 from zonequake_analysis.judgement.verdict_json import CheckEntry, FaultEntry, Told, VerdictDocument
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import MARKS, Verdict, worst
+from zonequake_analysis.verdict import MARKS, Verdict, most_severe_first, severity, worst
 
 COMMENT_CHARACTERS = 65_536
 """The most that a comment on GitHub holds."""
@@ -25,7 +25,7 @@ MOST_PARTITIONS = 10
 """Rows of the table of windows; the rest is counted."""
 
 MOST_RUNS = 100
-"""Rows of the table of runs, those that did not pass before the others; the rest is counted."""
+"""Rows of the table of runs, the worst before the others; the rest is counted."""
 
 _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
 
@@ -47,7 +47,7 @@ def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
         f"# {MARKS[verdict]} {cell(names)}: {verdict} in {series}\n\n{counts}.{rest}\n",
         _table_of_runs(runs),
     ]
-    for told in runs:
+    for told in sorted(runs, key=lambda told: severity(told.document.verdict)):
         if told.document.verdict is not Verdict.PASSED:
             blocks += _one(told, level=2)
     if verdict is Verdict.PASSED:
@@ -93,9 +93,10 @@ def _one(told: Told, *, level: int) -> list[str]:
         f"{paragraph(document.headline)}\n\n"
         f"Exit code {document.exit_code}{seed}.\n"
     )
-    wrong = [c for c in document.checks if c.verdict is not Verdict.PASSED]
-    good = [c for c in document.checks if c.verdict is Verdict.PASSED and c.judged]
-    idle = [c for c in document.checks if not c.judged]
+    checks = most_severe_first(document.checks)
+    wrong = [c for c in checks if c.verdict is not Verdict.PASSED]
+    good = [c for c in checks if c.verdict is Verdict.PASSED and c.judged]
+    idle = [c for c in checks if not c.judged]
     blocks = [head]
     if wrong:
         blocks += [_table_of_checks(wrong), *_witnesses(wrong)]
@@ -113,9 +114,7 @@ def _table_of_runs(runs: Sequence[Told]) -> str:
         "| | run | seed | verdict | what was found | longest window | operations | folder |",
         "| --- | --- | ---: | --- | --- | ---: | ---: | --- |",
     ]
-    numbered = sorted(
-        enumerate(runs, 1), key=lambda item: item[1].document.verdict is Verdict.PASSED
-    )
+    numbered = sorted(enumerate(runs, 1), key=lambda item: severity(item[1].document.verdict))
     for number, told in sorted(numbered[:MOST_RUNS], key=lambda item: item[0]):
         document = told.document
         longest = document.numbers.get("longest_window_certain_ms")

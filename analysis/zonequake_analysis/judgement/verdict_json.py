@@ -17,7 +17,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
 from zonequake_analysis.untrusted_text import visible
-from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, worst
+from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
 from zonequake_analysis.whole_files import write_whole
 
 OURS = "zonequake"
@@ -167,7 +167,7 @@ def without_analysis(
     return VerdictDocument(
         verdict=ended,
         exit_code=EXIT_CODES[ended],
-        checks=list(checks),
+        checks=most_severe_first(checks),
         headline="; ".join(told[:3]),
         run=run,
     )

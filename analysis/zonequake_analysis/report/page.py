@@ -17,8 +17,9 @@ from zonequake_analysis.measures.timeline import Timeline, all_of
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
+from zonequake_analysis.report.witness_text import severity_of
 from zonequake_analysis.untrusted_text import visible
-from zonequake_analysis.verdict import EXIT_CODES, MARKS
+from zonequake_analysis.verdict import EXIT_CODES, MARKS, Check
 
 MOST_WINDOWS = 200
 
@@ -83,8 +84,13 @@ def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None])
         windows_left_out=max(0, len(windows) - MOST_WINDOWS),
         resets=reset_rows(e),
         reset_columns=RESET_COLUMNS,
-        violations=[_violation(shown, originals) for shown in _distinct(judgement.shown)],
-        found=sorted(e.found.counts.items(), key=lambda item: item[0]),
+        violations=[
+            _violation(shown, originals) for shown in distinct_findings(judgement.shown, judgement.checks)
+        ],
+        found=sorted(
+            e.found.counts.items(),
+            key=lambda item: (severity_of(item[0][1], judgement.checks), item[0]),
+        ),
         unread_metrics=unread,
         metrics=moved_metrics(
             samples,
@@ -125,11 +131,13 @@ def _hover(drawn: Timeline) -> str:
     )
 
 
-def _distinct(shown: Sequence[Shown]) -> list[Shown]:
-    """One finding for each witness: several checks often find the same fault."""
+def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[Shown]:
+    """One finding for each witness, the most severe first: several checks often find the same
+    fault. `checks` are in the order of severity.
+    """
     seen: set[tuple[str, ...]] = set()
     kept = []
-    for one in shown:
+    for one in sorted(shown, key=lambda one: severity_of(one.finding.kind, checks)):
         operations = tuple(o.op for o in one.witness.operations)
         if operations not in seen or not operations:
             seen.add(operations)

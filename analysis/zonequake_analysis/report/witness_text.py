@@ -8,6 +8,7 @@ from zonequake_analysis.checks.search.witness import Finding, Witness
 from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
+from zonequake_analysis.verdict import Check
 
 _CHECKS = {
     "lost": "lost-writes",
@@ -28,6 +29,12 @@ _WITHOUT_NAME = "linearizability"
 def check_of(kind: str) -> str:
     """The check that a finding of this kind is counted by."""
     return _CHECKS.get(kind, _WITHOUT_NAME)
+
+
+def severity_of(kind: str, checks: Sequence[Check]) -> int:
+    """The place of a finding among others: that of its check, and `checks` are in their order."""
+    named = check_of(kind)
+    return next((n for n, check in enumerate(checks) if check.name == named), len(checks))
 
 
 def witness_text(

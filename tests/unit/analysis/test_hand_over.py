@@ -59,8 +59,8 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
     written = json.loads((tmp_path / "verdict.json").read_text())
     assert written["verdict"] == "harness-failed"
     assert [check["summary"] for check in written["checks"]] == [
-        "no recovery",
         "the analysis broke off: RunFolderError: events.jsonl: torn",
+        "no recovery",
     ]
 
 

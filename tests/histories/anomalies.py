@@ -32,7 +32,7 @@ class _Key:
     """Builds the operations of one key, one after another, each 1 ms long and 1 ms apart."""
 
     def __init__(self, name: str, number: int, at_ns: int) -> None:
-        self._name = name
+        self.name = name
         self._number = number
         self._now = at_ns
         self._index = _FIRST_INDEX + number * 1000
@@ -49,7 +49,7 @@ class _Key:
         """Adds an operation at place `at`, by a process of its own."""
         operation = SyntheticOperation(
             f=f,
-            key=self._name,
+            key=self.name,
             partition=0,
             process=self._process,
             inv_ns=self._now,
@@ -156,6 +156,30 @@ def _applied_twice(k: _Key) -> None:
     k.read(1, 6, role=RoleCode.FINAL)
 
 
+def _applied_twice_by_two_members(k: _Key) -> None:
+    """One member shows a value before the place at which another acknowledged it."""
+    slow = k.append(1, 5)
+    k.operations[-1] = replace(slow, fin_ns=slow.fin_ns + 4 * MS)
+    k.read_list([1], 3, node="zq-default-1")
+    k.read_list([1], 6, role=RoleCode.FINAL)
+
+
+def _diverged_list(k: _Key) -> None:
+    """A member lacks an acknowledged append, though its answer's place lies behind it."""
+    k.append(1, 1)
+    k.append(2, 2)
+    k.read_list([1], 3, node="zq-default-1")
+    k.read_list([1, 2], 4, role=RoleCode.FINAL)
+
+
+def _diverged_register(k: _Key) -> None:
+    """Two members show two values at one place."""
+    k.write(1, 1)
+    k.write(2, 2)
+    k.read(1, 3, node="zq-default-1")
+    k.read(2, 3, role=RoleCode.FINAL)
+
+
 def _cas_fork(k: _Key) -> None:
     k.write(1, 1)
     k.cas(1, 2, 2)
@@ -180,6 +204,15 @@ def _back_in_session(k: _Key) -> None:
     first = k.write(1, 5)
     k.read(1, 2, process=first.process, sequence=1)
     k.read(1, 6, role=RoleCode.FINAL)
+
+
+def _back_over_two_keys(k: _Key) -> None:
+    """A process' answer lies before the one that it had got at another key."""
+    other = f"{k.name}-reached-before"
+    first = k.write(1, 5, key=other)
+    k.write(2, 2, process=first.process, sequence=1)
+    k.read(1, 6, key=other, role=RoleCode.FINAL)
+    k.read(2, 7, role=RoleCode.FINAL)
 
 
 def _wrong_refusal(k: _Key) -> None:
@@ -214,6 +247,15 @@ _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = 
         frozenset({("black-box", "element-twice"), ("claimed-order", "list")}),
     ),
     "applied-twice": (_applied_twice, frozenset({("sets", "applied-twice")})),
+    "two-places": (_applied_twice_by_two_members, frozenset({("sets", "two-places")})),
+    "diverged-list": (
+        _diverged_list,
+        frozenset({("diverged", "diverged"), ("loss", "stale"), ("black-box", "stale")}),
+    ),
+    "diverged-register": (
+        _diverged_register,
+        frozenset({("diverged", "diverged"), ("loss", "stale"), ("claimed-order", "value")}),
+    ),
     "cas-fork": (
         _cas_fork,
         frozenset({("black-box", "cas-fork"), ("claimed-order", "precondition")}),
@@ -221,6 +263,7 @@ _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = 
     "false-claim": (_false_claim, frozenset({("claimed-order", "order")})),
     "reordered": (_reordered, frozenset({("black-box", "not-prefix"), ("claimed-order", "list")})),
     "session": (_back_in_session, frozenset({("loss", "session")})),
+    "session-of-two-keys": (_back_over_two_keys, frozenset({("loss", "session")})),
     "wrong-refusal": (_wrong_refusal, frozenset({("sets", "wrong-refusal")})),
     "entry-twice": (_entry_twice, frozenset({("claimed-order", "entry-twice")})),
 }

@@ -8,7 +8,14 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones, sets
+from zonequake_analysis.checks import (
+    claimed_order,
+    diverged,
+    list_prefixes,
+    loss,
+    register_zones,
+    sets,
+)
 from zonequake_analysis.spark_pass.bucket import Suspects
 
 MOST_NAMED = 2000
@@ -18,6 +25,7 @@ MOST_NAMED = 2000
 def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
     """Everything that the checks over operations find, in one frame."""
     found = [
+        diverged.diverged(ops, unplaced=unplaced),
         sets.sets(ops),
         loss.loss(ops),
         claimed_order.claimed_order(ops, unplaced=unplaced),
@@ -46,6 +54,7 @@ def findings_of_suspects(
     found = [
         check(rows)
         for check, rows in (
+            (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("claimed")),
             (sets.sets, of_keys("sets")),
             (loss.missed, of_keys("loss")),
             (loss.sessions, of_partitions("sessions")),

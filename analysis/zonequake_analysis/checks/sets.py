@@ -3,8 +3,10 @@
     phantom        a value was read that nobody attempted
     aborted        a value was read whose every attempt certainly never happened
     duplicate      an element stands twice in a list
-    applied-twice  a value was read at a place before the one where its write was acknowledged: the
-                   request was applied at two entries
+    applied-twice  a member showed a value, before it acknowledged its write, at a place before
+                   that of the acknowledgement: the request was applied at two entries of its log
+    two-places     another member than the one that acknowledged it did: it was applied twice if
+                   their logs are one, and else their places say nothing about each other
     wrong-refusal  a cas was refused though it found what it expected
 
 Bounded reads count here too: they may be old, but not invented.
@@ -12,7 +14,7 @@ Bounded reads count here too: they may be old, but not invented.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
@@ -46,31 +48,48 @@ def sets(ops: DataFrame) -> DataFrame:
         .when(cas & ok, F.concat(attempted, seen("expected")))
         .otherwise(attempted)
     )
-    elements = (
+    of_value = Window.partitionBy(*_KEY, "m.element")
+    acked = F.col("m.attempt") & F.col("acked")
+    # What began after the acknowledgement saw what that wrote, whatever place it claims.
+    early = ~F.col("m.attempt") & (F.col("inv") < F.col("acknowledged_at"))
+    of_node = (
         ops.where(ok | ~read)
         .select(
             *_KEY,
             "inv",
             "position",
+            "node",
+            "fin",
             (ok & ~refused).alias("acked"),
             ((F.col("outcome") != OutcomeCode.FAIL.value) & ~refused).alias("possible"),
             F.explode(mentions).alias("m"),
         )
         .where("m.element is not null")
-        .groupBy(*_KEY, F.col("m.element").alias("value"))
+        .withColumn("acknowledged_at", F.max(F.when(acked, F.col("fin"))).over(of_value))
+        .groupBy(*_KEY, "node", F.col("m.element").alias("value"))
         .agg(
             F.count_if("m.attempt").alias("attempts"),
             F.count_if(F.col("m.attempt") & F.col("possible")).alias("possible"),
             F.count_if(~F.col("m.attempt")).alias("reads"),
-            F.max(F.when(F.col("m.attempt") & F.col("acked"), F.col("position"))).alias("written"),
-            F.min(F.when(~F.col("m.attempt"), F.col("position"))).alias("first_read"),
+            F.max(F.when(acked, F.col("position"))).alias("written"),
+            F.min(F.when(early, F.col("position"))).alias("first_read"),
             F.min(F.when(~F.col("m.attempt"), F.col("inv"))).alias("at_ns"),
         )
+    )
+    elements = of_node.groupBy(*_KEY, "value").agg(
+        *(F.sum(name).alias(name) for name in ("attempts", "possible", "reads")),
+        F.max("written").alias("written"),
+        F.min("first_read").alias("first_read"),
+        F.bool_or(F.col("node").isNotNull() & (F.col("first_read") < F.col("written"))).alias(
+            "by_one_member"
+        ),
+        F.min("at_ns").alias("at_ns"),
     )
     kind = (
         F.when((F.col("reads") > 0) & (F.col("attempts") == 0), "phantom")
         .when((F.col("reads") > 0) & (F.col("possible") == 0), "aborted")
-        .when(F.col("first_read") < F.col("written"), "applied-twice")
+        .when(F.col("by_one_member"), "applied-twice")
+        .when(F.col("first_read") < F.col("written"), "two-places")
     )
     named = elements.withColumn("kind", kind).where("kind is not null")
     twice = ops.where(ok & (F.size("list") != F.size(F.array_distinct("list")))).withColumns(

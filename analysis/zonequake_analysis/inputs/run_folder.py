@@ -247,7 +247,7 @@ _GROUP = r"^.+\..+\.[0-9]{1,9}$"
 
 
 class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of a replica dump."""
+    """First line of a replica dump. `log_index`: None where `applied` is the index in the log."""
 
     group: Annotated[str, msgspec.Meta(pattern=_GROUP)]
     node: str
@@ -257,6 +257,7 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     term: int = 0
     lineage: int = 0
     incarnation: str = ""
+    log_index: int | None = None
 
 
 class DumpEntry(msgspec.Struct, frozen=True, kw_only=True):

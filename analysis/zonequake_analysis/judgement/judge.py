@@ -7,7 +7,6 @@ ingest, screens, windows and numbers (one pass) → exact checks of the suspects
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,14 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from zonequake_analysis.checks import claimed_order, list_prefixes, loss, sets
+from zonequake_analysis.checks import claimed_order, diverged, list_prefixes, loss, sets
 from zonequake_analysis.checks.exact_checks import findings_of_suspects
+from zonequake_analysis.checks.search.named_witness import witness_of
 from zonequake_analysis.checks.search.witness import (
     Finding,
     Witness,
-    find_witness,
     operation,
+    operations_at,
     operations_of,
 )
 from zonequake_analysis.inputs.ids import name_id
@@ -42,6 +42,7 @@ from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.judgement.reset_checks import reset_checks
 from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
+from zonequake_analysis.judgement.two_places import TWO_PLACES, counted, meaning
 from zonequake_analysis.measures.hidden_writes import count_hidden
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
@@ -63,8 +64,11 @@ MOST_WITNESSES = 12
 """Findings that get a witness: of each check and kind the first ones, on different keys."""
 
 _WITNESSES_OF_A_KIND = 3
-_TELLING = (loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
+_TELLING = (diverged.CHECK, loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
 """Checks in the order in which their names for a fault say most; they often find the same one."""
+
+_OF_ANY_KEY = ("session", "entry-twice")
+"""Kinds whose operations may be on several keys of a partition, all at the finding's place."""
 
 _ASSUMPTIONS = ("value-twice",)
 _UNPROVEN = (*_ASSUMPTIONS, "phantom")
@@ -132,14 +136,16 @@ def judge_run(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
     done("checks")
-    shown = _witnesses(ops, rows)
+    compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
+    totals = {(row["check"], row["kind"]): row["total"] for row in rows}
+    shown = _witnesses(ops, rows, of_two_places=meaning(totals, compared))
     done("witnesses")
     evidence = Evidence(
         description=description,
         quality=ingested.quality,
         bad_events=bad_events,
         found=Found(
-            counts=Counter({(row["check"], row["kind"]): row["total"] for row in rows}),
+            counts=counted(totals, compared),
             without_order=without_order,
             lost_on_replica=hidden,
         ),
@@ -154,7 +160,7 @@ def judge_run(
         rebalances=rebalances(events),
         early_joints=early_joints(events),
         faults=fault_landings(events),
-        audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
+        audit=compared,
         journalled=journalled(events),
         resets=resets(lineages, events, lost),
         cuts=[one for bucket in buckets for one in bucket.cuts],
@@ -251,27 +257,48 @@ def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
     )
 
 
-def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
-    """Names and witnesses for a few findings of each kind, on different keys."""
-    chosen: list[Row] = []
-    taken: Counter[tuple[str, str]] = Counter()
-    seen: set[tuple[str, str, int]] = set()
+def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
+    """Those that are shown: of each kind a few keys, at first such as no kind before has shown.
+
+    One fault breaks many rules: whoever has seen what diverged learns more from another stale key.
+    """
+    by_kind: dict[tuple[str, str], dict[int, Row]] = {}
     for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
-        kind = (row["check"], row["kind"])
-        if taken[kind] < _WITNESSES_OF_A_KIND and (*kind, row["key_id"]) not in seen:
-            taken[kind] += 1
-            seen.add((*kind, row["key_id"]))
-            chosen.append(row)
-    chosen = chosen[: 3 * MOST_WITNESSES]
+        by_kind.setdefault((row["check"], row["kind"]), {}).setdefault(row["key_id"], row)
+    chosen: list[Row] = []
+    seen: set[int] = set()
+    for of_kind in by_kind.values():
+        few = sorted(of_kind.values(), key=lambda row: row["key_id"] in seen)
+        chosen += few[:_WITNESSES_OF_A_KIND]
+        seen |= {row["key_id"] for row in few[:_WITNESSES_OF_A_KIND]}
+    return chosen
+
+
+def _witnesses(
+    ops: DataFrame, rows: Sequence[Row], *, of_two_places: tuple[str, str]
+) -> list[Shown]:
+    """Names and witnesses for a few findings of each kind, on different keys. `of_two_places`: the
+    check and kind that a write at two places counts as.
+    """
+    chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
     by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
+    elsewhere = operations_at(
+        ops,
+        [
+            (row["partition_id"], row["position"])
+            for row in chosen
+            if row["kind"] in _OF_ANY_KEY and row["position"] is not None
+        ],
+    )
     shown: list[Shown] = []
     for row in chosen:
         operations = [operation(found) for found in by_key.get(row["key_id"], [])]
         first = by_key[row["key_id"]][0] if operations else None
-        position = row["position"]
+        position, named = row["position"], (row["check"], row["kind"])
+        check, kind_of = of_two_places if named == TWO_PLACES else named
         finding = Finding(
-            check=row["check"],
-            kind=row["kind"],
+            check=check,
+            kind=kind_of,
             zone=first["zone"] if first else "",
             partition=first["partition"] if first else None,
             key=first["key"] if first else "",
@@ -287,7 +314,8 @@ def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
             ),
             magnitude_ns=row["magnitude_ns"],
         )
-        shown.append(Shown(finding=finding, witness=find_witness(operations, finding)))
+        there = [operation(found) for found in elsewhere.get((row["partition_id"], position), ())]
+        shown.append(Shown(finding=finding, witness=witness_of(operations, finding, there)))
     return shown
 
 

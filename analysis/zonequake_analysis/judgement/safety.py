@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from zonequake_analysis.checks import list_prefixes, loss, sets
+from zonequake_analysis.checks import diverged, list_prefixes, loss, sets
 from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
 
 
 def safety_checks(e: Evidence) -> list[Check]:
     """Whether the store kept its promises."""
     return [
+        _diverged(e),
         *_loss_checks(e),
         *_set_checks(e),
         _linearizability(e),
@@ -82,6 +84,11 @@ def _set_checks(e: Evidence) -> list[Check]:
             summary += (
                 f", as far as the history can be read: {e.quality.keyless_lines} of its lines "
                 "may be what wrote them"
+            )
+        if name == "duplicates" and (open_ones := e.found.counts[TWO_PLACES]):
+            summary += (
+                f"; {open_ones} more stand at two places by two members: no dumps tell whether "
+                "they were applied twice or the members differ"
             )
         result.append(
             Check(
@@ -161,31 +168,73 @@ def _sessions(e: Evidence) -> Check:
     )
 
 
+def _diverged(e: Evidence) -> Check:
+    """Members of one group with different states: of all violations the one that explains most."""
+    shown = [d for d in e.audit.disagreements if d.diverged]
+    answers = e.found.counts[diverged.CHECK, "diverged"]
+    count = len(shown) + answers
+    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    checked = e.audit.replicas + (reads if reads > e.quality.unplaced else 0)
+    said = []
+    if shown:
+        partitions = len({d.where for d in shown})
+        said.append(
+            f"members of {partitions} partitions have different states: {shown[0].where}: "
+            f"{shown[0].what}"
+        )
+    if answers:
+        said.append(
+            f"{answers} reads lack a write that another member had acknowledged before their "
+            "place, and still holds"
+        )
+    good = "no two members show different states at one place of the log"
+    if not checked:
+        good = "not judged: the run has no replica dumps, and answers without a place"
+    return Check(
+        name="diverged",
+        verdict=limited(count, 0),
+        summary="; ".join(said) or good,
+        violations=count,
+        checked=checked,
+        excluded=e.quality.unplaced,
+    )
+
+
 def _replicas(e: Evidence) -> Check:
-    unsettled = {(d.zone, d.partition) for d in e.audit.disagreements if d.kind == "applied"}
-    bad = [d for d in e.audit.disagreements if (d.zone, d.partition) not in unsettled]
+    """Whether the replicas had settled, and hold what was acknowledged; which of them differ is
+    for `diverged` to say.
+    """
+    apart = {d.where for d in e.audit.disagreements if d.diverged}
+    rest = [d for d in e.audit.disagreements if d.where not in apart]
+    unsettled = [d for d in rest if d.kind == "applied"]
+    bad = [d for d in e.audit.disagreements if d.kind == "missing"]
+    equal = e.audit.partitions - len(apart)
     if bad:
         verdict = Verdict.VIOLATED
-        summary = f"{len(bad)} replicas differ: partition {bad[0].partition}: {bad[0].what}"
+        summary = (
+            f"{len(bad)} replicas lack acknowledged writes that none holds: "
+            f"{bad[0].where}: {bad[0].what}"
+        )
     elif unsettled:
         verdict = Verdict.UNKNOWN
-        first = next(d for d in e.audit.disagreements if d.kind == "applied")
-        where = f"partition {first.partition}: {first.what}"
+        where = f"{unsettled[0].where}: applied {unsettled[0].what}"
         summary = f"{len(unsettled)} partitions had not settled: {where}"
     elif e.audit.replicas == 0:
         verdict, summary = Verdict.PASSED, "not judged: the run has no replica dumps"
     else:
         verdict = Verdict.PASSED
-        summary = f"{e.audit.replicas} replicas of {e.audit.partitions} partitions are equal" + (
+        summary = f"the replicas of {equal} partitions are equal" + (
             f"; {e.audit.writes_compared:,} writes found" if e.audit.writes_compared else ""
         )
+    if apart and e.audit.replicas:
+        summary += f"; {len(apart)} partitions are left out, whose members have diverged"
     return Check(
         name="replicas",
         verdict=verdict,
         summary=summary,
         violations=len(bad),
-        checked=e.audit.replicas,
-        excluded=len(unsettled),
+        checked=e.audit.replicas if equal or bad else 0,
+        excluded=len(unsettled) + len(apart),
     )
 
 

@@ -9,13 +9,17 @@ from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
-    """The acknowledged writes of one key: its highest position, and appended elements."""
+    """The acknowledged writes of one key: its highest position, and appended elements.
+
+    `places`: the position of each element, in their order.
+    """
 
     zone: str
     partition: int
     key: str
     position: int | None
     elements: list[int]
+    places: list[int | None] = []
 
 
 def acknowledged_of(ops: pa.Table) -> list[Acknowledged]:
@@ -36,11 +40,17 @@ def acknowledged_of(ops: pa.Table) -> list[Acknowledged]:
         one = by_key.get((partition_id, key_id))
         if one is None:
             one = Acknowledged(
-                zone=zone or "", partition=partition, key=key, position=position, elements=[]
+                zone=zone or "",
+                partition=partition,
+                key=key,
+                position=position,
+                elements=[],
+                places=[],
             )
         elif position is not None and (one.position is None or position > one.position):
             one = msgspec.structs.replace(one, position=position)
         by_key[partition_id, key_id] = one
         if appended and value is not None:
             one.elements.append(value)
+            one.places.append(position)
     return list(by_key.values())

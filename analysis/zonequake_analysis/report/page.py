@@ -33,6 +33,10 @@ _EXPLAINED = {
     "duplicate": "An element stands twice in a list: one request was applied twice.",
     "applied-twice": "A value was read before the place at which its write was acknowledged: the "
     "request was applied at two places.",
+    "two-places": "A member shows a value before the place at which another acknowledged it: it "
+    "was applied twice, or the members differ; no dumps say which.",
+    "diverged": "A member lacks a write that was acknowledged at its place or before and that "
+    "another member holds, or has it at another place: their states differ.",
     "wrong-refusal": "A cas was refused although it found what it expected.",
     "order": "An operation starts after one of a higher claimed place has finished.",
     "value": "The value read is not what the claimed order leaves there.",
@@ -85,7 +89,8 @@ def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None])
         resets=reset_rows(e),
         reset_columns=RESET_COLUMNS,
         violations=[
-            _violation(shown, originals) for shown in distinct_findings(judgement.shown, judgement.checks)
+            _violation(shown, originals)
+            for shown in distinct_findings(judgement.shown, judgement.checks)
         ],
         found=sorted(
             e.found.counts.items(),

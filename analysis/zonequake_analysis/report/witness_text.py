@@ -19,6 +19,7 @@ _CHECKS = {
     "aborted": "aborted-reads",
     "duplicate": "duplicates",
     "applied-twice": "duplicates",
+    "diverged": "diverged",
     "wrong-refusal": "refusals",
 }
 _NONE: Mapping[int, str] = {}
@@ -51,12 +52,13 @@ def witness_text(
     for operation in witness.operations:
         step = operation.step
         end = "…" if step.fin_ns == NEVER_NS else f"{(step.fin_ns - start_ns) / 1e9:.3f}"
+        key = f"  key {operation.key}" if operation.key not in ("", finding.key) else ""
         place = (
             "" if operation.index is None else f"  term {operation.term} index {operation.index}"
         )
         lines.append(
             f"  {(step.inv_ns - start_ns) / 1e9:9.3f} – {end:>9} s  process {operation.process:<4} "
-            f"{operation.node or '–'}  {svg.label(operation, names)}{place}"
+            f"{operation.node or '–'}  {svg.label(operation, names)}{key}{place}"
         )
     lines += [f"  {alias} = {originals.get(value, value)}" for value, alias in names.items()]
     return "\n".join(lines)

@@ -154,6 +154,7 @@ class EtcdDeployment:
                 "replica.audit",
                 {
                     "applied": dump.revision,
+                    "log_index": dump.log_index,
                     "digest": digest_of(dump),
                     "keys": len(dump.kvs),
                     "lineage": LINEAGE,

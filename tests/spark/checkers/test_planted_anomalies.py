@@ -67,10 +67,46 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoil
     by_name = {check.name: check for check in judgement.checks}
     # "lost", "lost-element", and "false-claim", whose newest write by the claim is never read.
     assert by_name["lost-writes"].violations == 3
-    # "stale" and "stale-though-seen": that an earlier read had shown the write excuses none.
-    assert by_name["stale-reads"].violations == 2
+    # "stale" and "stale-though-seen": that an earlier read had shown the write excuses none; and
+    # the reads by the members that have diverged.
+    assert by_name["stale-reads"].violations == 4
     assert by_name["flicker"].violations == 1
     assert by_name["linearizability"].verdict is Verdict.VIOLATED
+
+
+def test_diverged_members_stand_first_and_are_no_duplicates(spoilt: Spoilt) -> None:
+    """What one member shows before the place of another's acknowledgement says nothing then."""
+    run, judgement = spoilt
+    first = judgement.checks[0]
+    # "diverged-list", "diverged-register", and "two-places" that they explain.
+    assert (first.name, first.violations) == ("diverged", 3)
+    write_report(run, judgement)
+    document = json.loads((run / "verdict.json").read_text())
+    assert document["headline"].startswith(first.summary)
+    named = {check["name"]: check for check in document["checks"]}
+    keys = {text.split(" key ")[1].split()[0] for text in named["duplicates"]["witnesses"]}
+    assert keys == {"planted-duplicate", "planted-retry-applied-twice", "planted-applied-twice"}
+    keys = {text.split(" key ")[1].split()[0] for text in named["diverged"]["witnesses"]}
+    assert keys == {"planted-diverged-list", "planted-diverged-register", "planted-two-places"}
+    lines = (run / "summary.md").read_text().splitlines()
+    assert next(line for line in lines if line.startswith("| ✗")).startswith("| ✗ | diverged |")
+
+
+def test_the_witness_of_a_session_shows_both_its_answers(spoilt: Spoilt) -> None:
+    shown = {
+        one.finding.key: one.witness.operations
+        for one in spoilt[1].shown
+        if one.finding.kind == "session"
+    }
+    assert set(shown) == {"planted-session", "planted-session-of-two-keys"}
+    for key, operations in shown.items():
+        earlier, later = operations
+        assert earlier.process == later.process
+        assert earlier.index is not None
+        assert later.index is not None
+        assert earlier.index > later.index
+        assert later.key == key
+    assert shown["planted-session-of-two-keys"][0].key.endswith("-reached-before")
 
 
 def test_the_count_of_keys_without_an_order_is_exact_though_few_rows_of_each_kind_are_kept(

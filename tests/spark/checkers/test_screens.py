@@ -35,6 +35,7 @@ SCREEN_OF = {
     "sets": "sets",
     "loss": "loss",
     "claimed-order": "claimed",
+    "diverged": "claimed",
     "black-box": "registers",
 }
 """Field of `Suspects` by check; of a list key the black box has `lists`."""
@@ -109,7 +110,7 @@ def among_suspects(ingested: Ingested, suspects: list[Suspects]) -> Findings:
 def test_the_checks_find_the_same_among_the_suspects_as_everywhere(judged: Judged) -> None:
     ingested, everywhere = judged
     assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
-    assert len({row[:2] for row in everywhere}) >= 18, "too few kinds of findings"
+    assert len({row[:2] for row in everywhere}) >= 19, "too few kinds of findings"
 
 
 def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) -> None:

@@ -93,6 +93,31 @@ async def test_an_answer_that_is_none_of_etcds_is_an_error_that_leaves_the_write
     assert not raised.value.certain
 
 
+def status(applied: int, revision: int = 7) -> Mapping[str, Any]:
+    return {
+        "header": {**HEADER, "revision": str(revision)},
+        "raftIndex": "41",
+        "raftAppliedIndex": str(applied),
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "log_index"),
+    [
+        (status(40), status(40), 40),
+        (status(40), status(41), None),
+        (status(40, revision=6), status(40), None),
+        (status(40, revision=8), status(40, revision=8), None),
+    ],
+)
+async def test_a_dump_stands_at_a_log_index_only_if_nothing_was_applied_meanwhile(
+    before: Mapping[str, Any], after: Mapping[str, Any], log_index: int | None
+) -> None:
+    hashed = {"header": HEADER, "hash": 77, "hash_revision": "7"}
+    gateway = Gateway(before, {"header": HEADER, "kvs": []}, hashed, after)
+    assert (await EtcdApi(gateway).dump(b"z/")).log_index == log_index
+
+
 async def test_a_dump_asks_page_by_page_at_the_revision_of_the_first() -> None:
     def page(first: int, count: int, *, more: bool) -> Mapping[str, Any]:
         keys = [f"z/{number:04}".encode() for number in range(first, first + count)]
@@ -100,13 +125,15 @@ async def test_a_dump_asks_page_by_page_at_the_revision_of_the_first() -> None:
         return {"header": HEADER, "kvs": kvs, "more": more}
 
     gateway = Gateway(
+        status(40),
         page(0, PAGE_KEYS, more=True),
         page(PAGE_KEYS, 2, more=False),
         {"header": HEADER, "hash": 77, "compact_revision": "2", "hash_revision": "7"},
+        status(40),
     )
     dump = await EtcdApi(gateway).dump(b"z/")
     assert (len(dump.kvs), dump.revision, dump.hash) == (PAGE_KEYS + 2, 7, 77)
-    first, second, hashed = (body for _, body in gateway.asked)
+    _, first, second, hashed, _ = (body for _, body in gateway.asked)
     assert "revision" not in first
     assert second["revision"] == hashed["revision"] == "7"
     assert second["key"] == text(f"z/{PAGE_KEYS - 1:04}".encode() + b"\0")

@@ -59,6 +59,7 @@ class WitnessOperation:
     term: int | None
     index: int | None
     bounded: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,22 @@ def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]
     for row in sorted(rows, key=lambda row: row["inv"]):
         by_key.setdefault(row["key_id"], []).append(row)
     return by_key
+
+
+def operations_at(
+    ops: DataFrame, places: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], list[Row]]:
+    """All answered operations at the given (partition id, position), whatever their key."""
+    if not places:
+        return {}
+    partitions, positions = (sorted({int(place[i]) for place in places}) for i in (0, 1))
+    rows = ops.where(
+        F.col("partition_id").isin(partitions) & F.col("position").isin(positions) & ~F.col("copy")
+    ).collect()
+    by_place: dict[tuple[int, int], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["inv"]):
+        by_place.setdefault((row["partition_id"], row["position"]), []).append(row)
+    return by_place
 
 
 def operation(row: Row) -> WitnessOperation:
@@ -110,6 +127,7 @@ def operation(row: Row) -> WitnessOperation:
         term=row["term"],
         index=row["index"],
         bounded=row["bounded"],
+        key=row["key"],
     )
 
 

@@ -108,6 +108,7 @@ class ClusterWithEtcd(FakeCluster):
                 return {"etcdserver": "3.6.4", "etcdcluster": "3.6.0"}
             case "v3/maintenance/status":
                 status = {"leader": str(_id(self.leader)), "raftTerm": str(self.term)}
+                status["raftAppliedIndex"] = "40"
                 return {"header": header, "version": "3.6.4", **status}
             case "v3/maintenance/hashkv":
                 return {"header": header, "hash": self.hashes[pod], "hash_revision": "9"}

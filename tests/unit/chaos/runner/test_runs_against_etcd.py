@@ -12,6 +12,8 @@ import pytest
 import yaml
 from rich.console import Console
 
+from zonequake_analysis.inputs.run_folder import read_dumps, read_events
+from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import Ask, planned, run_once
@@ -125,8 +127,12 @@ async def test_members_whose_hashes_differ_are_named(
         ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
     )
     assert any("hashes of revision 9 differ" in problem for problem in report.problems)
-    digests = {e["data"]["digest"] for e in of_kind(events_of(folder.path), "replica.audit")}
-    assert len(digests) == 2
+    audits = [e["data"] for e in of_kind(events_of(folder.path), "replica.audit")]
+    assert len({data["digest"] for data in audits}) == 2
+    assert {data["log_index"] for data in audits} == {40}
+    (apart,) = audit([], read_events(folder.path)[0], read_dumps(folder.path)).disagreements
+    assert apart.diverged
+    assert apart.what.startswith("at log index 40: ")
 
 
 async def test_a_dump_that_broke_off_is_asked_for_again(

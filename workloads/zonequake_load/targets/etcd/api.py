@@ -148,13 +148,17 @@ class Hash(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EtcdDump(msgspec.Struct, frozen=True, kw_only=True):
-    """All keys with a prefix that one member holds at one revision, and its hash there."""
+    """All keys with a prefix that one member holds at one revision, and its hash there.
+
+    `log_index`: the last entry of the log that it had applied then; None if it was applying.
+    """
 
     member_id: int
     revision: int
     hash: int
     compact_revision: int
     kvs: tuple[KeyValue, ...]
+    log_index: int | None = None
 
 
 class EtcdApi:
@@ -227,6 +231,7 @@ class EtcdApi:
 
         Raises EtcdError, among others if the revision is compacted meanwhile.
         """
+        before = await self.status()
         start, end, kvs = prefix, prefix_end(prefix), list[KeyValue]()
         while True:
             page = await self.range(
@@ -238,12 +243,17 @@ class EtcdApi:
                 break
             start = page.kvs[-1].key + b"\0"
         hashed = await self.hash_kv(revision)
+        after = await self.status()
+        # A status is no snapshot: only two that agree with the dump say at which entry it stands.
+        still = {(s.raft_applied_index, s.header.revision) for s in (before, after)}
+        at_rest = still == {(after.raft_applied_index, revision)} and after.raft_applied_index > 0
         return EtcdDump(
             member_id=hashed.header.member_id,
             revision=revision,
             hash=hashed.hash,
             compact_revision=hashed.compact_revision,
             kvs=tuple(kvs),
+            log_index=after.raft_applied_index if at_rest else None,
         )
 
     async def _ask(self, path: str, body: Mapping[str, object], answer: type[T]) -> T:

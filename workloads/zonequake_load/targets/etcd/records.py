@@ -62,6 +62,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     incarnation: str
     applied: int
+    log_index: int | None
     term: int
     lineage: int
     digest: str
@@ -102,6 +103,7 @@ def dump_file(dump: EtcdDump, *, zone: str, node: str) -> bytes:
         node=node,
         incarnation=f"{dump.member_id:016x}",
         applied=dump.revision,
+        log_index=dump.log_index,
         term=TERM,
         lineage=LINEAGE,
         digest=digest_of(dump),

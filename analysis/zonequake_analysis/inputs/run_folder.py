@@ -103,6 +103,7 @@ class RunDescription:
     text: str  # the file itself, for the report
     has_control: bool = False  # whether the plan has one
     target: str = ""  # what was under test, with its version; empty where the file doesn't say
+    load_per_s: float | None = None  # operations that the plan asks for, of all zones together
 
     @property
     def title(self) -> str:
@@ -122,6 +123,9 @@ _FILE_NAMES = {
     "p99RatioAboveMilliseconds": "p99_ratio_above_ms",
     "allRebalancesEnd": "all_rebalances_end",
 }
+
+
+_RATES = ("registerRate", "listRate", "register_rate", "list_rate")
 
 
 def read_description(run: Path) -> RunDescription:
@@ -164,7 +168,15 @@ def read_description(run: Path) -> RunDescription:
         text=text,
         has_control="control" in spec,
         target=target_of(document),
+        load_per_s=_load_per_s(spec),
     )
+
+
+def _load_per_s(spec: RunYaml) -> float | None:
+    """The rate of the load of each zone, times the zones; None where the plan says none."""
+    load = spec.part("load")
+    rates = [load.number(name) for name in _RATES if name in load] if load is not None else []
+    return sum(rates) * max(1, len(spec.parts("zones"))) if rates else None
 
 
 def _expectations(holder: RunYaml) -> Expectations:

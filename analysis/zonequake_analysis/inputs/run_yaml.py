@@ -6,6 +6,7 @@ the line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -74,6 +75,15 @@ class RunYaml:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             self.refuse(name, value, f"a whole number from {least} to {most}")
         return value
+
+    def number(self, name: str) -> float:
+        """A field's number, which must be finite and not negative."""
+        value = self._fields.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.refuse(name, value, "a number")
+        if not (math.isfinite(value) and value >= 0):
+            self.refuse(name, value, "a number of 0 or more")
+        return float(value)
 
     def texts(self, name: str) -> dict[str, str]:
         """A mapping of texts, empty if it is absent."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.measures.load_rate import LoadRate
 from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.measures.rebalances import EarlyJoint, FaultLanding, Rebalance
 from zonequake_analysis.measures.replica_audit import Audit
@@ -65,3 +66,4 @@ class Evidence:
     unfounded: Sequence[Unfounded]
     one_clock: bool
     p99: P99s
+    load: LoadRate | None = None

@@ -44,6 +44,7 @@ from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
 from zonequake_analysis.judgement.two_places import TWO_PLACES, counted, meaning
 from zonequake_analysis.measures.hidden_writes import count_hidden
+from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.measures.replica_audit import audit
@@ -140,6 +141,7 @@ def judge_run(
     totals = {(row["check"], row["kind"]): row["total"] for row in rows}
     shown = _witnesses(ops, rows, of_two_places=meaning(totals, compared))
     done("witnesses")
+    faults = fault_landings(events)
     evidence = Evidence(
         description=description,
         quality=ingested.quality,
@@ -159,7 +161,7 @@ def judge_run(
         ),
         rebalances=rebalances(events),
         early_joints=early_joints(events),
-        faults=fault_landings(events),
+        faults=faults,
         audit=compared,
         journalled=journalled(events),
         resets=resets(lineages, events, lost),
@@ -167,6 +169,7 @@ def judge_run(
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         one_clock=one_clock,
         p99=_p99s(drawn, events),
+        load=load_rate(description.load_per_s, drawn, events, faults),
     )
     checks = judge(evidence)
     return Judgement(

@@ -14,10 +14,23 @@ from zonequake_analysis.verdict import Check, Kind, Verdict
 _MOST_TOLD = 3
 """Lines of `events.jsonl` that are told one by one."""
 
+LOAD = "load"
+"""The name of the check that the headline repeats, whatever the verdict is."""
+
+LEAST_SHARE = 0.5
+MIN_LOAD_S = 5.0
+"""A shorter load is mostly its pods' beginning."""
+
 
 def sufficiency_checks(e: Evidence) -> list[Check]:
     """Whether the history, the load, the faults and the harness were as they should be."""
-    return [_history(e), _coverage(e), fault_check(e), *harness_checks(e.description.harness)]
+    return [
+        _history(e),
+        _coverage(e),
+        load_check(e),
+        fault_check(e),
+        *harness_checks(e.description.harness),
+    ]
 
 
 def _history(e: Evidence) -> Check:
@@ -73,6 +86,38 @@ def _coverage(e: Evidence) -> Check:
         violations=len(problems),
         checked=e.acknowledged,
         excluded=e.uncovered,
+    )
+
+
+def load_check(e: Evidence) -> Check:
+    """Whether the load was there: half of what was asked for shows no half of what it was to show,
+    for what is left may miss every fault.
+    """
+    load, words, verdict, judged = e.load, "", Verdict.PASSED, False
+    if load is None:
+        words = "not judged: the events don't say when the load ran"
+    elif not load.asked_per_s:
+        words = "not judged: the plan asks for no rate"
+    elif load.seconds < MIN_LOAD_S:
+        words = f"not judged: the load ran for {load.seconds:.1f} s, less than {MIN_LOAD_S:g} s"
+    elif not e.one_clock:
+        words = "not judged: the events are of several clocks"
+    else:
+        judged = True
+        words = (
+            f"the load delivered {load.delivered_per_s:,.0f} of {load.asked_per_s:,.0f} operations "
+            "per second that the scenario asked for"
+        )
+        if load.delivered_per_s < LEAST_SHARE * load.asked_per_s:
+            verdict = Verdict.UNKNOWN
+            words += ", less than half"
+    return Check(
+        kind=Kind.COVERAGE,
+        name=LOAD,
+        verdict=verdict,
+        summary=words,
+        violations=int(verdict is not Verdict.PASSED),
+        checked=max(1, load.operations) if load is not None and judged else 0,
     )
 
 

@@ -128,7 +128,7 @@ def _states(
 
 
 def _differences(replicas: Mapping[str, State]) -> list[tuple[str, str]]:
-    """What the replicas of one partition show against each other, as (kind, words)."""
+    """Returns what the replicas of one partition show against each other, as (kind, words)."""
     found = []
     in_log = _by(replicas, lambda s: None if s.log_index is None else (s.lineage, s.log_index))
     for (_, index), there in in_log.items():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.judgement.sufficiency import LOAD
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.verdict import Verdict
 
@@ -47,6 +48,8 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "p99_before_ms": ms(e.p99.before_ns),
         "p99_control_ms": ms(e.p99.control_ns),
         "p99_during_ms": ms(e.p99.during_ns),
+        "load_asked_per_s": e.load.asked_per_s if e.load else None,
+        "load_delivered_per_s": round(e.load.delivered_per_s, 1) if e.load else None,
         "rebalances": len(e.rebalances),
         "faults": sum(fault.times for fault in e.faults),
         "analysis_s": round(sum(judgement.steps_s.values()), 1),
@@ -54,7 +57,10 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
 
 
 def headline(judgement: Judgement) -> str:
-    """The verdict in one sentence: the worst check, or what was shown."""
+    """The verdict in one sentence: the worst check, or what was shown.
+
+    A load that was not there has a sentence of its own: whatever was found, little was looked at.
+    """
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
         faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
@@ -62,8 +68,11 @@ def headline(judgement: Judgement) -> str:
             f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
             f"and every key is linearizable{faults}."
         )
-    worst = [check for check in judgement.checks if check.verdict is judgement.verdict]
-    return "; ".join(check.summary for check in worst[:3]) + "."
+    idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
+    worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
+    found = ["; ".join(check.summary for check in worst[:3])] if worst else []
+    found += [check.summary[0].upper() + check.summary[1:] for check in idle]
+    return " ".join(f"{sentence}." for sentence in found)
 
 
 def faults_in_words(faults: Sequence[FaultLanding]) -> str:

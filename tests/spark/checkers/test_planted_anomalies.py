@@ -92,6 +92,48 @@ def test_diverged_members_stand_first_and_are_no_duplicates(spoilt: Spoilt) -> N
     assert next(line for line in lines if line.startswith("| ✗")).startswith("| ✗ | diverged |")
 
 
+def test_members_apart_and_a_load_that_was_not_there_are_found_beside_a_clean_history(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    synthesize(tmp_path, Shape(operations=1800, rate=300, files=1, partitions=1, keys=8))
+    (tmp_path / "run.yaml").write_text(
+        "plan: {spec: {zones: [{name: z1}], load: {registerRate: 600.0, listRate: 100.0}}}"
+    )
+    phases = {"before": 0, "faults": 3, "quiet": 6}
+    (tmp_path / "events.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"kind": "run.phase", "time": START_NS + at * 10**9, "data": {"phase": name}}
+            )
+            + "\n"
+            for name, at in phases.items()
+        )
+    )
+    (tmp_path / "dumps").mkdir()
+    # One log index and two revisions; a third member, at another place, hides nothing.
+    for node, applied, log_index in (("n0", 9, 40), ("n1", 8, 40), ("n2", 7, 39)):
+        header = {
+            "group": "apart.etcd.0",
+            "node": node,
+            "applied": applied,
+            "digest": f"d{applied}",
+        }
+        line = json.dumps(header | {"log_index": log_index, "keys": 0}) + "\n"
+        (tmp_path / "dumps" / f"0-{node}.jsonl").write_text(line)
+    judgement = judge_run(spark, tmp_path)
+    write_report(tmp_path, judgement)
+    checks = {check.name: check for check in judgement.checks}
+    assert judgement.checks[0].name == "diverged"
+    assert (checks["diverged"].verdict, checks["diverged"].violations) == (Verdict.VIOLATED, 1)
+    assert checks["load"].verdict is Verdict.UNKNOWN
+    document = json.loads((tmp_path / "verdict.json").read_text())
+    assert document["headline"].startswith(checks["diverged"].summary)
+    assert " of 700 operations per second that the scenario asked for" in document["headline"]
+    assert 280 < document["numbers"]["load_delivered_per_s"] < 320
+    names = [check["name"] for check in document["checks"] if check["verdict"] != "passed"]
+    assert names == ["diverged", "load"]
+
+
 def test_the_witness_of_a_session_shows_both_its_answers(spoilt: Spoilt) -> None:
     shown = {
         one.finding.key: one.witness.operations

@@ -219,7 +219,7 @@ def _elements(o: WitnessOperation) -> tuple[int, ...]:
 
 
 def _values(o: WitnessOperation) -> tuple[int, ...]:
-    """What an operation wrote or shows."""
+    """Returns what an operation wrote or shows."""
     shown = o.step.found if o.step.refused else o.step.value
     return shown if isinstance(shown, tuple) else () if shown is None else (shown,)
 

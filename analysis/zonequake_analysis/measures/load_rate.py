@@ -1,0 +1,64 @@
+"""How much of the load that a scenario asked for was there. Pure.
+
+    before │ control │ faults │ recovery │ quiet      the load runs up to the quiet time
+
+Operations of the load count at the time at which they were due, whatever became of them: what the
+store did not answer was asked of it all the same. What a pod could not begin in time it drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.timeline import Timeline
+
+_FIRST_PHASE = "before"
+_PHASES_OF_LOAD = (_FIRST_PHASE, "control", "faults", "recovery")
+_PAUSE = "load_pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRate:
+    """Operations that ended in the phases of load, and the rate asked for; None: not known.
+
+    `seconds`: the length of these phases without the pauses that were planned.
+    """
+
+    asked_per_s: float | None
+    operations: int
+    seconds: float
+
+    @property
+    def delivered_per_s(self) -> float:
+        return self.operations / self.seconds if self.seconds else 0.0
+
+
+def load_rate(
+    asked_per_s: float | None,
+    drawn: Timeline,
+    events: Sequence[RecordedEvent],
+    faults: Sequence[FaultLanding],
+) -> LoadRate | None:
+    """Returns the load of a run; None where the events don't say when its phases began."""
+    phases = [(event.time, event.text("phase")) for event in events if event.kind == "run.phase"]
+    begin_ns = next((at for at, name in phases if name == _FIRST_PHASE), None)
+    if begin_ns is None:
+        return None
+    later = [at for at, name in phases if at >= begin_ns and name not in _PHASES_OF_LOAD]
+    first = drawn.slice_of(begin_ns)
+    last = drawn.slice_of(min(later, default=drawn.end_ns))
+    paused = set[int]()
+    for fault in faults:
+        if fault.type == _PAUSE and fault.start_ns is not None:
+            end_ns = fault.recovered_ns or fault.stop_ns or drawn.end_ns
+            paused.update(range(drawn.slice_of(fault.start_ns), drawn.slice_of(end_ns)))
+    slices = [at for at in range(first, last) if at not in paused]
+    counted = sum(int((one.ok[slices] + one.bad[slices]).sum()) for one in drawn.latencies.values())
+    return LoadRate(
+        asked_per_s=asked_per_s,
+        operations=counted,
+        seconds=len(slices) * drawn.slice_ns / 1e9,
+    )

@@ -1,0 +1,171 @@
+"""A load that delivered less than half of what was asked for shows too little, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.analysis.made_up_evidence import evidence, found
+from zonequake_analysis.inputs.run_folder import RecordedEvent, read_description
+from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.load_rate import LoadRate, load_rate
+from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.tally import BINS
+from zonequake_analysis.measures.timeline import Latencies, Timeline
+from zonequake_analysis.report.summary import headline
+from zonequake_analysis.verdict import Check, Kind, Verdict, worst
+
+SECOND = 1_000_000_000
+
+
+def phase(name: str, at_s: float) -> RecordedEvent:
+    return RecordedEvent(kind="run.phase", time=int(at_s * SECOND), data={"phase": name})
+
+
+PHASES = [phase("before", 10), phase("faults", 20), phase("quiet", 30), phase("final", 32)]
+
+
+def drawn(ok_per_s: int, bad_per_s: int = 0, *, seconds: int = 40) -> Timeline:
+    """So many operations in each second, also in those of other phases."""
+    functions = Latencies(
+        counts=np.zeros((seconds, BINS), np.int64),
+        max_ns=np.zeros(seconds, np.int64),
+        ok=np.full(seconds, ok_per_s, np.int64),
+        bad=np.full(seconds, bad_per_s, np.int64),
+    )
+    return Timeline(
+        start_ns=0,
+        slice_ns=SECOND,
+        slices=seconds,
+        latencies={"write": functions},
+        partitions=(),
+        counts={},
+    )
+
+
+def pause(start_s: float, end_s: float) -> FaultLanding:
+    return FaultLanding(
+        name="calm",
+        type="load_pause",
+        targets=(),
+        start_ns=int(start_s * SECOND),
+        effective_ns=int(start_s * SECOND),
+        stop_ns=int(end_s * SECOND),
+        recovered_ns=int(end_s * SECOND),
+        asked="",
+        landed="",
+        progress=None,
+        partition=None,
+        missed="",
+    )
+
+
+def load_check(rate: LoadRate | None, **changes: Any) -> Check:
+    checks = judge(evidence(load=rate, **changes))
+    return next(check for check in checks if check.name == "load")
+
+
+def rate(delivered: float, asked: float | None = 140.0, seconds: float = 20.0) -> LoadRate:
+    return LoadRate(asked_per_s=asked, operations=int(delivered * seconds), seconds=seconds)
+
+
+def test_operations_of_the_load_phases_count_whatever_their_outcome_and_no_others() -> None:
+    measured = load_rate(140.0, drawn(100, 20), PHASES, ())
+    assert measured == LoadRate(asked_per_s=140.0, operations=2400, seconds=20.0)
+    assert measured.delivered_per_s == 120.0
+
+
+def test_a_pause_of_the_load_that_the_plan_asked_for_is_no_time_of_load() -> None:
+    measured = load_rate(140.0, drawn(100), PHASES, [pause(22, 27), pause(38, 39)])
+    assert measured is not None
+    assert measured.seconds == 15.0
+
+
+def test_a_run_that_broke_off_counts_up_to_its_end() -> None:
+    measured = load_rate(140.0, drawn(100), [*PHASES[:2], phase("end", 25)], ())
+    assert measured is not None
+    assert measured.seconds == 15.0
+
+
+def test_without_the_phases_nothing_is_measured() -> None:
+    assert load_rate(140.0, drawn(100), [], ()) is None
+    assert load_rate(140.0, replace(drawn(1), latencies={}), PHASES, ()) == LoadRate(
+        asked_per_s=140.0, operations=0, seconds=20.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("delivered", "verdict"),
+    [(140, Verdict.PASSED), (70, Verdict.PASSED), (69, Verdict.UNKNOWN), (0, Verdict.UNKNOWN)],
+)
+def test_less_than_half_is_unknown(delivered: float, verdict: Verdict) -> None:
+    check = load_check(rate(delivered))
+    assert (check.verdict, check.kind) == (verdict, Kind.COVERAGE)
+    assert f"{delivered} of 140 operations per second" in check.summary
+    assert check.judged
+
+
+@pytest.mark.parametrize("unknown", [None, rate(3, None), rate(3, 0.0), rate(3, seconds=4.0)])
+def test_what_is_not_known_is_not_judged(unknown: LoadRate | None) -> None:
+    check = load_check(unknown)
+    assert not check.judged
+    assert check.summary.startswith("not judged: ")
+
+
+def test_times_of_several_clocks_are_not_compared() -> None:
+    assert not load_check(rate(3), one_clock=False).judged
+
+
+def headline_of(**changes: Any) -> str:
+    e = evidence(load=rate(31), **changes)
+    checks = judge(e)
+    judgement: Any = SimpleNamespace(
+        evidence=e, checks=checks, verdict=worst(check.verdict for check in checks)
+    )
+    return headline(judgement)
+
+
+SENTENCE = (
+    "The load delivered 31 of 140 operations per second that the scenario asked for, "
+    "less than half."
+)
+
+
+def test_the_headline_says_so_in_a_sentence_of_its_own_behind_any_verdict() -> None:
+    assert headline_of() == SENTENCE
+    violated = headline_of(found=found({("sets", "phantom"): 2}))
+    assert violated == f"2 values were read that nobody wrote. {SENTENCE}"
+    problems = headline_of(uncovered=3, bad_events=2)
+    assert problems.endswith(f". {SENTENCE}")
+    assert problems.count("delivered") == 1
+
+
+def test_a_load_as_asked_is_not_in_the_headline() -> None:
+    e = evidence(load=rate(139))
+    judgement: Any = SimpleNamespace(evidence=e, checks=judge(e), verdict=Verdict.PASSED)
+    assert "delivered" not in headline(judgement)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("plan: {spec: {zones: [{name: a}], load: {registerRate: 100.0, listRate: 40.0}}}", 140.0),
+        (
+            "plan: {spec: {zones: [{name: a}, {name: b}], load: {registerRate: 10, listRate: 4}}}",
+            28,
+        ),
+        ("load: {register_rate: 7}", 7.0),
+        ("plan: {spec: {zones: [{name: a}], load: {pods: 2}}}", None),
+        ("seed: 1", None),
+    ],
+)
+def test_the_rate_is_that_of_the_plan_for_all_its_zones(
+    tmp_path: Path, text: str, asked: float | None
+) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    assert read_description(tmp_path).load_per_s == asked

@@ -265,6 +265,8 @@ async def test_a_member_whose_disk_changed_values_is_found_by_its_hash_and_by_wh
     await dumped(etcd, run)
     judgement = await judged(spark, run)
     found = said(judgement)
-    assert found["replicas"][0] is Verdict.VIOLATED
-    assert [one.kind for one in judgement.evidence.audit.disagreements] == ["digest"]
+    assert found["diverged"][0] is Verdict.VIOLATED
+    (apart,) = judgement.evidence.audit.disagreements
+    assert apart.kind == "digest"
+    assert apart.what.startswith("at log index "), "a member at rest says at which entry"
     assert found["phantoms"][1] > 3, "a third of the reads are served by it"

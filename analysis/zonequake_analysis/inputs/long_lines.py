@@ -19,7 +19,7 @@ BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class LinePiece:
     """Whole lines, each with its end. `at`: the first one's place in the file; `torn`: the last
     one has no end in the file, and got one here.
     """
@@ -29,7 +29,7 @@ class Piece:
     torn: bool = False
 
 
-def pieces(path: str, start: int, stop: int) -> Iterator[Piece]:
+def pieces(path: str, start: int, stop: int) -> Iterator[LinePiece]:
     """The lines of a file that begin in [start, stop)."""
     with FileIO(path) as stream:
         at = start
@@ -43,16 +43,16 @@ def pieces(path: str, start: int, stop: int) -> Iterator[Piece]:
                 return
             end = piece.rfind(b"\n") + 1
             if end == len(piece):
-                yield Piece(content=piece, at=at)
+                yield LinePiece(content=piece, at=at)
             elif end and at + len(piece) < stop:
                 # The begun line is read again: that is cheaper than to copy all the others.
-                yield Piece(content=memoryview(piece)[:end], at=at)
+                yield LinePiece(content=memoryview(piece)[:end], at=at)
                 stream.seek(at + end)
             else:
                 piece = b"".join([piece, *_until_line_end(stream)])
                 end = len(piece)
                 torn = not piece.endswith(b"\n")
-                yield Piece(content=piece + b"\n" if torn else piece, at=at, torn=torn)
+                yield LinePiece(content=piece + b"\n" if torn else piece, at=at, torn=torn)
                 stream.seek(at + end)
             at += end
 

@@ -74,7 +74,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class DumpedWrite:
     """An acknowledged write as a dump must show it; `value` of an append alone."""
 
     value: int | None
@@ -207,26 +207,26 @@ def _shown(dump: Dump, key: str) -> tuple[Set[int], int | None]:
     return frozenset(entry.value if isinstance(entry.value, list) else ()), entry.index
 
 
-def _writes(one: Acknowledged) -> list[Write]:
+def _writes(one: Acknowledged) -> list[DumpedWrite]:
     """The writes to a key that a replica must show: all appends, or the last of a register."""
     if not one.elements:
-        return [Write(value=None, position=one.position)]
+        return [DumpedWrite(value=None, position=one.position)]
     places = one.places or [None] * len(one.elements)
-    return [Write(value=v, position=p) for v, p in zip(one.elements, places, strict=True)]
+    return [DumpedWrite(value=v, position=p) for v, p in zip(one.elements, places, strict=True)]
 
 
 def _reached(dump: Dump) -> tuple[int, int]:
     return dump.header.lineage, dump.header.applied
 
 
-def _entry(write: Write) -> tuple[int, int] | None:
+def _entry(write: DumpedWrite) -> tuple[int, int] | None:
     """The lineage and the index of the entry that made it."""
     if write.position is None:
         return None
     return write.position >> (TERM_BITS + INDEX_BITS), write.position & _INDEX
 
 
-def _holds(shown: tuple[Set[int], int | None], write: Write) -> bool:
+def _holds(shown: tuple[Set[int], int | None], write: DumpedWrite) -> bool:
     """Whether a replica shows the write. A register's entry names the index that wrote it; 0 is
     no index.
     """
@@ -237,7 +237,7 @@ def _holds(shown: tuple[Set[int], int | None], write: Write) -> bool:
     return index is not None and (place is None or index <= 0 or index >= place[1])
 
 
-def _lacking(shown: tuple[Set[int], int | None], gone: Sequence[Write]) -> str:
+def _lacking(shown: tuple[Set[int], int | None], gone: Sequence[DumpedWrite]) -> str:
     values = [write.value for write in gone if write.value is not None]
     if values:
         many = "element" if len(values) == 1 else "elements"

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
 from zonequake_analysis.inputs.faults.names import twice as find_twice
-from zonequake_analysis.inputs.faults.of_history import FaultKind, faults_together, in_words
+from zonequake_analysis.inputs.faults.of_history import HistoryFaultKind, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
@@ -144,7 +144,7 @@ def ingest(
             bytes=size,
             lines=facts.lines,
             torn_lines=facts.torn,
-            bad_lines=faults.of(FaultKind.UNREADABLE),
+            bad_lines=faults.of(HistoryFaultKind.UNREADABLE),
             keyless_lines=faults.keyless,
             foreign_schema_lines=facts.foreign_schema,
             faults=sum(faults.counts.values()),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
-from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, FaultKind
+from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, HistoryFaultKind
 
 GOOD = [*operation(1), *operation(2, f="read", value=1)]
 
@@ -27,7 +27,7 @@ def test_a_key_used_as_register_and_as_list_is_refused_with_a_line_of_each(tmp_p
     assert "`f` write, op `3-1`" in sentence
     assert "and a list at history/load-1.jsonl:3 (`f` append, op `4-1`)" in sentence
     found, faults = judged(files, tmp_path / "ops")
-    assert (faults.of(FaultKind.TWO_USES), suspicious(found)) == (1, False)
+    assert (faults.of(HistoryFaultKind.TWO_USES), suspicious(found)) == (1, False)
 
 
 def test_an_append_that_the_store_refused_makes_no_list_of_a_register(tmp_path: Path) -> None:

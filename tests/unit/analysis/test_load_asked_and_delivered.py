@@ -51,6 +51,8 @@ def drawn(ok_per_s: int, bad_per_s: int = 0, *, seconds: int = 40) -> Timeline:
 def pause(start_s: float, end_s: float) -> FaultLanding:
     return FaultLanding(
         name="calm",
+        times=1,
+        effective=1,
         type="load_pause",
         targets=(),
         start_ns=int(start_s * SECOND),

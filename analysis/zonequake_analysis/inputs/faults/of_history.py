@@ -34,7 +34,7 @@ _MOST_CHARACTERS = 200
 """Of what is repeated from a line."""
 
 
-class FaultKind(StrEnum):
+class HistoryFaultKind(StrEnum):
     """The kinds of faults; the value begins a sentence about them."""
 
     UNREADABLE = "lines can't be read"
@@ -50,7 +50,7 @@ class FaultKind(StrEnum):
 class HistoryFault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault. `origins`: its lines; `words` say what was found with `{}` for each of them."""
 
-    kind: FaultKind
+    kind: HistoryFaultKind
     words: str
     origins: list[int]
     field: str = ""
@@ -69,7 +69,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
     keyless: int = 0
 
-    def of(self, kind: FaultKind) -> int:
+    def of(self, kind: HistoryFaultKind) -> int:
         """Returns the number of faults of a kind."""
         return self.counts.get(kind.value, 0)
 
@@ -93,7 +93,7 @@ def faults_together(parts: Sequence[Faults]) -> Faults:
 
 def _first_of_each_kind(found: Iterable[HistoryFault]) -> list[HistoryFault]:
     kept: list[HistoryFault] = []
-    taken: Counter[FaultKind] = Counter()
+    taken: Counter[HistoryFaultKind] = Counter()
     for fault in sorted(found, key=lambda fault: fault.origins):
         if taken[fault.kind] < MOST_EXAMPLES:
             taken[fault.kind] += 1
@@ -111,7 +111,7 @@ def in_words(faults: Faults, files: Sequence[Path]) -> list[str]:
     origins = {origin for fault in faults.examples for origin in fault.origins}
     places = _places(origins, files)
     sentences = []
-    for kind in FaultKind:
+    for kind in HistoryFaultKind:
         if not faults.of(kind):
             continue
         shown = [

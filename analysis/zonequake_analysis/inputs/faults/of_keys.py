@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from zonequake_analysis.inputs.faults.of_history import (
     MOST_EXAMPLES,
-    FaultKind,
     Faults,
     HistoryFault,
+    HistoryFaultKind,
     plain,
 )
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
@@ -65,7 +65,7 @@ def two_uses(ops: pa.Table) -> Faults:
         if name in first and name not in found:
             found[name] = _two_uses(ops, first[name], row)
     return Faults(
-        counts={FaultKind.TWO_USES.value: len(found)} if found else {},
+        counts={HistoryFaultKind.TWO_USES.value: len(found)} if found else {},
         examples=list(found.values())[:MOST_EXAMPLES],
         refused=list(found),
     )
@@ -78,7 +78,7 @@ def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryFault:
 
     where = f"{ops.column('zone')[listed].as_py() or ''}/{ops.column('partition')[listed].as_py()}"
     return HistoryFault(
-        kind=FaultKind.TWO_USES,
+        kind=HistoryFaultKind.TWO_USES,
         field="key",
         words=f"key `{plain(ops.column('key')[listed].as_py())}` of {plain(where)} is a register "
         f"at {one(register)} and a list at {one(listed)}",
@@ -116,7 +116,7 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
             until, by = int(fin[at]), row
         last = session
     return Faults(
-        counts={FaultKind.OVERLAP.value: count} if count else {},
+        counts={HistoryFaultKind.OVERLAP.value: count} if count else {},
         examples=found,
         refused=sorted(refused),
     )
@@ -125,7 +125,7 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
 def _overlap(ops: pa.Table, earlier: int, later: int, process: int) -> HistoryFault:
     first, second = (plain(ops.column("op")[row].as_py()) for row in (earlier, later))
     return HistoryFault(
-        kind=FaultKind.OVERLAP,
+        kind=HistoryFaultKind.OVERLAP,
         field="process",
         words=f"{{}}, field `process`: {process} ended op `{first}` here, and began op `{second}` "
         "({}) before that",
@@ -142,10 +142,10 @@ def orphans(count: int, origins: Ints) -> Faults:
     if not count:
         return Faults()
     return Faults(
-        counts={FaultKind.ORPHAN.value: count},
+        counts={HistoryFaultKind.ORPHAN.value: count},
         examples=[
             HistoryFault(
-                kind=FaultKind.ORPHAN,
+                kind=HistoryFaultKind.ORPHAN,
                 field="op",
                 words="{}, field `op`: no invoke has this name, with the same key, process and "
                 "`inv`",

@@ -14,9 +14,9 @@ from zonequake_analysis.inputs.faults.names import Twice, hashed
 from zonequake_analysis.inputs.faults.of_history import (
     MOST_EXAMPLES,
     MOST_REFUSED,
-    FaultKind,
     Faults,
     HistoryFault,
+    HistoryFaultKind,
     plain,
 )
 from zonequake_analysis.inputs.shapes import (
@@ -46,7 +46,7 @@ class _Rule:
     field: str
     rows: Bools
     words: Callable[[int], str]
-    kind: FaultKind = FaultKind.FIELD
+    kind: HistoryFaultKind = HistoryFaultKind.FIELD
 
 
 def faults_of(
@@ -71,7 +71,7 @@ def faults_of(
         rows = np.flatnonzero(rule.rows & usable)
         if not len(rows):
             continue
-        if rule.kind is not FaultKind.WIDE:
+        if rule.kind is not HistoryFaultKind.WIDE:
             usable[rows] = False
         known = counts.get(rule.kind.value, 0)
         counts[rule.kind.value] = known + len(rows)
@@ -126,7 +126,7 @@ def _rules(
             field="op",
             rows=_valid(get("op")) & np.isin(hashed(get("op")), twice.ops),
             words=_found(lines, "op", "a name that no other operation has, and one completion"),
-            kind=FaultKind.REPEATED,
+            kind=HistoryFaultKind.REPEATED,
         )
         yield _Rule(
             field="partition",
@@ -135,7 +135,7 @@ def _rules(
                 f"found {get('partition')[row]} for key {get('key')[row]}, expected one partition "
                 "of a key in all lines"
             ),
-            kind=FaultKind.MOVED,
+            kind=HistoryFaultKind.MOVED,
         )
     wide = _valid(get("index")) & ~placed & _true(pc.equal(get("type"), "ok"))
     yield _Rule(
@@ -145,7 +145,7 @@ def _rules(
             f"found lineage {get('lineage')[row]}, term {get('term')[row]}, "
             f"index {get('index')[row]}, expected all three, in 10, 20 and 32 bits"
         ),
-        kind=FaultKind.WIDE,
+        kind=HistoryFaultKind.WIDE,
     )
 
 
@@ -197,7 +197,7 @@ def _unreadable(lines: pa.RecordBatch) -> Iterator[_Rule]:
             field=path.rstrip("`"),
             rows=mask,
             words=_said(words),
-            kind=FaultKind.UNREADABLE,
+            kind=HistoryFaultKind.UNREADABLE,
         )
 
 

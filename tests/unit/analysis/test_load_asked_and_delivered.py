@@ -142,7 +142,7 @@ def test_the_headline_says_so_in_a_sentence_of_its_own_behind_any_verdict() -> N
     assert headline_of() == SENTENCE
     violated = headline_of(found=found({("sets", "phantom"): 2}))
     assert violated == f"2 values were read that nobody wrote. {SENTENCE}"
-    problems = headline_of(uncovered=3, bad_events=2)
+    problems = headline_of(uncovered=3, bad_events=("events.jsonl:1: rubbish",))
     assert problems.endswith(f". {SENTENCE}")
     assert problems.count("delivered") == 1
 

@@ -58,7 +58,7 @@ def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
         case 2:
             o = replace(o, index=other.index)
         case 3:
-            o = replace(o, process=other.process, sequence=at + 1)
+            o = replace(o, process=other.process, sequence=1_000 + at)
         case 4 if isinstance(o.value, list):
             o = replace(o, value=[*o.value, rng.choice([*o.value, 5])] if o.value else [5, 5])
         case 5 if o.type == "ok":
@@ -76,13 +76,16 @@ def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
 
 
 def random_run(folder: Path, seed: int) -> Path:
-    """A run folder with registers and lists, some legal, some spoilt, some wrecked."""
+    """A run folder with registers and lists, some legal, some spoilt, some wrecked.
+
+    Each case has processes of its own: an operation's name is used once in a run.
+    """
     rng = Random(seed)
-    cases = []
+    cases: list[list[SyntheticOperation]] = []
     for lists in (False, True):
         for case in histories(rng, CASES // 2, lists=lists, spoil=0.4):
             name = f"{'l' if lists else 'r'}-{case[0].key}"
-            named = [replace(o, key=name) for o in case]
+            named = [replace(o, key=name, process=100 * len(cases) + o.process) for o in case]
             for _ in range(rng.choice((0, 0, 1, 2))):
                 named = wrecked(rng, named)
             cases.append(named)

@@ -1,8 +1,9 @@
 """Prometheus by `remote_read`: raw samples, and the only way that shows staleness markers.
 
 The query API evaluates at steps and repeats old values for five minutes; a series that ended would
-look alive. Asked in chunks of time, because a server bounds the samples of one answer; intervals
-are half open, so that no sample comes twice (remote_read itself includes both ends).
+look alive. Asked in slices of time × metrics (`slices`), because a server bounds the samples of one
+answer and we bound our memory; intervals are half open, so that no sample comes twice (remote_read
+itself includes both ends).
 
 Protocol: protobuf ReadRequest/ReadResponse in a snappy block, response type SAMPLES
 (prometheus/prompb/remote.proto and types.proto; only the fields used are declared here).
@@ -10,42 +11,59 @@ Protocol: protobuf ReadRequest/ReadResponse in a snappy block, response type SAM
 
 from __future__ import annotations
 
-import math
-import struct
+import hashlib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import cramjam
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
+from numpy.typing import NDArray
 
 from zonequake_analysis.errors import PrometheusError
+from zonequake_analysis.metrics.slices import Slice, slices
 
 READ_PATH = "/api/v1/read"
+SERIES_PATH = "/api/v1/series"
 HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Read-Version": "0.1.0",
     "User-Agent": "zonequake",
 }
-CHUNK_MS = 10 * 60 * 1000
-"""Time asked for at once."""
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "zonequake"}
+
+PULLED_SAMPLES = 250_000
+"""Samples asked for at once by `pull`, about: some 50 MB while they are decoded."""
+
+BATCH_ROWS = 65_536
+"""Rows of one Arrow batch, at most: labels are repeated in every row."""
 
 STALE_BITS = 0x7FF0000000000002
 """The NaN that marks the end of a series (prometheus/model/value)."""
 
+FILE = "prometheus.parquet"
+
 Post = Callable[[str, bytes, Mapping[str, str]], bytes]
 """`post(path, body, headers)` → the answer's body; raises on any other status than 200."""
 
+Labels = tuple[tuple[str, str], ...]
+
+LABELS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
     [
         ("metric", pa.string()),
-        ("labels", pa.map_(pa.string(), pa.string())),
+        ("labels", LABELS),
         ("series_id", pa.int64()),
         ("ts_ms", pa.int64()),
         ("value", pa.float64()),
@@ -54,6 +72,25 @@ SCHEMA = pa.schema(
 )
 
 _TYPES = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Some samples of several series; `rows` says for each sample which series it is of."""
+
+    series: Sequence[Labels]
+    rows: NDArray[np.int32]
+    t_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    @property
+    def stale(self) -> NDArray[np.bool_]:
+        """Which samples say that their series has ended, and aren't an ordinary NaN."""
+        return np.equal(self.values.view(np.uint64), np.uint64(STALE_BITS))
+
+    def repeated(self, of_series: Sequence[Any], type_: pa.DataType) -> pa.Array:
+        """One value of each series as a column: repeated for every sample."""
+        return pa.array(of_series, type_).take(pa.array(self.rows))
 
 
 def pull(
@@ -67,23 +104,124 @@ def pull(
 
     `source` is a base URL, or a function that posts to the server in some other way, for instance
     through the Kubernetes API's service proxy. `matchers` are label matchers, which all must hold:
-    `__name__=~"zonequake_.*"`; none means everything. Returns the number of samples. Raises
-    PrometheusError.
+    `__name__=~"zonequake_.*"`; none means everything. Returns the number of samples. Memory holds
+    one slice at a time, which becomes row groups of the file; the file appears whole or not at all.
+    Raises PrometheusError.
     """
     post = http_post(source) if isinstance(source, str) else source
-    labels = [_matcher(text) for text in matchers or ['__name__=~".+"']]
+    counts = series_counts(post, start_ms, end_ms, matchers)
     out.mkdir(parents=True, exist_ok=True)
-    ids: dict[tuple[tuple[str, str], ...], int] = {}
     samples = 0
-    target = out / "prometheus.parquet"
-    with pq.ParquetWriter(target, SCHEMA, compression="zstd") as writer:
-        for first in range(start_ms, end_ms, CHUNK_MS):
-            last = min(first + CHUNK_MS, end_ms)
-            answer = _read(post, first, last, labels)
-            table = _table(answer, first, last, ids)
-            writer.write_table(table)
-            samples += table.num_rows
+    part = out / f".{FILE}.part"
+    try:
+        with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+            for one in slices(counts, start_ms, end_ms, samples=PULLED_SAMPLES):
+                batches = [_pulled(found) for found in read(post, one, matchers)]
+                if batches:
+                    writer.write_table(pa.Table.from_batches(batches))
+                samples += sum(batch.num_rows for batch in batches)
+        part.replace(out / FILE)
+    finally:
+        part.unlink(missing_ok=True)
     return samples
+
+
+def series_counts(
+    post: Post, start_ms: int, end_ms: int, matchers: Sequence[str]
+) -> dict[str, int]:
+    """Returns the number of series of each metric in that time. Raises PrometheusError."""
+    for text in matchers:
+        _matcher(text)
+    selector = "{" + ",".join(matchers or ['__name__=~".+"']) + "}"
+    form = {"match[]": selector, "start": start_ms / 1000, "end": end_ms / 1000}
+    raw = post(SERIES_PATH, urlencode(form).encode(), _FORM)
+    try:
+        answer = msgspec.json.decode(raw, type=_SeriesAnswer)
+    except msgspec.MsgspecError as error:
+        raise PrometheusError(
+            f"{SERIES_PATH}: the answer of {len(raw)} bytes lists no series: {error}; expected "
+            "what Prometheus says"
+        ) from error
+    return dict(Counter(one.name for one in answer.data))
+
+
+class _NamedSeries(msgspec.Struct, frozen=True):
+    """The one label of a series that is counted by."""
+
+    name: str = msgspec.field(default="", name="__name__")
+
+
+class _SeriesAnswer(msgspec.Struct, frozen=True):
+    data: list[_NamedSeries]
+
+
+def read(
+    post: Post, one: Slice, matchers: Sequence[str], *, batch_rows: int = BATCH_ROWS
+) -> Iterator[Samples]:
+    """Reads a slice, in pieces of `batch_rows` samples at most. Raises PrometheusError."""
+    operator, value = one.matcher
+    asked = [*map(_matcher, matchers), (_TYPES[operator], "__name__", value)]
+    answer: Any = _read(post, one.start_ms, one.end_ms, asked)
+    parts: list[tuple[Labels, NDArray[np.int64], NDArray[np.float64]]] = []
+    rows = 0
+    for result in answer.results:
+        for series in result.timeseries:
+            labels = tuple((label.name, label.value) for label in series.labels)
+            found = series.samples
+            t_ms = np.fromiter((s.timestamp for s in found), np.int64, len(found))
+            values = np.fromiter((s.value for s in found), np.float64, len(found))
+            kept = (t_ms >= one.start_ms) & (t_ms < one.end_ms)
+            t_ms, values = t_ms[kept], values[kept]
+            for first in range(0, len(t_ms), batch_rows):
+                piece = t_ms[first : first + batch_rows]
+                if rows + len(piece) > batch_rows:
+                    yield _joined(parts)
+                    parts, rows = [], 0
+                parts.append((labels, piece, values[first : first + batch_rows]))
+                rows += len(piece)
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: Sequence[tuple[Labels, NDArray[np.int64], NDArray[np.float64]]]) -> Samples:
+    lengths = [len(t_ms) for _, t_ms, _ in parts]
+    return Samples(
+        series=[labels for labels, _, _ in parts],
+        rows=np.repeat(np.arange(len(parts), dtype=np.int32), lengths),
+        t_ms=np.concatenate([t_ms for _, t_ms, _ in parts]),
+        values=np.concatenate([values for _, _, values in parts]),
+    )
+
+
+def metric_of(labels: Labels) -> str:
+    """The name of a series' metric."""
+    return dict(labels).get("__name__", "")
+
+
+def without_name(labels: Labels) -> list[tuple[str, str]]:
+    """A series' labels but for its metric's name."""
+    return [(name, value) for name, value in labels if name != "__name__"]
+
+
+def series_id(labels: Labels) -> int:
+    """A number that stands for a series wherever it is read."""
+    digest = hashlib.blake2b(repr(sorted(labels)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _pulled(found: Samples) -> pa.RecordBatch:
+    """Samples as rows of the file."""
+    return pa.RecordBatch.from_arrays(
+        [
+            found.repeated([metric_of(labels) for labels in found.series], pa.string()),
+            found.repeated([without_name(labels) for labels in found.series], LABELS),
+            found.repeated([series_id(labels) for labels in found.series], pa.int64()),
+            pa.array(found.t_ms),
+            pa.array(found.values),
+            pa.array(found.stale),
+        ],
+        schema=SCHEMA,
+    )
 
 
 def http_post(base_url: str, timeout_s: float = 60.0) -> Post:
@@ -133,33 +271,6 @@ def _read(
             f"the answer of {len(raw)} bytes is no snappy-compressed ReadResponse: {error}"
         ) from error
     return answer
-
-
-def _table(
-    answer: Message, start_ms: int, end_ms: int, ids: dict[tuple[tuple[str, str], ...], int]
-) -> pa.Table:
-    """An answer as rows; `ids` numbers the series of all chunks."""
-    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-    results: Any = answer.results  # type: ignore[attr-defined]  # built at run time
-    for result in results:
-        for series in result.timeseries:
-            labels = tuple((label.name, label.value) for label in series.labels)
-            number = ids.setdefault(labels, len(ids))
-            rest = [(name, value) for name, value in labels if name != "__name__"]
-            metric = dict(labels).get("__name__", "")
-            kept = [s for s in series.samples if start_ms <= s.timestamp < end_ms]
-            columns["metric"] += [metric] * len(kept)
-            columns["labels"] += [rest] * len(kept)
-            columns["series_id"] += [number] * len(kept)
-            columns["ts_ms"] += [s.timestamp for s in kept]
-            columns["value"] += [s.value for s in kept]
-            columns["stale"] += [is_stale(s.value) for s in kept]
-    return pa.table(columns, schema=SCHEMA)
-
-
-def is_stale(value: float) -> bool:
-    """Returns whether a sample says that its series has ended, and isn't an ordinary NaN."""
-    return math.isnan(value) and struct.unpack("<Q", struct.pack("<d", value))[0] == STALE_BITS
 
 
 def _messages() -> dict[str, Any]:

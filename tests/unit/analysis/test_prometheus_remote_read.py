@@ -1,29 +1,41 @@
 """remote_read: what is asked, and what becomes of the answer."""
 
+import json
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import cramjam
 import pyarrow.parquet as pq
 import pytest
 
 from zonequake_analysis.errors import PrometheusError
+from zonequake_analysis.inputs import remote_read
 from zonequake_analysis.inputs.remote_read import (
-    CHUNK_MS,
+    FILE,
     MESSAGES,
     READ_PATH,
+    SERIES_PATH,
     STALE_BITS,
     Post,
     pull,
+    read,
 )
+from zonequake_analysis.metrics.slices import LONGEST_MS, Slice, slices
 
 
-def _server(asked: list[Any]) -> Post:
-    """Answers every chunk with a sample at each of its ends, and a stale marker in the middle."""
+def _server(asked: list[Any], series: Mapping[str, int] | None = None) -> Post:
+    """Answers every slice with a sample at each of its ends, and a stale marker in the middle."""
+    counts = {"up": 1} if series is None else series
 
     def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        if path == SERIES_PATH:
+            asked.append(parse_qs(body.decode()))
+            names = [name for name, count in counts.items() for _ in range(count)]
+            return json.dumps({"data": [{"__name__": name, "pod": "x"} for name in names]}).encode()
         assert path == READ_PATH
         assert headers["Content-Encoding"] == "snappy"
         request = MESSAGES["ReadRequest"]()
@@ -44,26 +56,88 @@ def _server(asked: list[Any]) -> Post:
     return post
 
 
-def test_samples_come_in_half_open_chunks_with_their_staleness(tmp_path: Path) -> None:
+def test_samples_come_in_half_open_slices_with_their_staleness(tmp_path: Path) -> None:
     asked: list[Any] = []
-    count = pull(_server(asked), 0, 2 * CHUNK_MS, ['__name__=~"up|zonequake_.*"'], tmp_path)
-    assert [(q.start_timestamp_ms, q.end_timestamp_ms) for q in asked] == [
-        (0, CHUNK_MS - 1),
-        (CHUNK_MS, 2 * CHUNK_MS - 1),
+    count = pull(_server(asked), 0, 2 * LONGEST_MS, ['__name__=~"up|zonequake_.*"'], tmp_path)
+    form, *queries = asked
+    assert form["match[]"] == ['{__name__=~"up|zonequake_.*"}']
+    assert [(q.start_timestamp_ms, q.end_timestamp_ms) for q in queries] == [
+        (0, LONGEST_MS - 1),
+        (LONGEST_MS, 2 * LONGEST_MS - 1),
     ]
-    assert asked[0].matchers[0].type == 2
-    rows = pq.read_table(tmp_path / "prometheus.parquet").to_pylist()
-    assert count == len(rows) == 4, "the sample at each chunk's end belongs to the next"
+    assert [(m.type, m.value) for m in queries[0].matchers] == [(2, "up|zonequake_.*"), (0, "up")]
+    rows = pq.read_table(tmp_path / FILE).to_pylist()
+    assert count == len(rows) == 4, "the sample at each slice's end belongs to the next"
     assert [row["stale"] for row in rows] == [False, True, False, True]
-    assert {row["series_id"] for row in rows} == {0}
+    assert len({row["series_id"] for row in rows}) == 1
     assert dict(rows[0]["labels"]) == {"pod": "zq-default-0"}
 
 
-def test_an_answer_that_is_not_snappy_is_named(tmp_path: Path) -> None:
+def test_each_slice_is_a_row_group_of_its_own_so_that_memory_holds_one(tmp_path: Path) -> None:
+    pull(_server([], {"up": 1, "wide": 416}), 0, 2 * LONGEST_MS, [], tmp_path)
+    file = pq.ParquetFile(tmp_path / FILE)
+    groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert groups == [2, 2, 2, 2], "two metrics whose series together are too many for one slice"
+
+
+def test_a_pull_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    answers = _server([])
+    left = [3]
+
+    def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        left[0] -= 1
+        if not left[0]:
+            raise PrometheusError("gone")
+        return answers(path, body, headers)
+
+    with pytest.raises(PrometheusError, match="gone"):
+        pull(post, 0, 3 * LONGEST_MS, [], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slice_comes_in_batches_of_a_bounded_size() -> None:
+    one = Slice(metrics=("up",), start_ms=0, end_ms=1000)
+    batches = list(read(_server([]), one, [], batch_rows=1))
+    assert [batch.t_ms.tolist() for batch in batches] == [[0], [499]]
+    assert [batch.stale.tolist() for batch in batches] == [[False], [True]]
+
+
+def test_slices_hold_everything_once_and_no_more_than_was_asked_for() -> None:
+    series = {f"m{number}": number * 40 for number in range(1, 30)} | {"one.only": 1}
+    start, end, most = 7, 3 * LONGEST_MS + 5, 100_000
+    cut = slices(series, start, end, samples=most)
+    for name in series:
+        own = sorted((s.start_ms, s.end_ms) for s in cut if name in s.metrics)
+        assert own[0][0] == start
+        assert own[-1][1] == end
+        assert all(a[1] == b[0] for a, b in pairwise(own))
+    for one in cut:
+        assert sum(series[m] for m in one.metrics) * (one.end_ms - one.start_ms) / 1000 <= most
+    assert len(cut) < 2 * sum(series.values()) * (end - start) / 1000 / most + 10
+    assert slices({}, start, end, samples=most) == []
+
+
+def test_a_group_of_metrics_is_asked_for_by_their_escaped_names() -> None:
+    assert Slice(metrics=("a.b", "c"), start_ms=0, end_ms=1).matcher == ("=~", r"a\.b|c")
+
+
+def test_an_answer_that_is_not_snappy_is_named() -> None:
+    one = Slice(metrics=("up",), start_ms=0, end_ms=1000)
     with pytest.raises(PrometheusError, match="no snappy-compressed ReadResponse"):
+        list(read(lambda *_: b"<html>", one, []))
+
+
+def test_an_answer_that_lists_no_series_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PrometheusError, match="lists no series"):
         pull(lambda *_: b"<html>", 0, 1000, [], tmp_path)
 
 
 def test_a_matcher_without_quotes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PrometheusError, match="expected name="):
         pull(_server([]), 0, 1000, ["up=1"], tmp_path)
+
+
+def test_a_series_has_the_same_number_in_whatever_order_its_labels_come() -> None:
+    one, other = (("a", "1"), ("b", "2")), (("b", "2"), ("a", "1"))
+    assert remote_read.series_id(one) == remote_read.series_id(other)
+    assert remote_read.series_id(one) != remote_read.series_id((("a", "12"), ("b", "")))

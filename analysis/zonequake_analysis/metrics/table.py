@@ -1,0 +1,150 @@
+"""The tables `metrics` and `metric_series`: a run folder's samples, written by Spark.
+
+    metrics/*.parquet ──▶ tables/metrics/hour=…    one row a sample, as it is scanned: no shuffle
+                      ──▶ tables/metric_series     one row a series
+
+No sample passes through the driver.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+HOUR_MS = 3_600_000
+
+_AT_ONCE = {
+    # A task of few row groups has few hours open at once, and so needn't sort whole rows by hour.
+    "spark.sql.files.maxPartitionBytes": "8m",
+    "spark.sql.maxConcurrentOutputFileWriters": "32",
+}
+_ROW_GROUP_BYTES = 8 * 1024 * 1024
+"""Bytes that a writer keeps before it writes: each task has one for every hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTables:
+    """`samples`: tables/metrics; `series`: tables/metric_series, one row a series."""
+
+    samples: DataFrame
+    series: DataFrame
+
+
+def metric_files(run: Path) -> list[Path]:
+    """The files with samples of a run folder; empty if there are none."""
+    return sorted((run / "metrics").glob("*.parquet"))
+
+
+def write_tables(spark: SparkSession, run: Path) -> MetricTables | None:
+    """Writes both tables, in place of what was there; None if the folder has no samples."""
+    samples_folder = (run / "tables" / "metrics").resolve()
+    series_folder = (run / "tables" / "metric_series").resolve()
+    for folder in (samples_folder, series_folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    files = metric_files(run)
+    if not files:
+        return None
+    with settings(spark, _AT_ONCE):
+        found = spark.read.parquet(*[file.resolve().as_uri() for file in files])
+        write_samples(rows_of(found), samples_folder)
+        samples = spark.read.parquet(samples_folder.as_uri())
+        series_of(samples).write.parquet(series_folder.as_uri())
+    return MetricTables(samples=samples, series=spark.read.parquet(series_folder.as_uri()))
+
+
+def rows_of(found: DataFrame) -> DataFrame:
+    """Samples as `pull` writes them, or as `prometheus` reads them, as the table's rows."""
+    t_ms = F.col("ts_ms" if "ts_ms" in found.columns else "t_ms")
+    return found.select(
+        "metric",
+        "labels",
+        _target().alias("target"),
+        _series(found).alias("series"),
+        t_ms.alias("t_ms"),
+        F.when(~F.col("stale"), F.col("value")).alias("value"),
+        "stale",
+        F.floor(t_ms / HOUR_MS).alias("hour"),
+    )
+
+
+def write_samples(rows: DataFrame, folder: Path) -> None:
+    """Writes the table's rows, by hour."""
+    rows.write.partitionBy("hour").option("parquet.block.size", _ROW_GROUP_BYTES).parquet(
+        folder.as_uri()
+    )
+
+
+def series_of(samples: DataFrame) -> DataFrame:
+    """One row a series: numbers first, in an aggregation of fixed width; then the labels of its
+    first sample, as a map among the aggregates would have all samples sorted."""
+    numbers = samples.groupBy("series").agg(
+        F.count(F.lit(1)).alias("samples"),
+        F.count_if("stale").alias("stale_marks"),
+        F.min("t_ms").alias("first_ms"),
+        F.max("t_ms").alias("last_ms"),
+        F.min("value").alias("least"),
+        F.max("value").alias("most"),
+    )
+    numbers = numbers.localCheckpoint()
+    hours = [
+        row["hour"]
+        for row in numbers.select(F.floor(F.col("first_ms") / HOUR_MS).alias("hour"))
+        .distinct()
+        .collect()
+    ]
+    first = samples.where(F.col("hour").isin(hours)).select(
+        "series", "metric", "labels", "target", F.col("t_ms").alias("first_ms")
+    )
+    named = first.join(F.broadcast(numbers), ["series", "first_ms"])
+    return named.select(
+        "series",
+        "metric",
+        "labels",
+        "target",
+        "samples",
+        "stale_marks",
+        "first_ms",
+        "last_ms",
+        "least",
+        "most",
+    ).coalesce(1)
+
+
+def _target() -> Column:
+    """As `data_source.target_of`."""
+    labels = F.col("labels")
+    return F.coalesce(
+        F.nullif(F.try_element_at(labels, F.lit("pod")), F.lit("")),
+        F.nullif(F.try_element_at(labels, F.lit("instance")), F.lit("")),
+        F.lit(""),
+    )
+
+
+def _series(found: DataFrame) -> Column:
+    """A number that stands for the series."""
+    if "series_id" in found.columns:
+        return F.xxhash64("metric", "series_id")
+    pairs = F.array_sort(F.map_entries("labels"))
+    return F.xxhash64("metric", F.to_json(pairs))
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Sets what one job needs of the session, and sets it back."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,177 @@
+"""What a run's metrics say: the small results that reach the driver, for verdict and report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.windows import Unavailability
+from zonequake_analysis.metrics.changes import write_changes
+from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
+from zonequake_analysis.metrics.spans import Span, Spans, spans_of
+from zonequake_analysis.metrics.table import metric_files, write_tables
+from zonequake_analysis.metrics.targets import Targets, targets_of
+
+MIN_SCORE = 3.0
+"""Scales that a series must have moved by to be shown: less is what noise does."""
+
+MOST_SHOWN = 10
+MOST_OF_A_FAMILY = 2
+
+SATURATION = {
+    ("zonequake_store_commit_seconds", "p99"): "p99 of commits (fsync)",
+    ("zonequake_store_commit_under_way_seconds", "level"): "longest commit under way",
+    ("zonequake_store_loop_lag_seconds", "level"): "lag of the loop",
+    ("zonequake_store_cpu_seconds_total", "rate"): "CPU",
+    ("zonequake_store_appends_dropped_total", "rate"): "messages dropped for want of a connection",
+    ("zonequake_store_client_requests_total", "rate"): "requests",
+}
+"""What a data node shows of its own load. It has no histogram of requests, and no queue length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A series in a span: a row of `metric_changes`."""
+
+    span: int
+    metric: str
+    measure: str
+    labels: Mapping[str, str]
+    target: str
+    unit: str
+    before: float | None
+    scale: float | None
+    during: float
+    at_ms: int
+    after: float | None
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFacts:
+    """All that is known of a run's metrics. `problem`: why nothing is, empty else.
+
+    `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
+    """
+
+    problem: str = ""
+    targets: Targets | None = None
+    spans: Spans | None = None
+    moved: Sequence[Moved] = ()
+    saturation: Sequence[Moved] = ()
+    counted: Sequence[Counted] = ()
+    alerts: Sequence[Alert] = ()
+
+
+def metric_facts(
+    spark: SparkSession,
+    run: Path,
+    *,
+    faults: Sequence[FaultLanding],
+    windows: Sequence[Unavailability],
+    events: Sequence[RecordedEvent],
+    start_ns: int,
+    end_ns: int,
+    wall_offset_ns: int,
+) -> MetricFacts | None:
+    """Writes the tables of metrics and says what they show; None for a folder without any.
+
+    Samples that can't be read are a problem in words: metrics explain a run, they don't judge it.
+    """
+    if not metric_files(run):
+        return None
+    try:
+        tables = write_tables(spark, run)
+        assert tables is not None
+        targets = targets_of(spark, tables)
+        spans = spans_of(
+            faults=faults,
+            windows=windows,
+            events=events,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            wall_offset_ns=wall_offset_ns,
+            scrape_ms=targets.usual_scrape_ms,
+        )
+        moved: list[Moved] = []
+        saturation: list[Moved] = []
+        if spans.spans and targets.series:
+            table = write_changes(spark, run, tables, spans, targets)
+            moved, saturation = strongest(table), saturated(table)
+        return MetricFacts(
+            targets=targets,
+            spans=spans,
+            moved=moved,
+            saturation=saturation,
+            counted=counted(spark, tables, targets),
+            alerts=alerts(tables),
+        )
+    except (PySparkException, Py4JJavaError) as error:  # one of them a bridge's, for the same
+        said = getattr(error, "java_exception", None) or error
+        first = str(said).strip().partition("\n")[0]
+        return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
+
+
+def strongest(table: DataFrame) -> list[Moved]:
+    """The rows that moved most in each span; few of a family, so that one thing doesn't fill the
+    list."""
+    by_score = (F.desc("score"), "metric", "measure", "target", F.to_json("labels"))
+    of_family = Window.partitionBy("span", "family").orderBy(*by_score)
+    of_span = Window.partitionBy("span").orderBy(*by_score)
+    rows = (
+        table.where((F.col("score") >= MIN_SCORE) & F.col("during").isNotNull())
+        .withColumn("place", F.row_number().over(of_family))
+        .where(F.col("place") <= MOST_OF_A_FAMILY)
+        .withColumn("place", F.row_number().over(of_span))
+        .where(F.col("place") <= MOST_SHOWN)
+        .orderBy("span", "place")
+        .collect()
+    )
+    return [_moved(row) for row in rows]
+
+
+def saturated(table: DataFrame) -> list[Moved]:
+    """What the data nodes showed of their own load, in every span."""
+    wanted = F.lit(False)
+    for metric, measure in SATURATION:
+        wanted = wanted | ((F.col("metric") == metric) & (F.col("measure") == measure))
+    rows = table.where(wanted & F.col("during").isNotNull()).orderBy("span", "metric", "target")
+    return [_moved(row) for row in rows.limit(5000).collect()]
+
+
+def _moved(row: Row) -> Moved:
+    return Moved(
+        span=row["span"],
+        metric=row["metric"],
+        measure=row["measure"],
+        labels=dict(row["labels"]),
+        target=row["target"],
+        unit=row["unit"],
+        before=row["before"],
+        scale=row["scale"],
+        during=row["during"],
+        at_ms=row["at_ms"],
+        after=row["after"],
+        score=row["score"],
+    )
+
+
+def of_nodes(facts: MetricFacts, span: Span) -> list[Moved]:
+    """The load of the nodes that a span was about; of the busiest one if it names none."""
+    by_target: dict[str, list[Moved]] = defaultdict(list)
+    for one in facts.saturation:
+        if one.span == span.number:
+            by_target[one.target].append(one)
+    named = [node for node in span.nodes if node in by_target]
+    if not named and by_target:
+        named = [max(by_target, key=lambda node: max(m.score or 0 for m in by_target[node]))]
+    return [one for node in named for one in by_target[node]]

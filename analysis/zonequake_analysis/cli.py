@@ -13,6 +13,7 @@ import typer
 from zonequake_analysis.errors import AnalysisError, FolderHeld
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
+from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
@@ -41,7 +42,10 @@ def judge_folder(
     """
     files = history_files(run)
     with claimed(run):
-        size = size_of(sum(file.stat().st_size for file in files))
+        history_bytes, metrics_bytes = (
+            sum(file.stat().st_size for file in some) for some in (files, metric_files(run))
+        )
+        size = size_of(history_bytes, metrics_bytes)
         spark = build_session(size=size, master=master, remote=remote, driver_host=driver_host)
         judgement = judge_run(spark, run, progress=partial(_say, run))
         write_report(run, judgement, told=partial(_say, run))

@@ -15,6 +15,7 @@ from zonequake_analysis.measures.replica_audit import Audit
 from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
 from zonequake_analysis.measures.windows import Availability
+from zonequake_analysis.metrics.facts import MetricFacts
 from zonequake_analysis.spark_pass.ingest import Quality
 
 
@@ -67,3 +68,4 @@ class Evidence:
     one_clock: bool
     p99: P99s
     load: LoadRate | None = None
+    metrics: MetricFacts | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ from zonequake_analysis.inputs.run_folder import (
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
 from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.judgement.metric_checks import metric_checks
 from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.judgement.reset_checks import reset_checks
 from zonequake_analysis.judgement.safety import safety_checks
@@ -51,6 +52,7 @@ from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
 from zonequake_analysis.measures.windows import availability
+from zonequake_analysis.metrics.facts import metric_facts
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
@@ -171,6 +173,18 @@ def judge_run(
         p99=_p99s(drawn, events),
         load=load_rate(description.load_per_s, drawn, events, faults),
     )
+    facts = metric_facts(
+        spark,
+        run,
+        faults=evidence.faults,
+        windows=evidence.availability.windows,
+        events=events,
+        start_ns=ingested.start_ns,
+        end_ns=ingested.end_ns,
+        wall_offset_ns=ingested.wall_offset_ns,
+    )
+    done("metrics")
+    evidence = replace(evidence, metrics=facts)
     checks = judge(evidence)
     return Judgement(
         description=description,
@@ -199,6 +213,7 @@ def judge(evidence: Evidence) -> list[Check]:
             *reset_checks(evidence),
             *sufficiency_checks(evidence),
             *objective_checks(evidence),
+            *metric_checks(evidence),
         ]
     )
 

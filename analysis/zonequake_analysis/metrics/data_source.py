@@ -170,7 +170,7 @@ def matchers_in(text: str) -> list[str]:
 
 
 def target_of(labels: Labels) -> str:
-    """Whom a series is of: its pod, or else its instance; empty for what a rule made."""
+    """Returns the target of a series: its pod, or else its instance; empty for what a rule made."""
     given = dict(labels)
     return given.get("pod") or given.get("instance") or ""
 

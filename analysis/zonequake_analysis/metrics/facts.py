@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.resets import RESET
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
@@ -61,6 +61,8 @@ class MetricFacts:
     """All that is known of a run's metrics. `problem`: why nothing is, empty else.
 
     `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
+    `recorded_resets`: those that data nodes recorded, by zone; `recorded_empty`: those of them that
+    began with nothing. `start_ms`: when the history began, unix ms.
     """
 
     problem: str = ""
@@ -70,6 +72,9 @@ class MetricFacts:
     saturation: Sequence[Moved] = ()
     counted: Sequence[Counted] = ()
     alerts: Sequence[Alert] = ()
+    recorded_resets: Counter[str] = field(default_factory=Counter)
+    recorded_empty: Counter[str] = field(default_factory=Counter)
+    start_ms: int = 0
 
 
 def metric_facts(
@@ -114,11 +119,28 @@ def metric_facts(
             saturation=saturation,
             counted=counted(spark, tables, targets),
             alerts=alerts(tables),
+            recorded_resets=recorded_resets(events, empty=False),
+            recorded_empty=recorded_resets(events, empty=True),
+            start_ms=(start_ns + wall_offset_ns) // 1_000_000,
         )
-    except (PySparkException, Py4JJavaError) as error:  # one of them a bridge's, for the same
-        said = getattr(error, "java_exception", None) or error
+    except Exception as error:
+        # What fails in the JVM comes as Spark's own error, or as one of its bridge.
+        said = getattr(error, "java_exception", error)
+        if said is error and not isinstance(error, PySparkException):
+            raise
         first = str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
+
+
+def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:
+    """The number of resets that data nodes recorded, by zone; `empty`: of groups that were
+    bootstrapped again, with nothing, alone."""
+    found = {
+        (event.zone or "", event.partition, event.text("lineage"))
+        for event in events
+        if event.kind == RESET and not (empty and event.number("last_index"))
+    }
+    return Counter(zone for zone, _, _ in found)
 
 
 def strongest(table: DataFrame) -> list[Moved]:
@@ -140,7 +162,7 @@ def strongest(table: DataFrame) -> list[Moved]:
 
 
 def saturated(table: DataFrame) -> list[Moved]:
-    """What the data nodes showed of their own load, in every span."""
+    """Returns what the data nodes showed of their own load, in every span."""
     wanted = F.lit(False)
     for metric, measure in SATURATION:
         wanted = wanted | ((F.col("metric") == metric) & (F.col("measure") == measure))

@@ -135,7 +135,7 @@ def _span(
 
 
 def _leaders(window: Unavailability, events: Sequence[RecordedEvent]) -> list[str]:
-    """Who led the window's partition before it, and who by its end."""
+    """Returns who led the window's partition before it, and who by its end."""
     led = [
         (event.time, event.text("leader"))
         for event in events

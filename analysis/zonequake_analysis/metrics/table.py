@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 HOUR_MS = 3_600_000
 
 _AT_ONCE = {
-    # A task of few row groups has few hours open at once, and so needn't sort whole rows by hour.
+    # A task of few row groups has few hours open at once, and so need not sort whole rows by hour.
     "spark.sql.files.maxPartitionBytes": "8m",
     "spark.sql.maxConcurrentOutputFileWriters": "32",
 }

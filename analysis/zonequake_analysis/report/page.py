@@ -10,12 +10,12 @@ from pathlib import Path
 import jinja2
 
 from zonequake_analysis.importing.values import original_values
-from zonequake_analysis.inputs.changed_metrics import moved_metrics, read_samples
 from zonequake_analysis.judgement.judge import Judgement, Shown
 from zonequake_analysis.measures.rebalances import STAGES
 from zonequake_analysis.measures.timeline import Timeline, all_of
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
+from zonequake_analysis.report.moved_metrics import span_cards
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import severity_of
 from zonequake_analysis.untrusted_text import visible
@@ -69,9 +69,8 @@ def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None])
     originals = original_values(run)
     axis = svg.Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
-    samples, unread = read_samples(run)
-    for problem in unread:
-        told(problem)
+    if e.metrics is not None and e.metrics.problem:
+        told(e.metrics.problem)
     return environment.get_template("page.html.j2").render(
         j=judgement,
         e=e,
@@ -96,13 +95,7 @@ def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None])
             e.found.counts.items(),
             key=lambda item: (severity_of(item[0][1], judgement.checks), item[0]),
         ),
-        unread_metrics=unread,
-        metrics=moved_metrics(
-            samples,
-            wall_offset_ns=judgement.ingested.wall_offset_ns,
-            faults_ns=min((f.start_ns for f in e.faults if f.start_ns), default=None),
-            span_ns=(drawn.start_ns, drawn.end_ns),
-        ),
+        metric_spans=span_cards(judgement),
         run_name=run.resolve().name,
     )
 

@@ -68,9 +68,13 @@ _BY_SIZE = {
 }
 
 
-def size_of(history_bytes: int) -> Size:
-    """Returns the size to tune for, by the size of the history files in bytes."""
-    return Size.SMALL if history_bytes <= SMALL_BYTES else Size.LARGE
+def size_of(history_bytes: int, metrics_bytes: int = 0) -> Size:
+    """Returns the size to tune for, by the sizes of the histories and of the metrics' files.
+
+    A sample of metrics takes about 4 bytes, an operation's lines about 800, and the work is alike.
+    """
+    small = history_bytes <= SMALL_BYTES and metrics_bytes <= SMALL_BYTES // 16
+    return Size.SMALL if small else Size.LARGE
 
 
 def build_session(

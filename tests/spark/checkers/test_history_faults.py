@@ -158,6 +158,6 @@ def test_a_spoilt_run_folder_ends_with_a_report(
     write_report(run, judgement, told=said.append)
     assert judgement.verdict is Verdict.UNKNOWN
     assert said
-    assert said[0].startswith("metrics/prometheus.parquet: ")
+    assert said[0].startswith("metrics/*.parquet can't be read as samples: ")
     assert "events.jsonl:1, field `time`" in (run / "summary.md").read_text().replace("\\", "")
     assert "Traceback" not in capfd.readouterr().err

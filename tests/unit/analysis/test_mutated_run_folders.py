@@ -11,8 +11,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -21,10 +19,8 @@ from hypothesis import strategies as st
 from tests.unit.analysis.judged_lines import LINE, judged, operation
 from zonequake_analysis import cli
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.changed_metrics import moved_metrics, read_samples
 from zonequake_analysis.inputs.faults.of_history import in_words
 from zonequake_analysis.inputs.lineages import read_lineages
-from zonequake_analysis.inputs.remote_read import SCHEMA as SAMPLES
 from zonequake_analysis.inputs.run_folder import (
     RecordedEvent,
     read_description,
@@ -323,65 +319,6 @@ def judged_or_told(content: bytes) -> None:
         _, faults = judged([file], run / "ops", size=700)
         for told in in_words(faults, [file]):
             told.encode()
-
-
-def samples() -> pa.Table:
-    rows = [
-        (f"m{n}", [("a", "b")], n, 1000 * at, float(at), False) for n in (1, 2) for at in range(20)
-    ]
-    columns = zip(*rows, strict=True)
-    return pa.table(
-        [pa.array(list(one), field.type) for one, field in zip(columns, SAMPLES, strict=True)],
-        schema=SAMPLES,
-    )
-
-
-def moved(run: Path) -> list[str]:
-    table, problems = read_samples(run)
-    moved_metrics(table, wall_offset_ns=0, faults_ns=8 * 10**9, span_ns=(0, 20 * 10**9))
-    return problems
-
-
-def test_metrics_that_are_no_parquet_are_told_and_left_out(tmp_path: Path) -> None:
-    (tmp_path / "metrics").mkdir()
-    file = tmp_path / "metrics" / "prometheus.parquet"
-    pq.write_table(samples(), file)
-    assert moved(tmp_path) == []
-    whole = file.read_bytes()
-    for content in (b"", b"rubbish", whole[:200], b"PAR1" + whole[4:-30] + b"x" * 26 + b"PAR1"):
-        file.write_bytes(content)
-        (problem,) = moved(tmp_path)
-        assert problem.startswith("metrics/prometheus.parquet: ")
-        assert "\n" not in problem
-    file.unlink()
-    file.mkdir()
-    assert len(moved(tmp_path)) == 1
-
-
-@pytest.mark.parametrize("name", SAMPLES.names)
-def test_metrics_without_a_column_or_with_another_kind_are_told(tmp_path: Path, name: str) -> None:
-    (tmp_path / "metrics").mkdir()
-    file = tmp_path / "metrics" / "prometheus.parquet"
-    pq.write_table(samples().drop_columns([name]), file)
-    assert f"metrics/prometheus.parquet, field `{name}`: it is missing" in moved(tmp_path)[0]
-    other = samples().drop_columns([name])
-    pq.write_table(other.append_column(name, pa.array([{"x": 1}] * len(other))), file)
-    assert f"metrics/prometheus.parquet, field `{name}`: " in moved(tmp_path)[0]
-    empty = other.append_column(name, pa.nulls(len(other), SAMPLES.field(name).type))
-    pq.write_table(empty, file)
-    assert moved(tmp_path) == []
-
-
-@EXAMPLES
-@given(st.lists(st.floats(), min_size=40, max_size=40), st.integers(-(2**63), 2**63 - 1))
-def test_samples_of_any_value_draw_a_page(values: list[float], at: int) -> None:
-    table = samples().set_column(4, "value", pa.array(values))
-    stamps = [at, *table.column("ts_ms").to_pylist()[1:]]
-    table = table.set_column(3, "ts_ms", pa.array(stamps, pa.int64()))
-    with folder() as run:
-        (run / "metrics").mkdir()
-        pq.write_table(table, run / "metrics" / "prometheus.parquet")
-        assert moved(run) == []
 
 
 def test_a_history_that_is_no_file_is_a_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,185 @@
+"""Checks that hold what Prometheus counted against what the run recorded itself. Pure.
+
+Metrics never say that the store was right or wrong. They can say that the record is incomplete:
+then other checks judged less than what happened, and the run is *unknown*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.metrics.counters import (
+    DATA_LOST,
+    LOAD_OPERATIONS,
+    RESETS,
+    Alert,
+    Counted,
+)
+from zonequake_analysis.metrics.facts import MetricFacts
+from zonequake_analysis.verdict import Check, Kind, Verdict
+
+RESET_ALERT = "ZonequakePartitionReset"
+LOSS_ALERT = "ZonequakeDataLost"
+_ALERT_OF = {RESETS: RESET_ALERT, DATA_LOST: LOSS_ALERT}
+"""Alerts that fire at once, by the counter whose increase they watch (the chart's alerts.yml)."""
+
+ALERT_LIMIT_MS = 45_000
+"""Time that an increase has until its alert must fire: three evaluations of the chart's 15 s."""
+
+_SHOWN = 5
+
+
+def metric_checks(e: Evidence) -> list[Check]:
+    """Those of a run that has metrics; none of one that hasn't."""
+    facts = e.metrics
+    if facts is None:
+        return []
+    if facts.problem or facts.targets is None:
+        return [_check("metrics", f"not judged: {facts.problem or 'there are no samples'}")]
+    return [_load_counters(e, facts), _operator_counters(e, facts), _alerts(facts)]
+
+
+def _check(name: str, summary: str, *, missing: int = 0, checked: int = 0) -> Check:
+    return Check(
+        kind=Kind.COVERAGE,
+        name=name,
+        verdict=Verdict.UNKNOWN if missing else Verdict.PASSED,
+        summary=summary,
+        violations=missing,
+        checked=checked,
+    )
+
+
+def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
+    """The history must hold every operation that the load's own counters showed at a scrape.
+
+    One whose completion was cut off stands there as of unknown outcome, which lessens an outcome's
+    number but not their sum.
+    """
+    by_outcome: Counter[tuple[str, str, str]] = Counter()
+    for one in facts.counted:
+        if one.metric == LOAD_OPERATIONS:
+            place = tuple(one.labels.get(name, "") for name in ("role", "f", "outcome"))
+            by_outcome[place] += one.total  # type: ignore[index]  # three of them
+    if not by_outcome:
+        return _check("load-counters", "not judged: no load pod's counters were scraped")
+    sums: Counter[tuple[str, str]] = Counter()
+    held: Counter[tuple[str, str]] = Counter()
+    for (role, f, _), number in by_outcome.items():
+        sums[role, f] += number
+    for (role, f, _), number in e.counts.items():
+        held[role, f] += number
+    problems = [
+        (number - held[place], f"{place[1]} ({place[0]}): {number:,} counted, {held[place]:,} held")
+        for place, number in sorted(sums.items())
+        if number > held[place]
+    ]
+    if not problems:
+        problems = [
+            (number - there, f"{f} {outcome} ({role}): {number:,} counted, {there:,} held")
+            for (role, f, outcome), number in sorted(by_outcome.items())
+            for there in [e.counts.get((role, f, outcome), 0)]
+            if number > there + e.quality.cut_off
+        ]
+    missing = sum(number for number, _ in problems)
+    total = sum(sums.values())
+    summary = f"the history holds all {total:,} operations that the load counted at its last scrape"
+    if problems:
+        summary = (
+            f"the history lacks {missing:,} operations of those that the load itself counted: "
+            + "; ".join(text for _, text in problems[:_SHOWN])
+        )
+    return _check("load-counters", summary, missing=missing, checked=total)
+
+
+def _operator_counters(e: Evidence, facts: MetricFacts) -> Check:
+    """Resets and losses that the operator counted against those in the data nodes' journals."""
+    name = "operator-counters"
+    of_resets = [one for one in facts.counted if one.metric == RESETS]
+    if not of_resets:
+        return _check(name, "not judged: no operator's counters were scraped")
+    if not e.journalled:
+        return _check(name, "not judged: no journal of a data node is there to compare with")
+    resets, losses = _by_zone(facts, RESETS), _by_zone(facts, DATA_LOST)
+    targets = facts.targets
+    assert targets is not None
+    whole = all(targets.without_gap(one.target) for one in of_resets)
+    problems = []
+    for zone in sorted({*resets, *losses, *facts.recorded_resets}):
+        recorded, empty = facts.recorded_resets[zone], facts.recorded_empty[zone]
+        if resets[zone] and not recorded:
+            problems.append(f"{resets[zone]} resets of {zone} were counted, and none is on record")
+        if losses[zone] and not empty:
+            problems.append(
+                f"{losses[zone]} partitions of {zone} that started over without their data were "
+                "counted, and no data node recorded one"
+            )
+        if recorded and whole and not resets[zone] + losses[zone]:
+            problems.append(
+                f"{recorded} resets of {zone} are on record, and the operator counted none"
+            )
+    counted = f"{resets.total()} resets and {losses.total()} losses of all data"
+    return _check(
+        name,
+        "; ".join(problems) or f"{counted} counted by the operator, as the journals have them",
+        missing=len(problems),
+        checked=len(of_resets),
+    )
+
+
+def _by_zone(facts: MetricFacts, metric: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in facts.counted:
+        if one.metric == metric:
+            found[one.labels.get("zone", "")] += one.total
+    return found
+
+
+def _alerts(facts: MetricFacts) -> Check:
+    """Which alerts fired, and of those that fire at once, which one should have and did not."""
+    assert facts.targets is not None
+    firing = [one for one in facts.alerts if one.state == "firing"]
+    due = [
+        one
+        for one in facts.counted
+        if one.metric in _ALERT_OF
+        and one.seen_ms is not None
+        and facts.targets.last_ms - one.seen_ms >= ALERT_LIMIT_MS
+    ]
+    silent = [one for one in due if not any(_tells(alert, one) for alert in firing)]
+    names = [f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}" for one in silent]
+    shown = [
+        f"{alert.name} {_zone(alert)}from {(alert.start_ms - facts.start_ms) / 1000:.0f} s"
+        for alert in firing[:_SHOWN]
+    ]
+    summary = f"{len(firing)} alerts fired: {', '.join(shown)}" if firing else "no alert fired"
+    if len(firing) > _SHOWN:
+        summary += f" and {len(firing) - _SHOWN} more"
+    pending = len({(one.name, *one.labels.items()) for one in facts.alerts}) - len(firing)
+    if pending:
+        summary += f"; {pending} were only pending"
+    if not facts.alerts:
+        # An alert leaves samples while it is pending or firing; else nothing tells of its rule.
+        expected = (
+            f", though {', '.join(names)} should have, if its rule was loaded" if names else ""
+        )
+        return _check("alerts", f"not judged: {summary}{expected}")
+    if silent:
+        summary += f"; should have fired and did not: {', '.join(names)}"
+    return _check("alerts", summary, missing=len(silent), checked=len(facts.alerts) + len(due))
+
+
+def _tells(alert: Alert, one: Counted) -> bool:
+    """Whether a firing alert tells of this counter's increase."""
+    assert one.seen_ms is not None
+    return (
+        alert.name == _ALERT_OF[one.metric]
+        and alert.labels.get("zone", "") == one.labels.get("zone", "")
+        and alert.end_ms >= one.seen_ms
+    )
+
+
+def _zone(alert: Alert) -> str:
+    zone = alert.labels.get("zone", "")
+    return f"({zone}) " if zone else ""

@@ -1,0 +1,141 @@
+"""What the report shows of metrics, for each fault and window.
+
+The series that moved, and the load of the nodes that it was about beside what clients saw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.measures.timeline import Latencies, Timeline, all_of
+from zonequake_analysis.metrics.facts import SATURATION, MetricFacts, Moved, of_nodes
+from zonequake_analysis.metrics.spans import Span, Stretch
+from zonequake_analysis.report import svg
+
+_HIDDEN_LABELS = ("job", "instance", "namespace", "component", "pool", "pod")
+_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRow:
+    """One series of a span, in words."""
+
+    metric: str
+    of: str
+    before: str
+    during: str
+    after: str
+    at_s: str
+    score: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanCard:
+    """One fault or window: what moved, and how loaded its nodes were."""
+
+    title: str
+    kind: str
+    from_s: float
+    to_s: float
+    clients: str
+    moved: Sequence[MovedRow]
+    load: Sequence[MovedRow]
+    gaps: Sequence[str]
+
+
+def span_cards(judgement: Judgement) -> list[SpanCard]:
+    """Faults first, then windows; empty without metrics."""
+    facts = judgement.evidence.metrics
+    if facts is None or facts.spans is None:
+        return []
+    drawn = judgement.timeline
+    load = all_of(drawn.latencies.values()) if drawn.latencies else None
+    return [_card(facts, one, judgement, load) for one in facts.spans.spans]
+
+
+def _card(facts: MetricFacts, span: Span, judgement: Judgement, load: Latencies | None) -> SpanCard:
+    assert facts.targets is not None
+    targets = {one.target for one in facts.saturation}
+    gaps = [
+        f"{gap.target or 'rules'}: no sample from {_s(facts, gap.start_ms)} to "
+        f"{_s(facts, gap.end_ms) if gap.ended else 'the end'}"
+        for gap in facts.targets.gaps
+        if gap.start_ms < span.during.end_ms
+        and gap.end_ms > span.during.start_ms
+        and (gap.target in targets or gap.target in span.nodes)
+    ]
+    return SpanCard(
+        title=span.name,
+        kind=span.kind,
+        from_s=(span.during.start_ms - facts.start_ms) / 1000,
+        to_s=(span.during.end_ms - facts.start_ms) / 1000,
+        clients=_clients(judgement, facts, span, load),
+        moved=[_row(facts, one) for one in facts.moved if one.span == span.number],
+        load=[
+            _row(facts, one, SATURATION[one.metric, one.measure]) for one in of_nodes(facts, span)
+        ],
+        gaps=gaps,
+    )
+
+
+def _clients(judgement: Judgement, facts: MetricFacts, span: Span, load: Latencies | None) -> str:
+    """p99 of the clients in the same time as the nodes' own."""
+    if load is None:
+        return ""
+    offset_ns = judgement.ingested.wall_offset_ns
+
+    def p99(part: Stretch | None, drawn: Timeline) -> str:
+        if part is None:
+            return "–"
+        first = drawn.slice_of(part.start_ms * 1_000_000 - offset_ns)
+        last = drawn.slice_of(part.end_ms * 1_000_000 - offset_ns) + 1
+        return svg.duration(load.percentile_ns(0.99, first, last))
+
+    assert facts.spans is not None
+    parts = (facts.spans.quiet, span.during, span.after)
+    return " → ".join(p99(part, judgement.timeline) for part in parts)
+
+
+def _row(facts: MetricFacts, one: Moved, words: str = "") -> MovedRow:
+    labels = [
+        f"{name}={value}"
+        for name, value in sorted(one.labels.items())
+        if name not in _HIDDEN_LABELS
+    ]
+    measure = f" ({one.measure})" if one.measure != "level" else ""
+    return MovedRow(
+        metric=words or f"{one.metric}{measure}",
+        of=", ".join([one.target, *labels] if one.target else labels),
+        before=in_unit(one.before, one.unit),
+        during=in_unit(one.during, one.unit),
+        after=in_unit(one.after, one.unit),
+        at_s=_s(facts, one.at_ms),
+        score="–" if one.score is None else f"{one.score:.0f}",
+    )
+
+
+def _s(facts: MetricFacts, at_ms: int) -> str:
+    return f"{(at_ms - facts.start_ms) / 1000:.1f} s"
+
+
+def in_unit(value: float | None, unit: str) -> str:
+    """A value as people read it, with its unit."""
+    if value is None or math.isnan(value):
+        return "–"
+    name, per, _ = unit.partition(" per second")
+    if name == "seconds" and not per:
+        return svg.duration(value * 1e9)
+    if name == "seconds":
+        return f"{value:.3g} s/s"
+    number = f"{value:.4g}"
+    for scale, letter in _SCALES:
+        if abs(value) >= scale and (name == "bytes" or abs(value) >= 1e5):
+            number = f"{value / scale:.3g} {letter}"
+            break
+    tail = {"bytes": "B" if number[-1].isalpha() else " B", "times": "", "": ""}.get(
+        name, f" {name}"
+    )
+    return f"{number}{tail}{'/s' if per else ''}"

@@ -1,0 +1,223 @@
+"""What Prometheus counted against what the run recorded; each check with the fault it must find."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent, RunDescription
+from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
+from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.judgement.metric_checks import metric_checks
+from zonequake_analysis.measures.replica_audit import audit
+from zonequake_analysis.measures.windows import availability
+from zonequake_analysis.metrics.counters import (
+    DATA_LOST,
+    LOAD_OPERATIONS,
+    RESETS,
+    Alert,
+    Counted,
+)
+from zonequake_analysis.metrics.facts import MetricFacts, recorded_resets
+from zonequake_analysis.metrics.targets import Gap, Targets
+from zonequake_analysis.spark_pass.ingest import Quality
+from zonequake_analysis.verdict import Check, Verdict
+
+LAST_MS = 200_000
+
+
+def evidence(
+    facts: MetricFacts | None,
+    *,
+    counts: Mapping[tuple[str, str, str], int] | None = None,
+    cut_off: int = 0,
+    journalled: int = 4,
+) -> Evidence:
+    return Evidence(
+        description=RunDescription(
+            name="",
+            description="",
+            seed="",
+            expectations=Expectations(),
+            planned_faults=(),
+            clock_offset_ns=0,
+            harness=None,
+            text="",
+        ),
+        quality=Quality(
+            files=1,
+            bytes=1,
+            lines=1,
+            torn_lines=0,
+            bad_lines=0,
+            foreign_schema_lines=0,
+            unknown_names=0,
+            orphans=0,
+            cut_off=cut_off,
+            unplaced=0,
+            wide_positions=0,
+            clocks=(),
+        ),
+        bad_events=0,
+        found=Found(
+            counts=Counter(),
+            without_order=WithoutOrder(by_both=0, by_claim_only=0, by_black_box_only=0),
+            lost_on_replica=0,
+        ),
+        counts=dict(counts or {}),
+        acknowledged=0,
+        uncovered=0,
+        availability=availability([], [], []),
+        rebalances=(),
+        early_joints=(),
+        faults=(),
+        audit=audit([], [], []),
+        journalled=journalled,
+        resets=(),
+        cuts=(),
+        unfounded=(),
+        one_clock=True,
+        p99=P99s(),
+        metrics=facts,
+    )
+
+
+def facts(*counted: Counted, **more: Any) -> MetricFacts:
+    targets = Targets(
+        first_ms=0,
+        last_ms=LAST_MS,
+        samples=1,
+        series=1,
+        scrape_ms={"": 1000},
+        gaps=more.pop("gaps", ()),
+    )
+    return MetricFacts(targets=targets, counted=counted, **more)
+
+
+def load(outcome: str, total: int, f: str = "write", target: str = "load-0") -> Counted:
+    labels = {"role": "load", "f": f, "outcome": outcome}
+    return Counted(metric=LOAD_OPERATIONS, labels=labels, target=target, total=total, seen_ms=None)
+
+
+def operator(metric: str, total: int, seen_ms: int | None = None) -> Counted:
+    return Counted(
+        metric=metric, labels={"zone": "z1"}, target="operator", total=total, seen_ms=seen_ms
+    )
+
+
+def check(name: str, e: Evidence) -> Check:
+    return next(one for one in metric_checks(e) if one.name == name)
+
+
+HELD = {("load", "write", "ok"): 100, ("load", "write", "info"): 5, ("load", "read", "ok"): 50}
+
+
+def test_a_run_without_metrics_has_no_such_check() -> None:
+    assert metric_checks(evidence(None)) == []
+
+
+def test_metrics_that_cannot_be_read_judge_nothing() -> None:
+    (found,) = metric_checks(evidence(MetricFacts(problem="no Parquet")))
+    assert (found.verdict, found.judged, found.summary) == (
+        Verdict.PASSED,
+        False,
+        "not judged: no Parquet",
+    )
+
+
+def test_a_history_that_holds_more_than_was_scraped_last_is_whole() -> None:
+    some = facts(load("ok", 60), load("ok", 38, target="load-1"), load("info", 5))
+    found = check("load-counters", evidence(some, counts=HELD))
+    assert (found.verdict, found.checked) == (Verdict.PASSED, 103)
+
+
+def test_a_history_that_lost_lines_is_unknown() -> None:
+    some = facts(load("ok", 62), load("ok", 45, target="load-1"))
+    found = check("load-counters", evidence(some, counts=HELD))
+    assert (found.verdict, found.violations) == (Verdict.UNKNOWN, 2)
+    assert "write (load): 107 counted, 105 held" in found.summary
+
+
+def test_a_history_that_lost_completions_is_unknown_unless_they_were_cut_off() -> None:
+    some = facts(load("ok", 103))
+    assert check("load-counters", evidence(some, counts=HELD)).verdict is Verdict.UNKNOWN
+    torn = evidence(some, counts=HELD, cut_off=3)
+    assert check("load-counters", torn).verdict is Verdict.PASSED
+
+
+def test_without_the_loads_counters_nothing_is_judged_by_them() -> None:
+    assert not check("load-counters", evidence(facts(), counts=HELD)).judged
+
+
+def test_a_reset_that_no_journal_shows_is_unknown() -> None:
+    found = check("operator-counters", evidence(facts(operator(RESETS, 1))))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "1 resets of z1 were counted, and none is on record" in found.summary
+    with_record = facts(operator(RESETS, 1), recorded_resets=Counter(z1=1))
+    assert check("operator-counters", evidence(with_record)).verdict is Verdict.PASSED
+
+
+def test_data_lost_by_the_operators_count_alone_is_unknown() -> None:
+    some = facts(operator(RESETS, 0), operator(DATA_LOST, 2))
+    found = check("operator-counters", evidence(some))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "2 partitions of z1 that started over" in found.summary
+    recorded = replace(some, recorded_resets=Counter(z1=2), recorded_empty=Counter(z1=2))
+    assert check("operator-counters", evidence(recorded)).verdict is Verdict.PASSED
+
+
+def test_a_reset_that_the_operator_did_not_count_is_unknown_unless_it_was_not_scraped() -> None:
+    some = facts(operator(RESETS, 0), recorded_resets=Counter(z1=1))
+    assert check("operator-counters", evidence(some)).verdict is Verdict.UNKNOWN
+    gap = Gap(target="operator", start_ms=1, end_ms=9000, ended=True)
+    unseen = facts(operator(RESETS, 0), recorded_resets=Counter(z1=1), gaps=[gap])
+    assert check("operator-counters", evidence(unseen)).verdict is Verdict.PASSED
+
+
+def test_without_journals_the_operators_counts_are_not_judged() -> None:
+    some = facts(operator(RESETS, 1))
+    assert not check("operator-counters", evidence(some, journalled=0)).judged
+
+
+def test_alerts_that_fired_are_listed_with_zone_and_time() -> None:
+    fired = alert("ZonequakeMajorityLost", "firing", 5000)
+    some = facts(alerts=[fired, alert("ZonequakeNodesSilent", "pending", 1000)], start_ms=2000)
+    found = check("alerts", evidence(some))
+    assert found.summary == (
+        "1 alerts fired: ZonequakeMajorityLost (z1) from 3 s; 1 were only pending"
+    )
+    assert (found.verdict, found.judged) == (Verdict.PASSED, True)
+
+
+def test_an_alert_that_should_have_fired_and_did_not_is_unknown() -> None:
+    reset = operator(RESETS, 1, seen_ms=100_000)
+    other = alert("ZonequakeMajorityLost", "firing", 90_000)
+    found = check("alerts", evidence(facts(reset, alerts=[other])))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "did not: ZonequakePartitionReset of zone z1" in found.summary
+    told = [other, alert("ZonequakePartitionReset", "firing", 110_000)]
+    assert check("alerts", evidence(facts(reset, alerts=told))).verdict is Verdict.PASSED
+    late = facts(operator(RESETS, 1, seen_ms=LAST_MS - 20_000), alerts=[other])
+    assert check("alerts", evidence(late)).verdict is Verdict.PASSED, "it had no time to"
+
+
+def test_without_any_alert_nothing_shows_that_rules_were_loaded() -> None:
+    found = check("alerts", evidence(facts(operator(RESETS, 1, seen_ms=100_000))))
+    assert (found.verdict, found.judged) == (Verdict.PASSED, False)
+    assert "ZonequakePartitionReset of zone z1 should have, if its rule was loaded" in found.summary
+
+
+def alert(name: str, state: str, start_ms: int) -> Alert:
+    return Alert(name=name, state=state, labels={"zone": "z1"}, start_ms=start_ms, end_ms=LAST_MS)
+
+
+def test_recorded_resets_count_each_lineage_once_and_empty_ones_apart() -> None:
+    def event(partition: int, lineage: int, last_index: int) -> RecordedEvent:
+        data: dict[str, object] = {"lineage": lineage, "last_index": last_index}
+        return RecordedEvent(kind="group.reset", time=1, zone="z1", partition=partition, data=data)
+
+    events = [event(0, 1, 7), event(0, 1, 7), event(1, 1, 0), event(1, 2, 9)]
+    assert recorded_resets(events, empty=False) == Counter(z1=3)
+    assert recorded_resets(events, empty=True) == Counter(z1=1)

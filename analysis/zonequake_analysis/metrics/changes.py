@@ -10,7 +10,6 @@ median and 1 % of the largest value seen, because a series that stood still has 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zonequake_analysis.metrics.samples import GAP_SCRAPES, QUANTILES, quantiles, steps
+from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.metrics.spans import Spans, Stretch
 from zonequake_analysis.metrics.table import HOUR_MS, MetricTables
 from zonequake_analysis.metrics.targets import Targets
@@ -76,9 +76,9 @@ def write_changes(
 ) -> DataFrame:
     """Writes `tables/metric_changes` and returns it."""
     folder = (run / "tables" / "metric_changes").resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    changes(spark, tables, spans, targets).coalesce(1).write.parquet(folder.as_uri())
-    return spark.read.parquet(folder.as_uri())
+    found = changes(spark, tables, spans, targets)
+    found.coalesce(1).write.parquet(folder.as_uri())
+    return spark.read.schema(found.schema).parquet(folder.as_uri())
 
 
 def changes(spark: SparkSession, tables: MetricTables, spans: Spans, targets: Targets) -> DataFrame:
@@ -117,13 +117,14 @@ def named_series(
 ) -> DataFrame:
     """The table of series with what their names and targets say."""
     names = [row["metric"] for row in tables.series.select("metric").distinct().collect()]
-    words = spark.createDataFrame(
+    words = small_table(
+        spark,
         [_words(name) for name in names],
         "metric string, counter boolean, quiet boolean, bucket boolean, family string, "
         "unit string, unit_of_rate string",
     )
-    targets = spark.createDataFrame(
-        list(scrape_ms.items()) or [("", 1000)], "target string, scrape_ms bigint"
+    targets = small_table(
+        spark, list(scrape_ms.items()) or [("", 1000)], "target string, scrape_ms bigint"
     )
     return tables.series.join(F.broadcast(words), "metric").join(F.broadcast(targets), "target")
 
@@ -217,7 +218,7 @@ def _parts(spark: SparkSession, points: DataFrame, spans: Spans) -> DataFrame:
     ]
     if spans.quiet is not None:
         rows.append((_QUIET, "quiet", spans.quiet.start_ms, spans.quiet.end_ms))
-    parts = spark.createDataFrame(rows, "span int, part string, start_ms bigint, end_ms bigint")
+    parts = small_table(spark, rows, "span int, part string, start_ms bigint, end_ms bigint")
     inside = (F.col("t_ms") >= F.col("start_ms")) & (F.col("t_ms") < F.col("end_ms"))
     alive = ~F.col("stale") & F.col("value").isNotNull()
     since = F.when(F.col("t_ms") - F.col("since_ms") >= F.col("start_ms"), F.col("since_ms"))
@@ -243,7 +244,8 @@ def _compared(
     spark: SparkSession, parts: DataFrame, series: DataFrame, spans: Spans, last_ms: int
 ) -> DataFrame:
     """One row for each series and span. `last_ms`: the last sample of all, where no gap ends."""
-    asked = spark.createDataFrame(
+    asked = small_table(
+        spark,
         [
             (s.number, s.kind, s.name, s.during.start_ms, min(s.during.end_ms, last_ms))
             for s in spans.spans

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.metrics.samples import GAP_SCRAPES
+from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.metrics.table import MetricTables
 from zonequake_analysis.metrics.targets import Targets
 
@@ -52,9 +53,7 @@ class Alert:
 
 def counted(spark: SparkSession, tables: MetricTables, targets: Targets) -> list[Counted]:
     """Returns the totals of `HELD`, one of each series."""
-    limits = spark.createDataFrame(
-        list(targets.scrape_ms.items()), "target string, scrape_ms bigint"
-    )
+    limits = small_table(spark, list(targets.scrape_ms.items()), "target string, scrape_ms bigint")
     series = (
         tables.series.where(F.col("metric").isin(*HELD))
         .join(F.broadcast(limits), "target")

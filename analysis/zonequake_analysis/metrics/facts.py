@@ -18,8 +18,14 @@ from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
-from zonequake_analysis.metrics.table import metric_files, write_tables
+from zonequake_analysis.metrics.table import metric_files, settings, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
+
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For many expressions over few rows: their code took more memory and time than the rows do."""
 
 MIN_SCORE = 3.0
 """Scales that a series must have moved by to be shown: less is what noise does."""
@@ -109,16 +115,18 @@ def metric_facts(
         )
         moved: list[Moved] = []
         saturation: list[Moved] = []
-        if spans.spans and targets.series:
-            table = write_changes(spark, run, tables, spans, targets)
-            moved, saturation = strongest(table), saturated(table)
+        with settings(spark, _INTERPRETED):
+            if spans.spans and targets.series:
+                table = write_changes(spark, run, tables, spans, targets)
+                moved, saturation = strongest(table), saturated(table)
+            totals, states = counted(spark, tables, targets), alerts(tables)
         return MetricFacts(
             targets=targets,
             spans=spans,
             moved=moved,
             saturation=saturation,
-            counted=counted(spark, tables, targets),
-            alerts=alerts(tables),
+            counted=totals,
+            alerts=states,
             recorded_resets=recorded_resets(events, empty=False),
             recorded_empty=recorded_resets(events, empty=True),
             start_ms=(start_ns + wall_offset_ns) // 1_000_000,

@@ -19,6 +19,18 @@ from pyspark.sql import functions as F
 
 HOUR_MS = 3_600_000
 
+SAMPLES = (
+    "metric string, labels map<string,string>, target string, series bigint, t_ms bigint, "
+    "value double, stale boolean, hour bigint"
+)
+SERIES = (
+    "series bigint, metric string, labels map<string,string>, target string, samples bigint, "
+    "stale_marks bigint, first_ms bigint, last_ms bigint, least double, most double"
+)
+"""Given when the tables are read, so that Spark starts no job to learn them."""
+
+_TABLES = ("metrics", "metric_series", "metric_changes")
+
 _AT_ONCE = {
     # A task of few row groups has few hours open at once, and so need not sort whole rows by hour.
     "spark.sql.files.maxPartitionBytes": "8m",
@@ -42,20 +54,22 @@ def metric_files(run: Path) -> list[Path]:
 
 
 def write_tables(spark: SparkSession, run: Path) -> MetricTables | None:
-    """Writes both tables, in place of what was there; None if the folder has no samples."""
+    """Writes both tables; None if the folder has no samples. What an earlier analysis left of
+    metrics is removed first."""
+    for name in _TABLES:
+        shutil.rmtree(run / "tables" / name, ignore_errors=True)
     samples_folder = (run / "tables" / "metrics").resolve()
     series_folder = (run / "tables" / "metric_series").resolve()
-    for folder in (samples_folder, series_folder):
-        shutil.rmtree(folder, ignore_errors=True)
     files = metric_files(run)
     if not files:
         return None
     with settings(spark, _AT_ONCE):
         found = spark.read.parquet(*[file.resolve().as_uri() for file in files])
         write_samples(rows_of(found), samples_folder)
-        samples = spark.read.parquet(samples_folder.as_uri())
+        samples = spark.read.schema(SAMPLES).parquet(samples_folder.as_uri())
         series_of(samples).write.parquet(series_folder.as_uri())
-    return MetricTables(samples=samples, series=spark.read.parquet(series_folder.as_uri()))
+    series = spark.read.schema(SERIES).parquet(series_folder.as_uri())
+    return MetricTables(samples=samples, series=series)
 
 
 def rows_of(found: DataFrame) -> DataFrame:

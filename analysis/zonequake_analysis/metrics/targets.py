@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from zonequake_analysis.metrics.samples import GAP_SCRAPES
 from zonequake_analysis.metrics.slices import SCRAPE_MS
+from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.metrics.table import MetricTables
 
 MOST_GAPS = 500
@@ -92,7 +93,7 @@ def targets_of(spark: SparkSession, tables: MetricTables) -> Targets:
     rows = scraped.collect()
     scrape_ms = {row["target"]: int(row["scrape_ms"] or SCRAPE_MS) for row in rows}
     scrape_ms.setdefault("", SCRAPE_MS)
-    limits = spark.createDataFrame(list(scrape_ms.items()), "target string, scrape_ms bigint")
+    limits = small_table(spark, list(scrape_ms.items()), "target string, scrape_ms bigint")
     found = [
         Gap(
             target=row["target"],

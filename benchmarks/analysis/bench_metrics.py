@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +58,7 @@ _GAUGES = ("zonequake_store_loop_lag_seconds", "zonequake_store_data_used_bytes"
 _OF_REPLICAS = ("commit_index", "term", "catch_up_sent_bytes")
 
 Floats = NDArray[np.float64]
+Made = NDArray[np.floating[Any]]
 
 
 def series() -> Iterator[tuple[str, dict[str, str]]]:
@@ -86,6 +88,10 @@ def series() -> Iterator[tuple[str, dict[str, str]]]:
 
 def values(metric: str, labels: dict[str, str], seconds: NDArray[np.int64], seed: int) -> Floats:
     """The values of a series at these seconds since the day began."""
+    return np.asarray(_values(metric, labels, seconds, seed), np.float64)
+
+
+def _values(metric: str, labels: dict[str, str], seconds: NDArray[np.int64], seed: int) -> Made:
     rng = np.random.default_rng([seed, int(seconds[0])])
     within = seconds % HOUR_S - FAULT_S
     fault = (within >= 0) & (within < FAULT_LENGTH_S)
@@ -105,9 +111,10 @@ def values(metric: str, labels: dict[str, str], seconds: NDArray[np.int64], seed
     if metric.endswith("catch_up_sent_bytes"):
         return np.where(fault, 1e6 * rng.random(len(seconds)), 0.0)
     if metric.endswith("commit_index"):
-        return np.floor(6.0 * seconds)
+        return np.asarray(np.floor(6.0 * seconds), np.float64)
     if metric.endswith("lag_seconds"):
-        return np.where(fault, 0.4, 0.002) * (1 + rng.random(len(seconds)))
+        lag = np.where(fault, 0.4, 0.002)
+        return np.multiply(lag, 1 + rng.random(len(seconds)))
     if metric.endswith("used_bytes"):
         return 1e8 + 100.0 * seconds
     return np.ones(len(seconds))

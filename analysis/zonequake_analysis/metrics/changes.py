@@ -5,7 +5,8 @@
 
 The score is robust: how far the 10 %, 50 % or 90 % point of a span lies from the quiet phase's
 median, in units of `scale`: the spread of the quiet phase (1.4826 × MAD), but at least 5 % of its
-median and 1 % of the largest value seen, because a series that stood still has no spread.
+median and 1 % of the largest value seen, because a series that stood still has no spread, and of
+counted events what chance alone makes of so few.
 """
 
 from __future__ import annotations
@@ -344,7 +345,11 @@ def _deviations() -> Column:
 
 def _scale() -> Column:
     values = F.transform("quiet", lambda p: F.abs(p["v"]))
+    scrape_s = F.col("scrape_ms") / 1000
+    events = F.col("counter") & (F.col("unit_of_rate") == "times per second")
     return F.greatest(
+        # Few events between two scrapes vary by the root of their number.
+        F.when(events & (F.col("before") > 0), F.sqrt(F.col("before") * scrape_s) / scrape_s),
         MAD_TO_SIGMA * _at(F.col("deviations"), 0.5),
         MIN_SCALE_OF_MEDIAN * F.abs("before"),
         *(MIN_SCALE_OF_MOST * F.abs(end) for end in ("low", "high")),

@@ -73,6 +73,12 @@ def made() -> list[MadeSeries]:
             labels=node,
             value=lambda s: 0.4 if s == 75 else 0.01 + 0.001 * noise(s),
         ),
+        # 0, 1 or 2 a second: nothing else is seen in the fault than chance brings.
+        MadeSeries(
+            metric="zonequake_store_seldom_total",
+            labels=node,
+            value=lambda s: float(s + (s % 5 == 0)),
+        ),
         # Grows all the time: its level says nothing, its rate does.
         MadeSeries(metric="zonequake_store_applied_index", labels=node, value=lambda s: 50.0 * s),
         MadeSeries(metric="zonequake_store_restful", labels=node, value=lambda s: noise(s)),
@@ -209,6 +215,7 @@ def test_a_family_has_two_places_at_most_among_the_strongest(known: Known) -> No
 def test_steady_growth_and_noise_are_no_change(known: Known) -> None:
     assert moved(known, "zonequake_store_applied_index") == []
     assert moved(known, "zonequake_store_restful") == []
+    assert moved(known, "zonequake_store_seldom_total") == []
 
 
 def test_no_rate_spans_a_stale_marker_and_a_gap_is_a_gap(spark: SparkSession, known: Known) -> None:

@@ -160,6 +160,8 @@ def faults(hours: int) -> list[FaultLanding]:
     return [
         FaultLanding(
             name=f"kill-{hour}",
+            times=1,
+            effective=1,
             type="pod_kill",
             targets=("zq-default-1",),
             start_ns=(begin := (hour * HOUR_S + FAULT_S) * 10**9),

@@ -106,6 +106,8 @@ def made() -> list[MadeSeries]:
 def landing() -> FaultLanding:
     return FaultLanding(
         name="kill-peer",
+        times=1,
+        effective=1,
         type="pod_kill",
         targets=("zq-default-0",),
         start_ns=KILLED * 10**9,

@@ -65,6 +65,8 @@ def fault(start_s: float | None, recovered_s: float | None = None) -> FaultLandi
 
     return FaultLanding(
         name="kill",
+        times=1,
+        effective=1,
         type="pod_kill",
         targets=("zq-default-0",),
         start_ns=ns(start_s),

@@ -18,7 +18,6 @@ from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.judgement.junit import render_junit
-from zonequake_analysis.judgement.markdown import cell, fenced
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import (
     FaultEntry,
@@ -28,6 +27,7 @@ from zonequake_analysis.judgement.verdict_json import (
     read_document,
     write_document,
 )
+from zonequake_analysis.markdown import cell, fenced
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.page import _visible
 from zonequake_analysis.untrusted_text import one_line, visible

@@ -2,7 +2,8 @@
 
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
-│   └── FolderHeld      another process analyses it
+│   ├── FolderHeld      another process analyses it
+│   └── PlaceError      its place can't be reached, or refuses what was asked
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or holds what can't be judged
 └── SessionError        Spark could not be started
@@ -21,6 +22,17 @@ class RunFolderError(AnalysisError):
 
 class FolderHeld(RunFolderError):
     """Another process analyses the run folder."""
+
+
+class PlaceError(RunFolderError):
+    """The place of a run can't be reached, or it refuses what was asked of it.
+
+    `unreachable`: nothing answers there, so that nothing can be written there either.
+    """
+
+    def __init__(self, told: str, *, unreachable: bool = False) -> None:
+        super().__init__(told)
+        self.unreachable = unreachable
 
 
 class PrometheusError(AnalysisError):

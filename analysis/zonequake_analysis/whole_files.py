@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from pathlib import Path
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Writes a file beside its place and renames it: a reader sees the old one or the new one."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+def write_whole(file: Path, content: bytes | memoryview) -> None:
+    """Writes a file beside its place and renames it: a reader sees the old one or the new one.
+
+    The draft's name is no other process's, on any machine that shares the folder.
+    """
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         draft.write_bytes(content)
         draft.replace(file)

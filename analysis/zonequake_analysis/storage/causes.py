@@ -1,0 +1,130 @@
+"""A store's errors in the words of people: which place, what was said, and the likely cause."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.storage import limits
+
+_T = TypeVar("_T")
+
+_UNREACHABLE = (
+    "nothing answers at this store: is AWS_ENDPOINT_URL right, does it run, and does a firewall "
+    "let this machine connect?"
+)
+_CAUSES = (
+    (
+        r"NO_SUCH_BUCKET|NoSuchBucket|Bucket .*does not exist|bucket does not exist",
+        "there is no such bucket at this endpoint",
+    ),
+    (
+        r"INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch"
+        r"|INVALID_SIGNATURE|EXPIRED_TOKEN|ExpiredToken|INVALID_CLIENT_TOKEN|UNRECOGNIZED_CLIENT",
+        "the store refuses these credentials: see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+        "AWS_SESSION_TOKEN, AWS_PROFILE of this process, and its clock",
+    ),
+    (
+        r"ACCESS_DENIED|AccessDenied|HTTP status 403|Permission",
+        "these credentials, or their absence, don't allow it: a run's place needs rights to list, "
+        "read, write and delete",
+    ),
+    (
+        r"HTTP status 30[17]|PermanentRedirect|configured region",
+        "the bucket is in another region: set AWS_REGION",
+    ),
+    (
+        r"Failed to flush|SLOW_DOWN|SlowDown|THROTTL|HTTP status 503",
+        "the store is too busy: try again later",
+    ),
+    (
+        r"libhdfs|libjvm|HADOOP|CLASSPATH",
+        "hdfs:// needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
+        "(`hadoop classpath --glob`)",
+    ),
+    (
+        r"SSL|TLS|certificate|curlCode: (35|51|58|59|60|77)\b",
+        "TLS was refused: is the endpoint https, and does AWS_CA_BUNDLE name its authority?",
+    ),
+    (
+        r"NETWORK_CONNECTION|curlCode: (5|6|7|28|52|55|56)\b|REQUEST_TIMEOUT|timed? ?out|Timeout"
+        r"|UNAVAILABLE|Could ?n.t connect",
+        _UNREACHABLE,
+    ),
+)
+_MOST_SAID = 400
+_UNREAD_REFUSAL = "Failed to flush response stream"
+_FIRST_PAUSE_S = 0.1
+_MOST_PAUSE_S = 20.0
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+
+
+class Named(Protocol):
+    """A place as messages show it."""
+
+    @property
+    def local(self) -> Path | None: ...
+
+
+@contextmanager
+def in_words(place: Named) -> Iterator[None]:
+    """Raises PlaceError instead of a store's own errors; a local file's errors stay as they are.
+
+    A file that isn't there stays FileNotFoundError everywhere.
+    """
+    try:
+        yield
+    except PlaceError:
+        raise
+    except FileNotFoundError as error:
+        if place.local is not None:
+            raise
+        raise FileNotFoundError(errno.ENOENT, "found no such file", str(place)) from error
+    except (OSError, ValueError, NotImplementedError) as error:
+        if place.local is not None:
+            raise
+        said = without_secrets(" ".join(str(error).split()))
+        cause = likely_cause(said)
+        raise PlaceError(
+            f"{place}: {cause} ({said[:_MOST_SAID]})", unreachable=cause == _UNREACHABLE
+        ) from None
+
+
+def patiently(read: Callable[[], _T]) -> _T:
+    """Reads again what a busy store refused by an answer longer than the part that was asked for.
+
+    The S3 client has room for that part alone: it can't read the refusal, and gives up where it
+    would otherwise have tried again.
+    """
+    for attempt in range(1, limits.ATTEMPTS):
+        try:
+            return read()
+        except OSError as error:
+            if _UNREAD_REFUSAL not in str(error):
+                raise
+            time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _MOST_PAUSE_S) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+    return read()
+
+
+def likely_cause(said: str) -> str:
+    """The likely cause of a store's error."""
+    for pattern, cause in _CAUSES:
+        if re.search(pattern, said):
+            return cause
+    return "the store refused it"
+
+
+def without_secrets(said: str) -> str:
+    """The text without any credential of this process, should a store repeat one."""
+    for name in _SECRETS:
+        if secret := os.environ.get(name):
+            said = said.replace(secret, "…")
+    return said

@@ -1,0 +1,286 @@
+"""Where a run lies: a folder of this machine, or a prefix of an object store or of HDFS.
+
+    runs/x   file:///data/runs/x   s3://bucket/runs/x   gs://bucket/runs/x   hdfs://host:8020/runs/x
+
+The only module of the analysis that opens, lists, writes and deletes what belongs to a run; all
+goes through `pyarrow.fs`. A place is a value that travels to Spark's workers: it holds where the
+store is, and never what opens it. Each process takes credentials from its own environment.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.storage import limits
+from zonequake_analysis.storage.causes import in_words, patiently
+from zonequake_analysis.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+SCHEMES = ("file", "s3", "gs", "hdfs")
+_BUFFER_BYTES = 1024 * 1024
+"""Read at once where a line's end is looked for: a request to a store takes longer than a MiB."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A folder of a run, or a file in it.
+
+    `path`: a path of this machine, or a URI. `endpoint`, `region`: of an S3 that isn't AWS's own
+    choice; read once, where the place is named, so that workers speak to the same one.
+    """
+
+    path: str
+    endpoint: str = ""
+    region: str = ""
+
+    @classmethod
+    def of(cls, given: Path | str | Place) -> Place:
+        """The place that somebody named. Raises PlaceError for one that can't be."""
+        if isinstance(given, Place):
+            return given
+        text = str(given)
+        scheme, found, rest = text.partition("://")
+        if not found:
+            if isinstance(given, Path) and given.parts and given.parts[0][:-1] in SCHEMES:
+                raise PlaceError(f"found Path({text!r}), expected a str: a Path has no // of a URI")
+            return cls(str(Path(text)))
+        if scheme not in SCHEMES:
+            raise PlaceError(
+                f"{scheme}://: expected a folder, or a URI that begins with "
+                + ", ".join(f"{known}://" for known in SCHEMES)
+            )
+        # Never shown: whoever puts a password there must not find it in a log.
+        if any(sign in rest for sign in "?#") or (scheme != "hdfs" and "@" in rest.split("/")[0]):
+            raise PlaceError(
+                f"{scheme}://…: expected no credentials and no options in a URI; give them by the "
+                'environment (docs/analysis.md, "Where a run may lie")'
+            )
+        if scheme == "file":
+            return cls(str(Path(_local_path(text))))
+        authority, _, key = rest.partition("/")
+        if not authority and scheme != "hdfs":
+            raise PlaceError(f"{text}: expected {scheme}://bucket/prefix")
+        uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")
+        if scheme != "s3":
+            return cls(uri)
+        return cls(uri, endpoint=_endpoint(), region=_region())
+
+    def __str__(self) -> str:
+        return self.path
+
+    def __truediv__(self, name: str) -> Place:
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}" if self.path else name)
+
+    @property
+    def local(self) -> Path | None:
+        """The path, of a place on this machine; None of any other."""
+        return None if "://" in self.path else Path(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return Path(self.path).name if self.local is not None else self.path.rpartition("/")[2]
+
+    def resolve(self) -> Place:
+        """The same place for a process with another working directory."""
+        return self if self.local is None else replace(self, path=str(self.local.resolve()))
+
+    def check_reachable(self) -> None:
+        """Asks once whether anything answers. Raises PlaceError if nothing does."""
+        if self.local is None:
+            with in_words(self):
+                self._system(limits.FIRST_ATTEMPTS).get_file_info(self._key())
+
+    def exists(self) -> bool:
+        """Whether a file is there, or a folder with anything in it. Raises PlaceError."""
+        from pyarrow.fs import FileType
+
+        with in_words(self):
+            return bool(self._system().get_file_info(self._key()).type != FileType.NotFound)
+
+    def size_bytes(self) -> int:
+        """The size of a file. Raises FileNotFoundError, PlaceError."""
+        with in_words(self):
+            size = self._system().get_file_info(self._key()).size
+        if size is None:
+            raise FileNotFoundError(f"{self}: found no file")
+        return int(size)
+
+    def listed(self, ending: str = "") -> list[Place]:
+        """The files of a folder whose names end so, by name; none where there is no folder."""
+        return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
+
+    def modified_s(self) -> dict[str, float]:
+        """The files of a folder by name, with when each was written, by the store's own clock.
+
+        Raises PlaceError.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        with in_words(self):
+            found = self._system().get_file_info(FileSelector(self._key(), allow_not_found=True))
+        if not found and not self.has_folders:
+            self._check_bucket()
+        return {
+            info.base_name: (info.mtime_ns or 0) / 1e9
+            for info in found
+            if info.type == FileType.File
+        }
+
+    def open(self) -> BinaryIO:
+        """A file for reading, seekable. Raises OSError as `Path.open`, PlaceError."""
+        with in_words(self):
+            stream = self._system().open_input_file(self._key())
+        return io.BufferedReader(_Told(stream, self), _BUFFER_BYTES)
+
+    def read_bytes(self) -> bytes:
+        """A whole file. Raises OSError, PlaceError."""
+        with in_words(self), self._system().open_input_file(self._key()) as stream:
+            return bytes(patiently(lambda: stream.read_at(stream.size(), 0)))
+
+    def read_text(self) -> str:
+        """A whole file of UTF-8. Raises OSError, PlaceError, UnicodeDecodeError."""
+        return self.read_bytes().decode()
+
+    def read_range(self, start: int, size: int) -> bytes:
+        """At most `size` bytes from `start` on. Raises OSError, PlaceError."""
+        with in_words(self), self._system().open_input_file(self._key()) as stream:
+            return bytes(patiently(lambda: stream.read_at(size, start)))
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Writes a file, which appears whole or not at all. Raises OSError, PlaceError.
+
+        On this machine it is renamed into its place. A store shows an object when its upload is
+        complete; no rename is used there, for it is a copy.
+        """
+        if (path := self.local) is not None:
+            write_whole(path, content)
+            return
+        with in_words(self):
+            if self.path.startswith("hdfs:"):
+                self._write_renamed(content)
+                return
+            stream = self._system().open_output_stream(self._key())
+            stream.write(content)  # nothing is there until `close`, which completes the upload
+            stream.close()
+
+    def delete(self) -> None:
+        """Deletes a file; nothing if it isn't there. Raises OSError, PlaceError."""
+        with in_words(self), suppress(FileNotFoundError):
+            self._system().delete_file(self._key())
+
+    def empty_folder(self) -> None:
+        """Makes the folder, and deletes all that is in it. Raises OSError, PlaceError."""
+        with in_words(self):
+            system = self._system()
+            system.delete_dir_contents(self._key(), missing_dir_ok=True)
+            if self.has_folders:
+                system.create_dir(self._key(), recursive=True)
+
+    def make_folder(self) -> None:
+        """Makes the folder, where there are folders. Raises OSError, PlaceError."""
+        if self.has_folders:
+            with in_words(self):
+                self._system().create_dir(self._key(), recursive=True)
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether a folder is there by itself; in an object store a name's beginning is one."""
+        return not self.path.startswith(("s3:", "gs:"))
+
+    def _check_bucket(self) -> None:
+        """Raises PlaceError if there is none: a listing of nothing doesn't say it."""
+        bucket = replace(self, path="/".join(self.path.split("/")[:3]))
+        if not bucket.exists():
+            raise PlaceError(f"{self}: there is no bucket {bucket} at this endpoint")
+
+    def _write_renamed(self, content: bytes | memoryview) -> None:
+        draft = replace(self, path=f"{self.path}.{os.urandom(8).hex()}")
+        system = self._system()
+        with system.open_output_stream(draft._key()) as stream:
+            stream.write(content)
+        with suppress(FileNotFoundError):
+            system.delete_file(self._key())
+        system.move(draft._key(), self._key())
+
+    def _key(self) -> str:
+        """The path as pyarrow's file system takes it."""
+        if self.local is not None:
+            return self.path or "."
+        scheme, _, rest = self.path.partition("://")
+        return "/" + rest.partition("/")[2] if scheme == "hdfs" else rest
+
+    def _system(self, attempts: int | None = None) -> FileSystem:
+        from zonequake_analysis.storage.systems import file_system
+
+        scheme, found, rest = self.path.partition("://")
+        authority = rest.partition("/")[0] if scheme == "hdfs" else ""
+        return file_system(
+            scheme if found else "file",
+            authority,
+            self.endpoint,
+            self.region,
+            attempts=attempts or limits.ATTEMPTS,
+            process=os.getpid(),
+        )
+
+
+class _Told(io.RawIOBase):
+    """A stream of pyarrow as Python's own buffers take it, whose errors name the place."""
+
+    def __init__(self, stream: BinaryIO, place: Place) -> None:
+        self._stream = stream
+        self._place = place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # mypy: Buffer
+        with in_words(self._place):
+            return int(patiently(lambda: self._stream.readinto(buffer)))  # type: ignore[attr-defined]
+
+    def seek(self, offset: int, start: int = io.SEEK_SET, /) -> int:
+        return int(self._stream.seek(offset, start))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def _local_path(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost"):
+        raise PlaceError(f"{uri}: expected file:///path, without a host")
+    return unquote(parts.path)
+
+
+def _endpoint() -> str:
+    """Raises PlaceError for one that isn't a URL, or that holds a password."""
+    found = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    parts = urlsplit(found)
+    if found and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
+        raise PlaceError(
+            "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: expected https://host:port, without "
+            "credentials"
+        )
+    return found.rstrip("/")
+
+
+def _region() -> str:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""

@@ -1,0 +1,50 @@
+"""The file system of each scheme, one for each process.
+
+An answer that asks for patience (503 Slow Down), a connection that breaks and an answer that never
+comes are tried again, with growing pauses.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from zonequake_analysis.storage import limits
+
+
+@lru_cache(maxsize=16)
+def file_system(
+    scheme: str, authority: str, endpoint: str, region: str, *, attempts: int, process: int
+) -> fs.FileSystem:
+    """The file system of a place, which sends each request `attempts` times if it has to.
+
+    `process` is the caller's id: threads of a store's client don't survive a fork, so a child gets
+    a file system of its own. Raises OSError.
+    """
+    if scheme == "s3":
+        return _s3(endpoint, region, attempts)
+    if scheme == "gs":
+        return fs.GcsFileSystem(retry_time_limit=limits.GCS_RETRY)
+    if scheme == "hdfs":
+        user, _, host = authority.rpartition("@")
+        name, _, port = host.partition(":")
+        return fs.HadoopFileSystem(name or "default", int(port or 0), user=user or None)
+    return fs.LocalFileSystem()
+
+
+def _s3(endpoint: str, region: str, attempts: int) -> fs.S3FileSystem:
+    """By `endpoint` with the bucket in the path; without, at AWS with the bucket in the host."""
+    parts = urlsplit(endpoint)
+    return fs.S3FileSystem(
+        region=region or None,
+        scheme=parts.scheme or "https",
+        endpoint_override=parts.netloc + parts.path or None,
+        connect_timeout=limits.CONNECT_S,
+        request_timeout=limits.SILENT_S,
+        allow_delayed_open=True,  # a file that fits into one request is sent by one
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+        tls_ca_file_path=os.environ.get("AWS_CA_BUNDLE") or None,
+    )

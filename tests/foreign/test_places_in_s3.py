@@ -1,0 +1,306 @@
+"""A run's place in a real S3: what each verb does there, also beside a busy server's refusals."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.foreign.faulty_s3 import Fault, each_third, relayed
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
+from tests.processes.store.ports import free_ports
+from zonequake_analysis.errors import FolderHeld, PlaceError
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.storage import claim, limits, systems
+from zonequake_analysis.storage.place import Place
+
+pytestmark = pytest.mark.timeout(900)  # compiles, the first time
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Place:
+    """A prefix of its own for each test."""
+    return Place.of(f"s3://{BUCKET}/{request.node.name[:60]}")
+
+
+def test_what_is_written_is_listed_read_by_parts_and_deleted(run: Place) -> None:
+    file = run / "history" / "load-0.jsonl"
+    assert not run.exists()
+    file.write(b"first\nsecond\n" * 100_000)
+    (run / "history" / "notes.txt").write(b"")
+    assert run.exists()
+    assert [one.name for one in (run / "history").listed()] == ["load-0.jsonl", "notes.txt"]
+    assert (run / "history").listed(".jsonl") == [file]
+    assert run.listed() == [], "a folder is no file"
+    assert file.size_bytes() == 1_300_000
+    assert file.read_range(6, 6) == b"second"
+    with file.open() as stream:
+        stream.seek(1_299_987)
+        assert stream.readline() == b"first\n"
+        assert stream.read() == b"second\n"
+    file.delete()
+    file.delete()
+    assert not file.exists()
+    with pytest.raises(FileNotFoundError, match=f"s3://{BUCKET}"):
+        file.read_bytes()
+
+
+def test_an_emptied_folder_has_nothing_in_it_and_takes_files(run: Place) -> None:
+    for name in ("part-0", "part-1"):
+        (run / "tables" / "ops" / name).write(b"old")
+    (run / "tables" / "ops").empty_folder()
+    assert (run / "tables" / "ops").listed() == []
+    (run / "tables" / "ops" / "part-0").write(b"new")
+    assert [one.read_bytes() for one in (run / "tables" / "ops").listed()] == [b"new"]
+
+
+@pytest.mark.parametrize("size_bytes", [0, 100, 30_000_000], ids=["empty", "one put", "parts"])
+def test_a_file_appears_whole_whatever_happens_to_requests(
+    run: Place, server: S3Server, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+) -> None:
+    content = os.urandom(size_bytes)
+    with relayed(server.endpoint, each_third) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        file = Place.of(str(run)) / "file"
+        for _ in range(3):
+            file.write(content)
+            assert file.read_bytes() == content
+    assert relay.faults
+    assert not [path for method, path in relay.requests if "copy" in path.lower()]
+
+
+def test_an_upload_that_breaks_off_leaves_the_old_file(
+    run: Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "file").write(b"old")
+    parts = 0
+
+    def plan(_: int, method: str, path: str) -> Fault | None:
+        nonlocal parts
+        if method == "PUT" and "partNumber" in path:
+            parts += 1
+            return Fault.RESET if parts > 1 else None
+        return None
+
+    monkeypatch.setattr(limits, "ATTEMPTS", 2)
+    with relayed(server.endpoint, plan) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        with pytest.raises(PlaceError, match="nothing answers"):
+            (Place.of(str(run)) / "file").write(os.urandom(40_000_000))
+    assert parts > 1
+    assert (run / "file").read_bytes() == b"old"
+
+
+def test_history_lines_are_read_whole_over_breaking_connections(
+    run: Place, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = '{"schema":1,"type":"ok","f":"write","process":3,"op":"3-%d","time":%d}'
+    text = "\n".join(line % (n, n) for n in range(30_000))
+    (tmp_path / "load-0.jsonl").write_text(text)
+    (run / "load-0.jsonl").write(text.encode())
+
+    def rows(files: list[Path | Place]) -> list[dict[str, object]]:
+        parts = byte_ranges(files, 300_000)
+        return [row for p in parts for batch in kept_lines(p) for row in batch.to_pylist()]
+
+    with relayed(server.endpoint, each_third) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        found = rows([Place.of(str(run)) / "load-0.jsonl"])
+    assert len(found) == 30_000
+    assert found == rows([tmp_path / "load-0.jsonl"])
+    assert {Fault.SLOW_DOWN, Fault.RESET, Fault.CUT} <= set(relay.faults)
+
+
+def test_an_answer_that_never_comes_is_asked_for_again(
+    run: Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "file").write(b"content")
+    monkeypatch.setattr(limits, "SILENT_S", 1.0)
+    with relayed(server.endpoint, lambda n, *_: Fault.SILENT if n == 0 else None) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        assert (Place.of(str(run)) / "file").read_bytes() == b"content"
+    assert relay.faults == [Fault.SILENT]
+
+
+def test_a_store_that_stays_too_busy_is_told_of(
+    run: Place, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ATTEMPTS", 2)
+    with relayed(server.endpoint, lambda *_: Fault.SLOW_DOWN) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        with pytest.raises(PlaceError, match="too busy") as told:
+            Place.of(str(run)).listed()
+    assert str(run) in str(told.value)
+    assert not told.value.unreachable
+
+
+def test_a_bucket_that_is_not_there_is_told_of_by_each_verb() -> None:
+    nowhere = Place.of("s3://nowhere/run")
+    with pytest.raises(PlaceError, match=r"s3://nowhere/run.* no .*bucket"):
+        nowhere.listed()
+    with pytest.raises(PlaceError, match="there is no such bucket"):
+        (nowhere / "file").write(b"content")
+
+
+def test_wrong_credentials_are_told_of_and_never_shown(
+    run: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-" + SECRET_KEY)
+    place = Place.of(str(run))
+    systems.file_system.cache_clear()  # one that is there has its credentials already
+    with pytest.raises(PlaceError, match="refuses these credentials") as told:
+        place.listed()
+    systems.file_system.cache_clear()
+    assert SECRET_KEY not in str(told.value)
+    assert SECRET_KEY not in repr(place)
+
+
+def test_an_endpoint_that_nothing_listens_at_is_told_of_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+    place = Place.of(f"s3://{BUCKET}/run")
+    begun_s = time.monotonic()
+    with pytest.raises(PlaceError, match="nothing answers at this store") as told:
+        place.check_reachable()
+    assert time.monotonic() - begun_s < 60
+    assert told.value.unreachable
+
+
+def test_a_pickled_place_is_the_same_one_in_a_process_that_knows_no_endpoint(
+    run: Place, server: S3Server
+) -> None:
+    (run / "file").write(b"content")
+    code = (
+        "import pickle, sys; place = pickle.loads(sys.stdin.buffer.read());"
+        "sys.stdout.buffer.write(place.read_bytes())"
+    )
+    environment = {**os.environ, **server.environment()}
+    del environment["AWS_ENDPOINT_URL"], environment["AWS_REGION"]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(run / "file"),
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b"content"
+    assert SECRET_KEY.encode() not in pickle.dumps(run / "file")
+
+
+def test_a_server_with_tls_is_trusted_by_its_own_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = tmp_path / "cert", tmp_path / "key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "2", "-subj", "/CN=s3", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", cert],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    with serving(tmp_path / "server", tls={"cert": cert, "key": key}) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        place = Place.of(f"s3://{BUCKET}/run")
+        with pytest.raises(PlaceError, match="TLS was refused"):
+            place.check_reachable()
+        systems.file_system.cache_clear()
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(cert))
+        (place / "file").write(b"content")
+        assert (place / "file").read_bytes() == b"content"
+
+
+def test_one_analysis_at_a_time_holds_a_prefix(run: Place) -> None:
+    (run / "history" / "load-0.jsonl").write(b"{}")
+    with claim.claimed_object(run):
+        with (
+            pytest.raises(FolderHeld, match="another process analyses it"),
+            claim.claimed_object(run),
+        ):
+            pass
+        assert len(run.listed()) == 1, "who gives way leaves nothing"
+    assert run.listed() == []
+    with claim.claimed_object(run):
+        pass
+
+
+def test_of_many_analyses_that_begin_at_once_one_at_most_goes_on(run: Place) -> None:
+    inside, most, refused = 0, 0, 0
+    count = threading.Lock()
+    begin = threading.Barrier(6)
+
+    def analyse() -> None:
+        nonlocal inside, most, refused
+        begin.wait()
+        try:
+            with claim.claimed_object(run):
+                with count:
+                    inside += 1
+                    most = max(most, inside)
+                with count:
+                    inside -= 1
+        except FolderHeld:
+            with count:
+                refused += 1
+
+    threads = [threading.Thread(target=analyse) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most <= 1
+    assert refused >= 1
+    assert run.listed() == []
+
+
+def test_a_killed_analysis_holds_its_prefix_only_as_long_as_it_may_live(
+    run: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = run / f"{claim.PREFIX}of-a-killed-one"
+    left.write(b"host")
+    with pytest.raises(FolderHeld), claim.claimed_object(run):
+        pass
+    monkeypatch.setattr(claim, "DEAD_AFTER_S", -1.0)  # as if that time had gone by
+    with claim.claimed_object(run):
+        assert left not in run.listed()
+
+
+def test_an_analysis_that_lives_renews_its_claim(
+    run: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "RENEW_S", 0.05)
+    with claim.claimed_object(run) as still_ours:
+        (own,) = run.listed()
+        first_s = run.modified_s()[own.name]
+        deadline_s = time.monotonic() + 60
+        while run.modified_s()[own.name] == first_s:
+            assert time.monotonic() < deadline_s
+        still_ours()
+
+
+def test_an_analysis_that_could_not_tell_that_it_lives_writes_no_verdict(
+    run: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with claim.claimed_object(run) as still_ours:
+        monkeypatch.setattr(claim, "DEAD_AFTER_S", -1.0)
+        with pytest.raises(FolderHeld, match="another one may hold the run"):
+            still_ours()

@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import AnalysisError, FolderHeld
+from zonequake_analysis.errors import AnalysisError, FolderHeld, PlaceError
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
@@ -29,25 +30,29 @@ app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
 def judge_folder(
-    run: Path,
+    run: Path | str | Place,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
-    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`:
-    the address at which executors find this process. Raises AnalysisError for a folder that can't
+    `run`: a folder, or the URI of one (docs/analysis.md, "Where a run may lie"). `master`: a Spark
+    master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
+    which executors find this process. Raises AnalysisError for a folder that can't
     be judged at all.
     """
+    run = Place.of(run)
+    run.check_reachable()
     files = history_files(run)
-    with claimed(run):
+    with claimed(run) as still_ours:
         history_bytes, metrics_bytes = (
-            sum(file.stat().st_size for file in some) for some in (files, metric_files(run))
+            sum(file.size_bytes() for file in some) for some in (files, metric_files(run))
         )
         size = size_of(history_bytes, metrics_bytes)
         spark = build_session(size=size, master=master, remote=remote, driver_host=driver_host)
         judgement = judge_run(spark, run, progress=partial(_say, run))
+        still_ours()
         write_report(run, judgement, told=partial(_say, run))
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
@@ -57,7 +62,7 @@ def judge_folder(
 
 
 def analyze(
-    run: Path,
+    run: Path | str | Place,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
@@ -65,19 +70,28 @@ def analyze(
     """As `judge_folder`, but returns the exit code: what can't be judged is a failure of the
     harness, never a pass. A folder that is none of a run is wrong usage, and stays as it is.
     """
-    if not any((run / name).exists() for name in _OF_A_RUN):
-        _say(
-            run,
-            f"{run} is no run folder: found none of {', '.join(_OF_A_RUN)}, expected at least "
-            "history/*.jsonl; name a folder under runs/",
-        )
-        return USAGE_EXIT_CODE
     try:
+        run = Place.of(run)
+    except PlaceError as error:
+        print(f"analyze: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_CODES[Verdict.HARNESS_FAILED]
+    try:
+        run.check_reachable()
+        if not _is_run(run):
+            _say(
+                run,
+                f"{run} is no run folder: found none of {', '.join(_OF_A_RUN)}, expected at least "
+                "history/*.jsonl; name a folder under runs/",
+            )
+            return USAGE_EXIT_CODE
         return EXIT_CODES[judge_folder(run, master, remote, driver_host)]
     except FolderHeld as error:
         _say(run, str(error))
     except AnalysisError as error:
-        _break_off(run, str(error))
+        if isinstance(error, PlaceError) and error.unreachable:
+            _say(run, f"{error}; no verdict can be written")
+        else:
+            _break_off(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would be a violation's
         first = str(error).strip().partition("\n")[0]
         _keep_trace(run)
@@ -85,34 +99,59 @@ def analyze(
     return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 
-def _keep_trace(run: Path) -> None:
+def _is_run(run: Place) -> bool:
+    """Raises PlaceError for a bucket that isn't there."""
+    if any((run / name).exists() for name in _OF_A_RUN):
+        return True
+    run.listed()
+    return False
+
+
+def _keep_trace(run: Place) -> None:
     """Writes how the error came about where whoever mends the analysis finds it."""
     file = run / "logs" / "analysis.txt"
     try:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(traceback.format_exc(), errors="backslashreplace")
-    except OSError as error:
+        (run / "logs").make_folder()
+        file.write(traceback.format_exc().encode(errors="backslashreplace"))
+    except (OSError, PlaceError) as error:
         _say(run, f"the trace of the error can't be written: {error}")
     else:
         _say(run, f"an error that the analysis doesn't know; its trace is in {file}")
 
 
-def _break_off(run: Path, why: str) -> None:
+def _break_off(run: Place, why: str) -> None:
     _say(run, why)
     try:
         tell_broken_off(run, why)
-    except OSError as error:
+    except (OSError, PlaceError) as error:
         _say(run, f"no verdict can be written: {error}")
 
 
-def _say(run: Path, text: str) -> None:
+def _say(run: Place, text: str) -> None:
     shown = one_line(f"analyze {run.resolve().name}: {text}")
     print(shown, file=sys.stderr)  # noqa: T201
 
 
+def _folder_or_uri(given: str) -> str:
+    """Refuses, as wrong usage, a path that is no folder, and a URI that there can't be."""
+    try:
+        path = Place.of(given).local
+    except PlaceError as error:
+        raise typer.BadParameter(str(error)) from error
+    if path is not None and not path.is_dir():
+        raise typer.BadParameter(f"Directory '{path}' does not exist, or is no directory.")
+    return given
+
+
 @app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")
 def analyze_command(
-    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Run folder.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Run folder, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://…",
+            callback=_folder_or_uri,
+        ),
+    ],
     master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
     driver_host: Annotated[

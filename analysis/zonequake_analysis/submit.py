@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from zonequake_analysis.cli import analyze
 
@@ -11,11 +10,11 @@ _USAGE = 254
 
 
 def main(arguments: list[str]) -> int:
-    """Analyses the one run folder named, and returns the exit code."""
+    """Analyses the one run folder or URI named, and returns the exit code."""
     if len(arguments) != 1:
         print("usage: submit.py RUN", file=sys.stderr)  # noqa: T201
         return _USAGE
-    return analyze(Path(arguments[0]))
+    return analyze(arguments[0])
 
 
 if __name__ == "__main__":

@@ -249,7 +249,7 @@ def main() -> None:
     if not metric_files(run):
         samples = write_day(run, arguments.hours)
         print(json.dumps({"samples": samples}), flush=True)
-    size = sum(file.stat().st_size for file in metric_files(run))
+    size = sum(file.size_bytes() for file in metric_files(run))
     cost = cost_of(
         [
             sys.executable,

@@ -8,6 +8,7 @@ import msgspec
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.importing.edn import text_of
+from zonequake_analysis.storage.place import Place
 
 VALUES_FILE = "values.json"
 FIRST_NUMBER = 2**53
@@ -31,7 +32,7 @@ class Values:
         return {str(number): text for text, number in self._numbers.items()}
 
 
-def original_values(run: Path) -> dict[int, str]:
+def original_values(run: Path | Place) -> dict[int, str]:
     """Returns what the integers of an imported run stand for; empty for any other run.
 
     Raises RunFolderError for a file that can't be read.

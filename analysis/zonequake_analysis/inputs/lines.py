@@ -32,6 +32,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.long_lines import pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
+from zonequake_analysis.storage.place import Place
 
 RANGE_BYTES = 64 * 1024 * 1024
 _INVOKE = '{"schema":1,"type":"invoke",'
@@ -47,18 +48,18 @@ _NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
 class ByteRange:
     """A part of a file: the lines that begin in [start, stop). `file` is its number."""
 
-    path: str
+    path: Place
     file: int
     start: int
     stop: int
 
 
-def byte_ranges(files: Sequence[Path], size: int = RANGE_BYTES) -> list[ByteRange]:
+def byte_ranges(files: Sequence[Path | Place], size: int = RANGE_BYTES) -> list[ByteRange]:
     """All bytes of all files, in ranges of at most `size`."""
     return [
-        ByteRange(str(file.resolve()), number, start, min(start + size, length))
-        for number, file in enumerate(files)
-        for length in [file.stat().st_size]
+        ByteRange(place.resolve(), number, start, min(start + size, length))
+        for number, place in enumerate(map(Place.of, files))
+        for length in [place.size_bytes()]
         for start in range(0, length, size)
     ]
 

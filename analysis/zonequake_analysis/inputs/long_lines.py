@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
+from typing import BinaryIO
+
+from zonequake_analysis.storage.place import Place
 
 _PIECE_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
@@ -29,9 +31,9 @@ class LinePiece:
     torn: bool = False
 
 
-def pieces(path: str, start: int, stop: int) -> Iterator[LinePiece]:
+def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
     """The lines of a file that begin in [start, stop)."""
-    with FileIO(path) as stream:
+    with path.open() as stream:
         at = start
         if at > 0:
             stream.seek(at - 1)
@@ -57,7 +59,7 @@ def pieces(path: str, start: int, stop: int) -> Iterator[LinePiece]:
             at += end
 
 
-def _until_line_end(stream: FileIO) -> Iterator[bytes]:
+def _until_line_end(stream: BinaryIO) -> Iterator[bytes]:
     """Reads from here up to the next line's end and with it, or to the file's own end."""
     while block := stream.read(BLOCK_BYTES):
         end = block.find(b"\n") + 1

@@ -17,6 +17,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
+from zonequake_analysis.storage.place import Place
 
 _Moment = Annotated[int, msgspec.Meta(gt=-MOST_NS, lt=MOST_NS)]
 
@@ -128,7 +129,7 @@ _FILE_NAMES = {
 _RATES = ("registerRate", "listRate", "register_rate", "list_rate")
 
 
-def read_description(run: Path) -> RunDescription:
+def read_description(run: Path | Place) -> RunDescription:
     """Reads `run.yaml`. Fields may stand at the top or, as in a manifest, under `plan.spec`.
 
     Raises RunFolderError if the file is there and can't be understood.
@@ -205,7 +206,7 @@ def target_of(document: RunYaml) -> str:
     return " ".join(word for part in ("name", "version") if (word := described.text(part)))
 
 
-def read_events(run: Path) -> tuple[list[RecordedEvent], list[str]]:
+def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
     """The events of a run in the order of their times, and a sentence for each unreadable line.
 
     Raises RunFolderError if `events.jsonl` is there and no file.
@@ -231,7 +232,7 @@ def read_events(run: Path) -> tuple[list[RecordedEvent], list[str]]:
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that aren't blank, with their numbers; none if it isn't there."""
     try:
         content = file.read_bytes()
@@ -299,12 +300,12 @@ class Dump:
         return int(self.header.group.rpartition(".")[2])
 
 
-def read_dumps(run: Path) -> list[Dump]:
+def read_dumps(run: Path | Place) -> list[Dump]:
     """All replica dumps of a run. Raises RunFolderError for one that can't be read."""
-    return [_dump(file) for file in sorted((run / "dumps").glob("*.jsonl"))]
+    return [_dump(file) for file in Place.of(run / "dumps").listed(".jsonl")]
 
 
-def _dump(file: Path) -> Dump:
+def _dump(file: Place) -> Dump:
     header: DumpHeader | None = None
     entries: dict[str, DumpEntry] = {}
     for number, line in _lines(file):

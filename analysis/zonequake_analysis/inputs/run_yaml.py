@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.storage.place import Place
 
 _T = TypeVar("_T")
 _MOST_NODES = 100_000
@@ -24,7 +25,7 @@ _MOST_NODES = 100_000
 class RunYaml:
     """The mapping of a file, or of a part of it; `where` is the path of its fields."""
 
-    def __init__(self, file: Path, fields: Mapping[str, Any], where: str = "") -> None:
+    def __init__(self, file: Path | Place, fields: Mapping[str, Any], where: str = "") -> None:
         self._file = file
         self._fields = fields
         self._where = where
@@ -103,13 +104,13 @@ class RunYaml:
             ) from error
 
 
-def read_run_yaml(run: Path) -> RunYaml | None:
+def read_run_yaml(run: Path | Place) -> RunYaml | None:
     """A folder's `run.yaml`, None without one. Raises RunFolderError."""
     loaded = load_run_yaml(run)
     return None if loaded is None else loaded[0]
 
 
-def load_run_yaml(run: Path) -> tuple[RunYaml, str] | None:
+def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
     """The same with the file's text."""
     file = run / "run.yaml"
     try:
@@ -146,7 +147,7 @@ def load_run_yaml(run: Path) -> tuple[RunYaml, str] | None:
     return RunYaml(file, document), text
 
 
-def refuse(file: Path, field: str, found: object, expected: str) -> NoReturn:
+def refuse(file: Path | Place, field: str, found: object, expected: str) -> NoReturn:
     """Raises RunFolderError for a field of a file."""
     raise RunFolderError(
         f"{file}: field `{field}`: found {_kind(found)}, expected {expected} (docs/analysis.md)"

@@ -56,6 +56,7 @@ from zonequake_analysis.metrics.facts import metric_facts
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
@@ -104,7 +105,7 @@ class Judgement:
 
 
 def judge_run(
-    spark: SparkSession, run: Path, *, progress: Callable[[str], None] = lambda _: None
+    spark: SparkSession, run: Path | Place, *, progress: Callable[[str], None] = lambda _: None
 ) -> Judgement:
     """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
     steps: dict[str, float] = {}

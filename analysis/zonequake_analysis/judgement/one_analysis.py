@@ -4,14 +4,15 @@
                                            └── breaks off: verdict.json says harness-failed
                                            └── killed: no verdict at all
 
-Each file appears whole: it is written beside its place, and then renamed.
+Each file appears whole. A folder is held by a lock of the kernel, a prefix of an object store by an
+object that is written again and again (`storage.claim`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from zonequake_analysis.judgement.verdict_json import (
     without_analysis,
 )
 from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.storage.claim import claimed_object
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Kind, Verdict
 
 TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
@@ -35,12 +38,22 @@ TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
 
 
 @contextmanager
-def claimed(run: Path) -> Iterator[None]:
+def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
     """Holds the folder for one analysis, without the verdict of an earlier one.
 
-    The kernel gives it back when this process ends. Raises FolderHeld if another process
-    analyses it.
+    It is given back when this process ends. Yields what raises FolderHeld if the folder may be
+    another one's by now. Raises FolderHeld if another process analyses it.
     """
+    place = Place.of(run)
+    with _locked(place.local) if place.local is not None else claimed_object(place) as check:
+        for name in TOLD_FILES:
+            (place / name).delete()
+        yield check
+
+
+@contextmanager
+def _locked(run: Path) -> Iterator[Callable[[], None]]:
+    """A folder of this machine, which the kernel gives back."""
     held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,16 +63,14 @@ def claimed(run: Path) -> Iterator[None]:
             f"{run}: another process analyses it; wait until it has ended, then try again"
         ) from error
     try:
-        for name in TOLD_FILES:
-            (run / name).unlink(missing_ok=True)
-        yield
+        yield lambda: None
     finally:
         os.close(held)
 
 
-def tell_broken_off(run: Path, why: str) -> None:
+def tell_broken_off(run: Path | Place, why: str) -> None:
     """Writes that the analysis broke off, as a verdict of its own; no report stands beside it."""
-    (run / REPORT_FILE).unlink(missing_ok=True)
+    (Place.of(run) / REPORT_FILE).delete()
     check = CheckEntry(
         name="analysis",
         kind=Kind.HARNESS,
@@ -70,7 +81,7 @@ def tell_broken_off(run: Path, why: str) -> None:
     write_told(Told(document=without_analysis([check], _facts(run)), folder=str(run)), run)
 
 
-def _facts(run: Path) -> RunFacts | None:
+def _facts(run: Path | Place) -> RunFacts | None:
     try:
         return read_facts(run)
     except RunFolderError:

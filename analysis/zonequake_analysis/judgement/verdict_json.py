@@ -16,9 +16,9 @@ import msgspec
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
-from zonequake_analysis.whole_files import write_whole
 
 OURS = "zonequake"
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
@@ -178,7 +178,7 @@ def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
     return msgspec.structs.replace(document, exit_code=code)
 
 
-def read_facts(run: Path) -> RunFacts | None:
+def read_facts(run: Path | Place) -> RunFacts | None:
     """Returns which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
     document = read_run_yaml(run)
     if document is None:
@@ -196,7 +196,7 @@ def read_facts(run: Path) -> RunFacts | None:
     )
 
 
-def read_document(run: Path) -> VerdictDocument:
+def read_document(run: Path | Place) -> VerdictDocument:
     """A folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
@@ -207,13 +207,13 @@ def read_document(run: Path) -> VerdictDocument:
         ) from error
 
 
-def write_document(run: Path, document: VerdictDocument) -> None:
+def write_document(run: Path | Place, document: VerdictDocument) -> None:
     """Writes `verdict.json`."""
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # half a character, of a file's name for instance
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
-    write_whole(run / VERDICT_FILE, msgspec.json.format(encoded, indent=2) + b"\n")
+    Place.of(run / VERDICT_FILE).write(msgspec.json.format(encoded, indent=2) + b"\n")
 
 
 def _encodable(value: object) -> object:

@@ -8,17 +8,18 @@ from pathlib import Path
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import JUNIT_FILE, SUMMARY_FILE, Told, write_document
-from zonequake_analysis.whole_files import write_whole
+from zonequake_analysis.storage.place import Place
 
 
-def write_told(told: Told, run: Path) -> None:
+def write_told(told: Told, run: Path | Place) -> None:
     """Writes junit.xml, summary.md and then verdict.json into the run's folder."""
     write_together([told], run)
     write_document(run, told.document)
 
 
-def write_together(runs: Sequence[Told], folder: Path, *, asked: int = 1) -> None:
+def write_together(runs: Sequence[Told], folder: Path | Place, *, asked: int = 1) -> None:
     """Writes one junit.xml and one summary.md for all of these runs, of so many asked for."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / JUNIT_FILE, render_junit(runs))
-    write_whole(folder / SUMMARY_FILE, render_summary(runs, asked=asked).encode())
+    place = Place.of(folder)
+    place.make_folder()
+    (place / JUNIT_FILE).write(render_junit(runs))
+    (place / SUMMARY_FILE).write(render_summary(runs, asked=asked).encode())

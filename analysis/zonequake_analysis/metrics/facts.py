@@ -20,6 +20,7 @@ from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, settings, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
+from zonequake_analysis.storage.place import Place
 
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -85,7 +86,7 @@ class MetricFacts:
 
 def metric_facts(
     spark: SparkSession,
-    run: Path,
+    run: Path | Place,
     *,
     faults: Sequence[FaultLanding],
     windows: Sequence[Unavailability],
@@ -100,8 +101,11 @@ def metric_facts(
     """
     if not metric_files(run):
         return None
+    folder = Place.of(run).local
+    if folder is None:
+        return MetricFacts(problem="Spark doesn't read them from a store")
     try:
-        tables = write_tables(spark, run)
+        tables = write_tables(spark, folder)
         assert tables is not None
         targets = targets_of(spark, tables)
         spans = spans_of(
@@ -117,7 +121,7 @@ def metric_facts(
         saturation: list[Moved] = []
         with settings(spark, _INTERPRETED):
             if spans.spans and targets.series:
-                table = write_changes(spark, run, tables, spans, targets)
+                table = write_changes(spark, folder, tables, spans, targets)
                 moved, saturation = strongest(table), saturated(table)
             totals, states = counted(spark, tables, targets), alerts(tables)
         return MetricFacts(

@@ -17,6 +17,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from zonequake_analysis.storage.place import Place
+
 HOUR_MS = 3_600_000
 
 SAMPLES = (
@@ -48,9 +50,9 @@ class MetricTables:
     series: DataFrame
 
 
-def metric_files(run: Path) -> list[Path]:
+def metric_files(run: Path | Place) -> list[Place]:
     """The files with samples of a run folder; empty if there are none."""
-    return sorted((run / "metrics").glob("*.parquet"))
+    return Place.of(run / "metrics").listed(".parquet")
 
 
 def write_tables(spark: SparkSession, run: Path) -> MetricTables | None:
@@ -64,7 +66,8 @@ def write_tables(spark: SparkSession, run: Path) -> MetricTables | None:
     if not files:
         return None
     with settings(spark, _AT_ONCE):
-        found = spark.read.parquet(*[file.resolve().as_uri() for file in files])
+        paths = [path.resolve() for file in files if (path := file.local) is not None]
+        found = spark.read.parquet(*[path.as_uri() for path in paths])
         write_samples(rows_of(found), samples_folder)
         samples = spark.read.schema(SAMPLES).parquet(samples_folder.as_uri())
         series_of(samples).write.parquet(series_folder.as_uri())

@@ -18,6 +18,7 @@ from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.moved_metrics import span_cards
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import severity_of
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, MARKS, Check
 
@@ -52,7 +53,7 @@ _EXPLAINED = {
 }
 
 
-def render_page(run: Path, judgement: Judgement, *, told: Callable[[str], None]) -> str:
+def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str], None]) -> str:
     """The page as text; everything from the run is escaped. `told` hears of metrics that can't be
     read.
     """

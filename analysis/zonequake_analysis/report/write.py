@@ -24,20 +24,20 @@ from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check
 from zonequake_analysis.spark_pass.placement import Placement
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES
-from zonequake_analysis.whole_files import write_whole
 
 
 def write_report(
-    run: Path, judgement: Judgement, *, told: Callable[[str], None] = lambda _: None
+    run: Path | Place, judgement: Judgement, *, told: Callable[[str], None] = lambda _: None
 ) -> None:
     """Writes the four files, verdict.json behind all others. `told` hears of what is left out."""
     page = render_page(run, judgement, told=told)
-    write_whole(run / REPORT_FILE, page.encode(errors="backslashreplace"))
+    Place.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
     write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
 
 
-def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
+def verdict_document(run: Path | Place, judgement: Judgement) -> VerdictDocument:
     """`verdict.json` as docs/interfaces.md says."""
     e = judgement.evidence
     witnesses = witnesses_by_check(

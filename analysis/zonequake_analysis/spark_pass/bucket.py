@@ -6,11 +6,8 @@ writes appears whole under its name or not at all.
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -31,6 +28,7 @@ from zonequake_analysis.measures.majorities import Span, Unfounded, unfounded
 from zonequake_analysis.measures.probes import Island, Vantage, watched
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.measures.tally import Tally, extent, tally
+from zonequake_analysis.storage.place import Place
 
 _ROWS_TO_A_GROUP = 64 * 1024
 """Parquet rows that are skipped together when the operations of a few keys are looked for."""
@@ -95,7 +93,7 @@ def judged_bucket(
     blobs: Sequence[bytes],
     facts: Sequence[Facts],
     *,
-    folder: str,
+    folder: Place,
     dumps: bool,
     known: Known = NOTHING_KNOWN,
     clock_offset_ns: int = 0,
@@ -118,7 +116,7 @@ def judged_bucket(
         seen = viewed(ops, known.lineages)
         suspects = screened(columns(seen))
     if ops.num_rows:
-        _write(seen, Path(folder), number)
+        _write(seen, folder, number)
     c = columns(ops)
     acknowledged, uncovered = loss.coverage(c)
     vantages, islands = watched(ops)
@@ -163,17 +161,21 @@ def screened(c: Columns) -> Suspects:
     )
 
 
-def _write(ops: pa.Table, folder: Path, number: int) -> None:
-    """One Parquet file, named as Spark names the file of a bucket."""
-    target = folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
-    draft = folder / f".{target.name}.{uuid.uuid4().hex}"
+def file_of(folder: Place, number: int) -> Place:
+    """The file of a bucket, named as Spark names it."""
+    return folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
+
+
+def _write(ops: pa.Table, folder: Place, number: int) -> None:
+    """One Parquet file."""
+    content = pa.BufferOutputStream()
     pq.write_table(
         ops.drop_columns(["origin"]),
-        draft,
+        content,
         compression="lz4",
         use_dictionary=_ENUMERATED,
         write_statistics=["partition_id", "key_id", "role"],
         row_group_size=_ROWS_TO_A_GROUP,
         store_schema=False,
     )
-    os.replace(draft, target)
+    file_of(folder, number).write(memoryview(content.getvalue()))

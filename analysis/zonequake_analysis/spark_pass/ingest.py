@@ -12,7 +12,6 @@ fails. What a task knows comes back as its result, so that repeating one counts 
 from __future__ import annotations
 
 import re
-import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,13 +29,13 @@ from zonequake_analysis.inputs.faults.of_history import HistoryFaultKind, faults
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
+from zonequake_analysis.spark_pass.operations import operations
+from zonequake_analysis.storage.place import Place
 
 BUCKET_BYTES = 128 * 1024 * 1024
 """History bytes per bucket: its rows lie in one task's memory."""
 
-_TABLE = "zonequake_ops"
 _BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
 """What a file's name has beyond its pod's: the process's number, what it holds, the ending."""
 
@@ -63,7 +62,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """The table of operations, what each bucket's pass found, and what is known of the files."""
+    """The operations, what each bucket's pass found, and what is known of the files."""
 
     ops: DataFrame
     buckets: tuple[Found, ...]
@@ -73,30 +72,35 @@ class Ingested:
     end_ns: int  # last line
 
 
-def history_files(run: Path) -> list[Path]:
+def history_files(run: Path | Place) -> list[Place]:
     """The history files of a run folder, sorted. Raises RunFolderError if there are none, or one
     that is no file or can't be read.
     """
-    files = sorted((run / "history").glob("*.jsonl"))
+    files = Place.of(run / "history").listed(".jsonl")
     if not files:
         raise RunFolderError(
             f"found no file {run / 'history'}/*.jsonl; a run folder needs at least its histories"
         )
     for file in files:
-        try:
-            kind = file.stat().st_mode
-            if stat.S_ISREG(kind):
-                file.open("rb").close()
-        except OSError as error:
-            raise RunFolderError(f"{file}: {error.strerror}; expected a file to read") from error
-        if not stat.S_ISREG(kind):
-            raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
+        if file.local is not None:  # a store holds nothing else
+            _check_plain(file.local)
     return files
+
+
+def _check_plain(file: Path) -> None:
+    try:
+        kind = file.stat().st_mode
+        if stat.S_ISREG(kind):
+            file.open("rb").close()
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error.strerror}; expected a file to read") from error
+    if not stat.S_ISREG(kind):
+        raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
 
 
 def ingest(
     spark: SparkSession,
-    run: Path,
+    run: Path | Place,
     *,
     clock_offset_ns: int = 0,
     dumps: bool = False,
@@ -109,17 +113,16 @@ def ingest(
     say of its partitions. Raises RunFolderError.
     """
     files = history_files(run)
-    size = sum(file.stat().st_size for file in files)
+    size = sum(file.size_bytes() for file in files)
     buckets = max(2, -(-size // BUCKET_BYTES))
-    target = (run / "tables" / "ops").resolve()
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    target = Place.of(run / "tables" / "ops").resolve()
+    target.empty_folder()
 
     def one_pass(twice: Twice | None) -> tuple[list[Found], Twice]:
         return _one_pass(
             spark,
             files,
-            str(target),
+            target,
             buckets=buckets,
             clock_offset_ns=clock_offset_ns,
             dumps=dumps,
@@ -134,7 +137,7 @@ def ingest(
     faults = faults_together([facts.faults, *(b.faults for b in found)])
     clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
-        ops=_table(spark, target, buckets),
+        ops=operations(spark, target, [bucket.suspects for bucket in found], buckets=buckets),
         buckets=tuple(found),
         wall_offset_ns=facts.wall_offset or 0,
         start_ns=facts.start or 0,
@@ -160,8 +163,8 @@ def ingest(
 
 def _one_pass(
     spark: SparkSession,
-    files: list[Path],
-    folder: str,
+    files: list[Place],
+    folder: Place,
     *,
     buckets: int,
     clock_offset_ns: int,
@@ -252,15 +255,3 @@ def _one_pass(
         np.frombuffer(b"".join(row[name] for row in rows), np.int64) for name in ("ops", "keys")
     )
     return found, Twice(ops=ops, keys=keys)
-
-
-def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
-    """The files as a table whose buckets Spark knows, so that no check shuffles."""
-    shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
-    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
-    spark.sql(
-        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY (partition_id) "
-        f"SORTED BY (partition_id, key_id, inv) INTO {buckets} BUCKETS "
-        f"LOCATION '{target.as_uri()}'"
-    )
-    return spark.table(_TABLE)

@@ -2,15 +2,17 @@
 
     runs/x   file:///data/runs/x   s3://bucket/runs/x   gs://bucket/runs/x   hdfs://host:8020/runs/x
 
-The only module of the analysis that opens, lists, writes and deletes what belongs to a run; all
-goes through `pyarrow.fs`. A place is a value that travels to Spark's workers: it holds where the
-store is, and never what opens it. Each process takes credentials from its own environment.
+The only module of the analysis that opens, lists, writes and deletes what belongs to a run: a store
+through `pyarrow.fs`, a folder by `pathlib`, which takes every name and tells errors in one way. A
+place is a value that travels to Spark's workers: it holds where the store is, and never what opens
+it. Each process takes credentials from its own environment.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,11 +106,15 @@ class Place:
         """Whether a file is there, or a folder with anything in it. Raises PlaceError."""
         from pyarrow.fs import FileType
 
+        if (path := self.local) is not None:
+            return path.exists()
         with in_words(self):
             return bool(self._system().get_file_info(self._key()).type != FileType.NotFound)
 
     def size_bytes(self) -> int:
         """The size of a file. Raises FileNotFoundError, PlaceError."""
+        if (path := self.local) is not None:
+            return path.stat().st_size
         with in_words(self):
             size = self._system().get_file_info(self._key()).size
         if size is None:
@@ -116,11 +122,16 @@ class Place:
         return int(size)
 
     def listed(self, ending: str = "") -> list[Place]:
-        """The files of a folder whose names end so, by name; none where there is no folder."""
+        """The files of a folder whose names end so, by name; none where there is no folder.
+
+        On this machine also whatever else has such a name, for its reader to refuse.
+        """
+        if (path := self.local) is not None:
+            return [self / found.name for found in sorted(path.glob(f"*{ending}"))]
         return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
 
     def modified_s(self) -> dict[str, float]:
-        """The files of a folder by name, with when each was written, by the store's own clock.
+        """The files of a store's prefix by name, with when each was written, by its own clock.
 
         Raises PlaceError.
         """
@@ -138,12 +149,16 @@ class Place:
 
     def open(self) -> BinaryIO:
         """A file for reading, seekable. Raises OSError as `Path.open`, PlaceError."""
+        if (path := self.local) is not None:
+            return path.open("rb")
         with in_words(self):
             stream = self._system().open_input_file(self._key())
         return io.BufferedReader(_Told(stream, self), _BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
         """A whole file. Raises OSError, PlaceError."""
+        if (path := self.local) is not None:
+            return path.read_bytes()
         with in_words(self), self._system().open_input_file(self._key()) as stream:
             return bytes(patiently(lambda: stream.read_at(stream.size(), 0)))
 
@@ -153,6 +168,10 @@ class Place:
 
     def read_range(self, start: int, size: int) -> bytes:
         """At most `size` bytes from `start` on. Raises OSError, PlaceError."""
+        if (path := self.local) is not None:
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
         with in_words(self), self._system().open_input_file(self._key()) as stream:
             return bytes(patiently(lambda: stream.read_at(size, start)))
 
@@ -175,11 +194,18 @@ class Place:
 
     def delete(self) -> None:
         """Deletes a file; nothing if it isn't there. Raises OSError, PlaceError."""
+        if (path := self.local) is not None:
+            path.unlink(missing_ok=True)
+            return
         with in_words(self), suppress(FileNotFoundError):
             self._system().delete_file(self._key())
 
     def empty_folder(self) -> None:
         """Makes the folder, and deletes all that is in it. Raises OSError, PlaceError."""
+        if (path := self.local) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+            return
         with in_words(self):
             system = self._system()
             system.delete_dir_contents(self._key(), missing_dir_ok=True)
@@ -188,6 +214,9 @@ class Place:
 
     def make_folder(self) -> None:
         """Makes the folder, where there are folders. Raises OSError, PlaceError."""
+        if (path := self.local) is not None:
+            path.mkdir(parents=True, exist_ok=True)
+            return
         if self.has_folders:
             with in_words(self):
                 self._system().create_dir(self._key(), recursive=True)
@@ -214,18 +243,16 @@ class Place:
 
     def _key(self) -> str:
         """The path as pyarrow's file system takes it."""
-        if self.local is not None:
-            return self.path or "."
         scheme, _, rest = self.path.partition("://")
         return "/" + rest.partition("/")[2] if scheme == "hdfs" else rest
 
     def _system(self, attempts: int | None = None) -> FileSystem:
         from zonequake_analysis.storage.systems import file_system
 
-        scheme, found, rest = self.path.partition("://")
+        scheme, _, rest = self.path.partition("://")
         authority = rest.partition("/")[0] if scheme == "hdfs" else ""
         return file_system(
-            scheme if found else "file",
+            scheme,
             authority,
             self.endpoint,
             self.region,

@@ -1,4 +1,4 @@
-"""The file system of each scheme, one for each process.
+"""The file system of each store, one for each process.
 
 An answer that asks for patience (503 Slow Down), a connection that breaks and an answer that never
 comes are tried again, with growing pauses.
@@ -28,11 +28,9 @@ def file_system(
         return _s3(endpoint, region, attempts)
     if scheme == "gs":
         return fs.GcsFileSystem(retry_time_limit=limits.GCS_RETRY)
-    if scheme == "hdfs":
-        user, _, host = authority.rpartition("@")
-        name, _, port = host.partition(":")
-        return fs.HadoopFileSystem(name or "default", int(port or 0), user=user or None)
-    return fs.LocalFileSystem()
+    user, _, host = authority.rpartition("@")
+    name, _, port = host.partition(":")
+    return fs.HadoopFileSystem(name or "default", int(port or 0), user=user or None)
 
 
 def _s3(endpoint: str, region: str, attempts: int) -> fs.S3FileSystem:

@@ -14,6 +14,7 @@ from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.spark_pass.bucket import Found, judged_bucket
+from zonequake_analysis.storage.place import Place
 
 BUCKETS = 2
 RANGE_BYTES = 1 << 20
@@ -111,7 +112,7 @@ def _pass(
             called.append(name)
     folder.mkdir(exist_ok=True)
     found = [
-        judged_bucket(number, blobs[number], facts, folder=str(folder), dumps=True)
+        judged_bucket(number, blobs[number], facts, folder=Place.of(folder), dumps=True)
         for number in range(BUCKETS)
     ]
     carried = [twice(parts) for parts in names]

@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from zonequake_analysis.storage.place import Place
+
 Ints = NDArray[np.int64]
 
 MOST_EXAMPLES = 3
@@ -106,7 +108,7 @@ def origin_of(file: Ints, at: Ints) -> Ints:
     return file << _OFFSET_BITS | at
 
 
-def in_words(faults: Faults, files: Sequence[Path]) -> list[str]:
+def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
     """A sentence for each kind of fault, with file, line and field of the first ones."""
     origins = {origin for fault in faults.examples for origin in fault.origins}
     places = _places(origins, files)
@@ -128,15 +130,15 @@ def in_words(faults: Faults, files: Sequence[Path]) -> list[str]:
     return sentences
 
 
-def _places(origins: Iterable[int], files: Sequence[Path]) -> Mapping[int, str]:
+def _places(origins: Iterable[int], files: Sequence[Path | Place]) -> Mapping[int, str]:
     """`history/load-0.jsonl:12` of each origin."""
     places: dict[int, str] = {}
     by_file: dict[int, list[int]] = {}
     for origin in sorted(origins):
         by_file.setdefault(origin >> _OFFSET_BITS, []).append(origin)
     for number, own in by_file.items():
-        file = files[number]
-        with file.open("rb") as stream:
+        file = Place.of(files[number])
+        with file.open() as stream:
             line, at = 1, 0
             for origin in own:
                 target = origin & ((1 << _OFFSET_BITS) - 1)

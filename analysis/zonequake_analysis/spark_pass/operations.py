@@ -1,0 +1,100 @@
+"""`tables/ops` as Spark reads it for the exact checks, which never shuffle operations.
+
+On a file system that Spark itself reads, the files are a table bucketed by partition. Spark alone
+reads no object store: there each bucket's file is read once, through the run's own place, by a task
+that keeps the suspects, and Spark caches them, each bucket in a partition of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from zonequake_analysis.inputs.shapes import OPS
+from zonequake_analysis.spark_pass.bucket import Suspects, file_of
+from zonequake_analysis.storage.place import Place
+
+_TABLE = "zonequake_ops"
+_ORDER = ("partition_id", "key_id", "inv")
+_BATCH_ROWS = 16 * 1024
+
+
+def operations(
+    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int
+) -> DataFrame:
+    """The operations that the exact checks and witnesses ask for, and maybe others.
+
+    `suspects`: those of each bucket, from 0 on.
+    """
+    if folder.local is not None:
+        return _table(spark, folder.local, buckets)
+    return _cached(spark, folder, suspects, buckets)
+
+
+def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
+    """The files as a table whose buckets Spark knows, so that no check shuffles."""
+    shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
+    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
+    spark.sql(
+        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY (partition_id) "
+        f"SORTED BY ({', '.join(_ORDER)}) INTO {buckets} BUCKETS "
+        f"LOCATION '{target.as_uri()}'"
+    )
+    return spark.table(_TABLE)
+
+
+def _cached(
+    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], buckets: int
+) -> DataFrame:
+    """The suspects' operations alone, laid out as the table's: one shuffle, of suspects."""
+    wanted = [(number, some) for number, some in enumerate(suspects) if _any(some)]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for row in batch.column(0).to_pylist():
+                number, some = wanted[row]
+                yield from suspects_in(file_of(folder, number), some)
+
+    return (
+        spark.range(0, len(wanted), 1, max(1, len(wanted)))
+        .mapInArrow(read, OPS)
+        .repartition(buckets, "partition_id")
+        .sortWithinPartitions(*_ORDER)
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+
+
+def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
+    """The rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
+    partition, key = pc.field("partition_id"), pc.field("key_id")
+    whole = suspects.sessions + suspects.entries
+    some = partition.isin(suspects.partitions) & key.isin(_keys(suspects))
+    with file.open() as stream:
+        table = pq.read_table(
+            stream, filters=partition.isin(whole) | some, partitioning=None, use_threads=False
+        )
+    shape = to_arrow_schema(OPS)
+    yield from table.select(shape.names).cast(shape).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _keys(suspects: Suspects) -> list[int]:
+    of_each = (
+        suspects.sets,
+        suspects.loss,
+        suspects.claimed,
+        suspects.registers,
+        suspects.lists,
+    )
+    return sorted({key for keys in of_each for key in keys})
+
+
+def _any(suspects: Suspects) -> bool:
+    return bool(suspects.sessions or suspects.entries or _keys(suspects))

@@ -1,0 +1,177 @@
+"""A run in a real S3 is judged as in a folder, whatever the store refuses meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tests.foreign.faulty_s3 import Fault, each_third, relayed
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
+from tests.histories import anomalies
+from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
+from tests.spark.clusters.standalone import standalone
+from zonequake_analysis import submit
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+VIOLATED = 1
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every anomaly, so that every exact check has something to find."""
+    folder = tmp_path_factory.mktemp("runs") / "spoilt"
+    synthesize(folder, Shape(operations=3000, rate=1000, files=2, partitions=4, keys=16))
+    planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
+    write_operations(
+        folder / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
+    )
+    (folder / "run.yaml").write_text("run: spoilt-1\nharness: {verdict: passed, problems: []}\n")
+    event = {"kind": "node.started", "time": START_NS, "clock": "synthetic", "node": "zq-default-0"}
+    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told_here(run: Path) -> dict[str, Any]:
+    """The verdict of the folder."""
+    ended = analyze(run, environment=dict(os.environ))
+    assert ended.returncode == VIOLATED, ended.stderr
+    return without_place((run / "verdict.json").read_bytes())
+
+
+def uploaded(run: Path, server: S3Server, name: str) -> str:
+    """Its URI. What the folder's analysis wrote stays behind."""
+    shutil.copytree(
+        run,
+        server.bucket / name / run.name,
+        ignore=shutil.ignore_patterns("tables", "verdict.json", "report.html", "*.xml", "*.md"),
+    )
+    return f"s3://{BUCKET}/{name}/{run.name}"
+
+
+def analyze(
+    run: Path | str, *options: str, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    code = "from zonequake_analysis.cli import app; app()"
+    return finished([sys.executable, "-c", code, str(run), *options], environment)
+
+
+def finished(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        check=False,
+        timeout=500,
+    )
+
+
+def without_place(document: bytes) -> dict[str, Any]:
+    """A verdict without the time that the analysis took, and without where it ran."""
+    told: dict[str, Any] = json.loads(document)
+    told["numbers"].pop("analysis_s", None)
+    told.pop("analyzed")
+    return told
+
+
+def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(
+    run: Path, server: S3Server, told_here: dict[str, Any]
+) -> None:
+    uri = uploaded(run, server, "faults")
+    with relayed(server.endpoint, each_third) as relay:
+        ended = analyze(uri, environment={**os.environ, **server.environment(relay.endpoint)})
+    assert ended.returncode == VIOLATED, ended.stderr
+    there = server.bucket / "faults" / run.name
+    assert without_place((there / "verdict.json").read_bytes()) == told_here
+    assert set(relay.faults) == {Fault.SLOW_DOWN, Fault.RESET, Fault.RESET_DONE, Fault.CUT}
+    assert {"report.html", "summary.md", "junit.xml"} <= {file.name for file in there.iterdir()}
+    assert list((there / "tables" / "ops").glob("part-*.parquet"))
+    assert not list(there.glob(".analysis-*")), "the claim is given back"
+    assert f"{uri}/report.html" in ended.stderr
+    for text in (ended.stdout, ended.stderr, *map(read_text, there.glob("*.*"))):
+        assert SECRET_KEY not in text
+
+
+def read_text(file: Path) -> str:
+    return file.read_text(errors="replace")
+
+
+def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3Server) -> None:
+    ended = analyze("s3://nowhere/run", environment={**os.environ, **server.environment()})
+    assert ended.returncode == 255
+    assert "there is no bucket s3://nowhere" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.long
+def test_workers_that_share_no_folder_with_the_driver_judge_it(
+    run: Path,
+    server: S3Server,
+    told_here: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri = uploaded(run, server, "cluster")
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)  # the workers' own credentials
+    with standalone(tmp_path, workers=2) as master:
+        command = [SPARK_SUBMIT, "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
+        ended = finished([*map(str, command), submit.__file__, uri], dict(os.environ))
+    assert ended.returncode == VIOLATED, ended.stderr
+    document = (server.bucket / "cluster" / run.name / "verdict.json").read_bytes()
+    assert without_place(document) == told_here
+    executors = json.loads(document)["analyzed"]["executors"]
+    assert executors
+    assert "driver" not in {executor["name"] for executor in executors}
+
+
+@pytest.mark.long
+def test_an_analysis_killed_in_the_middle_leaves_no_verdict_and_the_next_one_waits_for_its_death(
+    run: Path, server: S3Server
+) -> None:
+    uri = uploaded(run, server, "killed")
+    there = server.bucket / "killed" / run.name
+    (there / "verdict.json").write_text("of an earlier one")
+    environment = {**os.environ, **server.environment()}
+    code = "from zonequake_analysis.cli import app; app()"
+    written = False
+
+    def plan(_: int, method: str, path: str) -> Fault | None:
+        nonlocal written
+        written = written or (method == "PUT" and "tables/ops/part-" in path)
+        return Fault.SILENT if written else None
+
+    with relayed(server.endpoint, plan) as relay:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, uri],
+            env={**environment, "AWS_ENDPOINT_URL": relay.endpoint},
+            start_new_session=True,
+        )
+        while Fault.SILENT not in relay.faults:
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (there / "verdict.json").exists()
+    refused = analyze(uri, environment=environment)
+    assert refused.returncode == 255
+    assert "another process analyses it" in refused.stderr
+    assert not (there / "verdict.json").exists()

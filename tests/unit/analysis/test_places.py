@@ -1,0 +1,127 @@
+"""Where a run may lie: which places there are, and what a folder of this machine still is."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from zonequake_analysis.cli import analyze
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.storage.causes import without_secrets
+from zonequake_analysis.storage.place import Place
+
+SECRET = "a-secret-that-nobody-may-read"
+
+
+@pytest.fixture(autouse=True)
+def no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "name"),
+    [
+        ("runs/x", "runs/x", "x"),
+        ("runs/x/", "runs/x", "x"),
+        (Path("runs/x"), "runs/x", "x"),
+        ("file:///data/a%20run/", "/data/a run/", "a run"),
+        ("s3://bucket/runs/x/", "s3://bucket/runs/x", "x"),
+        ("s3://bucket", "s3://bucket", "bucket"),
+        ("gs://bucket/runs/x", "gs://bucket/runs/x", "x"),
+        ("hdfs://me@host:8020/runs/x", "hdfs://me@host:8020/runs/x", "x"),
+        ("hdfs:///runs/x", "hdfs:///runs/x", "x"),
+    ],
+)
+def test_a_place_is_a_path_or_a_uri(given: str | Path, path: str, name: str) -> None:
+    place = Place.of(given)
+    assert (str(place), place.name) == (path, name)
+    assert (place / "history" / "load-0.jsonl").name == "load-0.jsonl"
+    assert pickle.loads(pickle.dumps(place)) == place
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"s3://key:{SECRET}@bucket/x",
+        f"s3://bucket/x?secret_key={SECRET}",
+        f"gs://{SECRET}@bucket/x",
+        "ftp://host/x",
+        "s3:///x",
+        "file://host/x",
+        Path("s3://bucket/x"),
+    ],
+)
+def test_a_uri_that_can_not_be_is_refused_and_no_password_in_it_is_shown(
+    given: str | Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PlaceError, match="expected") as told:
+        Place.of(given)
+    assert SECRET not in str(told.value)
+    assert analyze(given) == 255
+    assert SECRET not in capsys.readouterr().err
+
+
+def test_an_endpoint_is_s3s_own_before_all_services_and_travels_with_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://all:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert Place.of("s3://bucket/x").endpoint == "http://all:9000"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3:9000/")
+    place = Place.of("s3://bucket/x") / "file"
+    assert (place.endpoint, place.region) == ("https://s3:9000", "eu-west-1")
+    assert Place.of("gs://bucket/x").endpoint == ""
+
+
+@pytest.mark.parametrize("endpoint", ["host:9000", f"https://me:{SECRET}@host:9000", "ftp://host"])
+def test_an_endpoint_that_is_no_url_or_holds_a_password_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(PlaceError, match="AWS_ENDPOINT_URL") as told:
+        Place.of("s3://bucket/x")
+    assert SECRET not in str(told.value)
+
+
+def test_what_a_store_says_is_shown_without_the_processes_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", SECRET)
+    assert SECRET not in without_secrets(f"signed with {SECRET}")
+
+
+def test_a_folder_of_this_machine_is_listed_as_its_glob_and_read_by_parts(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", ".c.jsonl", "d.txt"):
+        (tmp_path / name).write_text(f"{name}\nsecond\n")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "d.txt")
+    place = Place.of(tmp_path)
+    assert [str(file) for file in place.listed(".jsonl")] == [
+        str(path) for path in sorted(tmp_path.glob("*.jsonl"))
+    ]
+    assert Place.of(tmp_path / "nowhere").listed() == []
+    file = place / "a.jsonl"
+    assert file.size_bytes() == 15
+    assert file.read_range(8, 6) == b"second"
+    with file.open() as stream:
+        stream.seek(8)
+        assert stream.readline() == b"second\n"
+
+
+def test_an_emptied_folder_is_there_and_a_deleted_file_is_not(tmp_path: Path) -> None:
+    place = Place.of(tmp_path / "tables" / "ops")
+    for _ in range(2):
+        place.empty_folder()
+        assert list((tmp_path / "tables" / "ops").iterdir()) == []
+        (place / "part").write(b"content")
+    (place / "part").delete()
+    (place / "part").delete()
+    assert not (place / "part").exists()
+
+
+def test_a_file_of_this_machine_that_is_not_there_is_no_error_of_the_store(tmp_path: Path) -> None:
+    for read in (Place.read_bytes, Place.open, Place.size_bytes):
+        with pytest.raises(FileNotFoundError):
+            read(Place.of(tmp_path / "nowhere"))

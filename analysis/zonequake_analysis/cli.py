@@ -17,6 +17,7 @@ from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
+from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
@@ -93,9 +94,12 @@ def analyze(
         else:
             _break_off(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would be a violation's
-        first = str(error).strip().partition("\n")[0]
-        _keep_trace(run)
-        _break_off(run, f"{type(error).__name__}: {first}")
+        if (told := told_by_worker(str(error))) is not None:
+            _break_off(run, told)
+        else:
+            first = str(error).strip().partition("\n")[0]
+            _keep_trace(run)
+            _break_off(run, f"{type(error).__name__}: {first}")
     return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 

@@ -19,6 +19,7 @@ class Fault(StrEnum):
     """What happens to one request."""
 
     SLOW_DOWN = "slow down"  # 503, as a store that has too much to do says it
+    DENIED = "denied"  # 403, as to credentials that don't reach so far
     RESET = "reset"  # the connection breaks before the server hears of it
     RESET_DONE = "reset, done"  # the server has done it, and the client doesn't hear of it
     CUT = "cut"  # the connection breaks in the middle of the answer
@@ -28,10 +29,10 @@ class Fault(StrEnum):
 Plan = Callable[[int, str, str], Fault | None]
 """(number from 0 on, method, path with query) → what happens to this request."""
 
-_SLOW_DOWN = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
-    b"<Message>Please reduce your request rate.</Message></Error>"
-)
+_REFUSALS = {
+    Fault.SLOW_DOWN: (503, "SlowDown", "Please reduce your request rate."),
+    Fault.DENIED: (403, "AccessDenied", "Access Denied"),
+}
 
 
 def each_third(number: int, method: str, path: str) -> Fault | None:
@@ -79,8 +80,10 @@ def relayed(server: str, plan: Plan) -> Iterator[Relay]:
             if fault is Fault.SILENT:
                 relay.over.wait()
                 self._break()
-            elif fault is Fault.SLOW_DOWN:
-                self._answer(503, {"Content-Type": "application/xml"}, _SLOW_DOWN)
+            elif fault in _REFUSALS:
+                status, code, message = _REFUSALS[fault]
+                text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+                self._answer(status, {"Content-Type": "application/xml"}, text.encode())
             elif fault is Fault.RESET:
                 self._break()
             else:

@@ -122,6 +122,23 @@ def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3
     assert "Traceback" not in ended.stderr
 
 
+def test_a_refusal_that_a_task_met_is_told_with_its_place_and_likely_cause(
+    run: Path, server: S3Server
+) -> None:
+    uri = uploaded(run, server, "denied")
+
+    def plan(_: int, method: str, path: str) -> Fault | None:
+        return Fault.DENIED if method == "PUT" and "tables/ops/part-" in path else None
+
+    with relayed(server.endpoint, plan) as relay:
+        ended = analyze(uri, environment={**os.environ, **server.environment(relay.endpoint)})
+    assert ended.returncode == 255
+    document = json.loads((server.bucket / "denied" / run.name / "verdict.json").read_bytes())
+    assert document["verdict"] == "harness-failed"
+    assert f"{uri}/tables/ops/part-" in document["headline"]
+    assert "a run's place needs rights to list, read, write and delete" in document["headline"]
+
+
 @pytest.mark.long
 def test_workers_that_share_no_folder_with_the_driver_judge_it(
     run: Path,

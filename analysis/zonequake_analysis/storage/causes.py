@@ -61,6 +61,7 @@ _CAUSES = (
     ),
 )
 _MOST_SAID = 400
+_FULL_NAME = f"{PlaceError.__module__}.{PlaceError.__qualname__}"
 _UNREAD_REFUSAL = "Failed to flush response stream"
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 20.0
@@ -112,6 +113,12 @@ def patiently(read: Callable[[], _T]) -> _T:
                 raise
             time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _MOST_PAUSE_S) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
     return read()
+
+
+def told_by_worker(text: str) -> str | None:
+    """The PlaceError that ended a task, from the stack that Spark brings; None if none did."""
+    found = re.findall(rf"^{re.escape(_FULL_NAME)}: (.+)$", text, re.MULTILINE)
+    return found[0] if found else None
 
 
 def likely_cause(said: str) -> str:

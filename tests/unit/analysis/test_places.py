@@ -27,7 +27,7 @@ def no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         ("runs/x", "runs/x", "x"),
         ("runs/x/", "runs/x", "x"),
         (Path("runs/x"), "runs/x", "x"),
-        ("file:///data/a%20run/", "/data/a run/", "a run"),
+        ("file:///data/a%20run/", "/data/a run", "a run"),
         ("s3://bucket/runs/x/", "s3://bucket/runs/x", "x"),
         ("s3://bucket", "s3://bucket", "bucket"),
         ("gs://bucket/runs/x", "gs://bucket/runs/x", "x"),

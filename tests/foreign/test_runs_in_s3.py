@@ -14,6 +14,7 @@ from typing import Any
 
 import pyspark
 import pytest
+import yaml
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
@@ -43,7 +44,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_operations(
         folder / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
     )
-    (folder / "run.yaml").write_text("run: spoilt-1\nharness: {verdict: passed, problems: []}\n")
+    files = {f"history/{file.name}": file.stat().st_size for file in folder.glob("history/*")}
+    document = {
+        "run": "spoilt-1",
+        "harness": {"verdict": "passed", "problems": []},
+        "files": {**files, "metrics/prometheus.parquet": 1},
+    }
+    (folder / "run.yaml").write_text(yaml.safe_dump(document))
     event = {"kind": "node.started", "time": START_NS, "clock": "synthetic", "node": "zq-default-0"}
     (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
     return folder
@@ -113,6 +120,15 @@ def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(
 
 def read_text(file: Path) -> str:
     return file.read_text(errors="replace")
+
+
+def test_a_file_that_was_not_copied_with_its_run_makes_the_history_unknown(
+    told_here: dict[str, Any],
+) -> None:
+    (history,) = [check for check in told_here["checks"] if check["name"] == "history"]
+    assert history["verdict"] == "unknown"
+    assert "1 files are missing" in history["summary"]
+    assert "metrics/prometheus.parquet" in history["summary"]
 
 
 def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3Server) -> None:

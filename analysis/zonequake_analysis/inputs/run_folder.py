@@ -5,8 +5,8 @@ optional.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -103,6 +103,7 @@ class RunDescription:
     harness: HarnessReport | None  # None where no harness made the folder
     text: str  # the file itself, for the report
     has_control: bool = False  # whether the plan has one
+    files: Mapping[str, int] = field(default_factory=dict)  # sizes in bytes at the run's end
     target: str = ""  # what was under test, with its version; empty where the file doesn't say
     load_per_s: float | None = None  # operations that the plan asks for, of all zones together
 
@@ -168,6 +169,7 @@ def read_description(run: Path | Place) -> RunDescription:
         harness=None if harness is None else harness.typed(HarnessReport),
         text=text,
         has_control="control" in spec,
+        files=document.wholes("files"),
         target=target_of(document),
         load_per_s=_load_per_s(spec),
     )

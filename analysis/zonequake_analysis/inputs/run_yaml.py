@@ -91,6 +91,11 @@ class RunYaml:
         part = self.part(name)
         return {} if part is None else {str(key): part.text(key) for key in part._fields}
 
+    def wholes(self, name: str) -> dict[str, int]:
+        """A mapping of integers, empty if it is absent."""
+        part = self.part(name)
+        return {} if part is None else {str(key): part.whole(key) for key in part._fields}
+
     def typed(self, wanted: type[_T], *, names: Mapping[str, str] | None = None) -> _T:
         """This mapping as a struct; `names`: of its fields, where the file's are others."""
         known = {(names or {}).get(str(key), str(key)): v for key, v in self._fields.items()}

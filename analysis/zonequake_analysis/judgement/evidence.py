@@ -69,3 +69,4 @@ class Evidence:
     p99: P99s
     load: LoadRate | None = None
     metrics: MetricFacts | None = None
+    incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end

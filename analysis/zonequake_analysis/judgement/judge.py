@@ -25,6 +25,7 @@ from zonequake_analysis.checks.search.witness import (
     operations_at,
     operations_of,
 )
+from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
@@ -173,6 +174,7 @@ def judge_run(
         one_clock=one_clock,
         p99=_p99s(drawn, events),
         load=load_rate(description.load_per_s, drawn, events, faults),
+        incomplete=incomplete_files(run, description.files),
     )
     facts = metric_facts(
         spark,

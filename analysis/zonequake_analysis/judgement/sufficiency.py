@@ -43,6 +43,11 @@ def _history(e: Evidence) -> Check:
         more = len(e.bad_events) - _MOST_TOLD
         rest = f"; and {more} more" if more > 0 else ""
         problems.append(f"{len(e.bad_events)} events can't be read: {shown}{rest}")
+    if e.incomplete:
+        problems.append(
+            f"{len(e.incomplete)} files are missing, or shorter than when the run ended, such as "
+            f"{e.incomplete[0]}: copy the run again"
+        )
     if len(q.clocks) > 1 and not e.description.clock_offset_ns:
         problems.append("several clocks and no clock_offset_ns in run.yaml")
     good = (

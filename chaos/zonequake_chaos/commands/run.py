@@ -183,7 +183,7 @@ async def run_once(
             ),
         )
         report = await runner.run()
-        folder.write(_with_report(record, report, deployment.described))
+        folder.write(_with_report(record, report, deployment.described, folder.files()))
         print_plan(console, plan)
         _write_plan(folder, console, plan_of=progress)
     return folder, report
@@ -252,9 +252,11 @@ def _versions() -> dict[str, str]:
     return {"zonequake": version("zonequake"), "python": platform.python_version()}
 
 
-def _with_report(record: RunRecord, report: HarnessReport, target: SystemDescription) -> RunRecord:
-    """A target says its version only once it runs."""
-    return msgspec.structs.replace(record, harness=report, target=target)
+def _with_report(
+    record: RunRecord, report: HarnessReport, target: SystemDescription, files: dict[str, int]
+) -> RunRecord:
+    """A target says its version only once it runs. `files`: what must be there to judge the run."""
+    return msgspec.structs.replace(record, harness=report, target=target, files=files)
 
 
 def _write_plan(folder: RunFolder, console: Console, *, plan_of: RunProgress) -> None:

@@ -24,6 +24,7 @@ from zonequake_cluster.host.locks import lock_folder
 from zonequake_kube.errors import UsageError
 from zonequake_kube.yaml_text import read_yaml
 
+_JUDGED = ("events.jsonl", "history/*.jsonl", "dumps/*.jsonl", "metrics/*.parquet")
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
 
@@ -43,7 +44,8 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file;
-    `replay` is the command that does the run again; `target` is what was under test."""
+    `replay` is the command that does the run again; `target` is what was under test; `files` are
+    those that the analysis reads, with their sizes in bytes when the run ended."""
 
     run: str
     scenario: str
@@ -57,6 +59,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     replay: str = ""
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)
+    files: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,11 @@ class RunFolder:
         file.
         """
         return any((self.path / "history").glob("*.jsonl"))
+
+    def files(self) -> dict[str, int]:
+        """Returns the files that the analysis reads, with their sizes in bytes."""
+        found = sorted(file for pattern in _JUDGED for file in self.path.glob(pattern))
+        return {file.relative_to(self.path).as_posix(): file.stat().st_size for file in found}
 
     def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
         """Writes what is told of a run without an analysis, and returns its verdict.

@@ -76,6 +76,9 @@ async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
     assert written["seed"] == 1
     assert written["expectations"]["faults"] == ["kill-catching-up", "kill-leader"]
     assert written["harness"]["verdict"] == "passed"
+    assert {"events.jsonl", "history/zq-load-chaos-0.jsonl"} < written["files"].keys()
+    for name, size_bytes in written["files"].items():
+        assert (folder.path / name).stat().st_size == size_bytes
 
 
 async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(

@@ -55,6 +55,7 @@ def judge_folder(
         judgement = judge_run(spark, run, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
+        judgement.ingested.ops.unpersist()
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
             _say(run, f"{check.verdict}: {check.name}: {check.summary}")

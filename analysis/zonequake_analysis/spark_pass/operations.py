@@ -35,7 +35,7 @@ def operations(
     """
     if folder.local is not None:
         return _table(spark, folder.local, buckets)
-    return _cached(spark, folder, suspects, buckets)
+    return cached(spark, folder, suspects, buckets)
 
 
 def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
@@ -50,7 +50,7 @@ def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
     return spark.table(_TABLE)
 
 
-def _cached(
+def cached(
     spark: SparkSession, folder: Place, suspects: Sequence[Suspects], buckets: int
 ) -> DataFrame:
     """The suspects' operations alone, laid out as the table's: one shuffle, of suspects."""

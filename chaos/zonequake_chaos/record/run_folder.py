@@ -71,6 +71,11 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         """Makes the folder. Raises UsageError if one with a run in it is there."""
+        if path.parts and path.parts[0].endswith(":"):
+            raise UsageError(
+                f"--out {path}: expected a folder of this machine; copy it to a store when the run "
+                "has ended, and analyze it there"
+            )
         if (path / "run.yaml").exists():
             raise UsageError(
                 f"{path} holds another run, expected a new or empty folder: give another --out"

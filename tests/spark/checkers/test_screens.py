@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.histories import anomalies
 from tests.histories.small_histories import histories
@@ -23,6 +24,8 @@ from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
+from zonequake_analysis.spark_pass.operations import cached
+from zonequake_analysis.storage.place import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -98,9 +101,13 @@ def rows(found: DataFrame | None) -> Findings:
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_run(tmp_path_factory.mktemp("random"), seed=1)
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, run: Path) -> Judged:
     """(what was ingested, findings over all operations)."""
-    run = random_run(tmp_path_factory.mktemp("random"), seed=1)
     ingested = ingest(spark, run)
     found = findings_of(ingested.ops, unplaced=ingested.quality.unplaced)
     return ingested, rows(found)
@@ -143,6 +150,48 @@ def test_more_suspects_than_a_condition_can_name_are_all_looked_at(
     ingested, everywhere = judged
     monkeypatch.setattr(exact_checks, "MOST_NAMED", 3)
     assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
+
+
+def exchanges(found: DataFrame | None) -> int:
+    """The shuffles of a plan, without those that filled a cache."""
+    assert found is not None
+    shuffles, below = 0, 0
+    for line in found._jdf.queryExecution().executedPlan().toString().splitlines():
+        column = len(line) - len(line.lstrip(" :+-*"))
+        if below and column > below:
+            continue
+        below = column if "InMemoryRelation" in line else 0
+        shuffles += line[column:].startswith("Exchange ")  # a broadcast is none
+    return shuffles
+
+
+def test_cached_from_a_store_the_suspects_show_the_same_and_no_check_shuffles_more(
+    spark: SparkSession, run: Path, judged: Judged
+) -> None:
+    ingested, everywhere = judged
+    suspects = [b.suspects for b in ingested.buckets]
+    unplaced = ingested.quality.unplaced
+    ops = cached(spark, Place.of(run / "tables" / "ops"), suspects, len(suspects))
+    assert ops.rdd.getNumPartitions() == len(suspects)
+    found = findings_of_suspects(ops, suspects, unplaced=unplaced)
+    assert rows(found) == everywhere
+    in_a_table = findings_of_suspects(ingested.ops, suspects, unplaced=unplaced)
+    assert exchanges(found) == exchanges(in_a_table) == 0
+    assert exchanges(ops.repartition(3, "key_id")) > 0, "a shuffle is seen"
+    ops.unpersist()
+
+
+def test_a_cache_has_the_suspects_alone(spark: SparkSession, run: Path, judged: Judged) -> None:
+    ingested = judged[0]
+    suspects = [  # keys alone: of a partition all operations are suspect
+        msgspec.structs.replace(b.suspects, sessions=[], entries=[]) for b in ingested.buckets
+    ]
+    ops = cached(spark, Place.of(run / "tables" / "ops"), suspects, len(suspects))
+    keys = {key for s in suspects for n in ("sets", "loss", "claimed", "registers", "lists")
+            for key in getattr(s, n)}  # fmt: skip
+    assert {row["key_id"] for row in ops.select("key_id").collect()} == keys
+    assert ops.count() == ingested.ops.where(F.col("key_id").isin(list(keys))).count()
+    ops.unpersist()
 
 
 @pytest.fixture(scope="module")

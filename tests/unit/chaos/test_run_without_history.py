@@ -6,12 +6,14 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import Ask, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
+from zonequake_kube.errors import UsageError
 
 
 def test_a_run_without_history_is_unknown_and_says_why(tmp_path: Path) -> None:
@@ -23,3 +25,9 @@ def test_a_run_without_history_is_unknown_and_says_why(tmp_path: Path) -> None:
     written = json.loads((folder.path / "verdict.json").read_text())
     assert written["exit_code"] == 2
     assert written["checks"][0]["summary"] == "the load does 0.0 operations/s"
+
+
+def test_a_run_is_written_into_a_folder_and_not_to_a_store() -> None:
+    with pytest.raises(UsageError, match="copy it to a store when the run has ended"):
+        RunFolder.create(Path("s3://bucket/run"))
+    assert not Path("s3:").exists()

@@ -132,6 +132,7 @@ def ingest(
 
     found, twice = one_pass(None)
     if len(twice.ops) or len(twice.keys):
+        target.empty_folder()  # a bucket without an operation writes no file over its first one
         found, _ = one_pass(twice)
     facts = found[0].facts if found else Facts()
     faults = faults_together([facts.faults, *(b.faults for b in found)])

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.unit.analysis.judged_lines import line, operation, written
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
+from zonequake_analysis.spark_pass.ingest import ingest
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -161,3 +162,11 @@ def test_a_spoilt_run_folder_ends_with_a_report(
     assert said[0].startswith("metrics/*.parquet can't be read as samples: ")
     assert "events.jsonl:1, field `time`" in (run / "summary.md").read_text().replace("\\", "")
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_bucket_whose_operations_are_all_refused_by_the_second_pass_leaves_no_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    written(tmp_path, [*operation(1, key="one", op="1-1"), *operation(2, key="two", op="1-1")])
+    assert ingest(spark, tmp_path).quality.faults
+    assert list((tmp_path / "tables" / "ops").glob("part-*")) == []

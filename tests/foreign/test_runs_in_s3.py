@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 import yaml
@@ -19,7 +21,8 @@ import yaml
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
 from tests.histories import anomalies
-from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
+from tests.histories.made_metrics import MadeSeries, write_metrics
+from tests.histories.synthesize import START_NS, WALL_OFFSET_NS, Shape, synthesize, write_operations
 from tests.spark.clusters.standalone import standalone
 from zonequake_analysis import submit
 
@@ -27,6 +30,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 VIOLATED = 1
+START_MS = (START_NS + WALL_OFFSET_NS) // 1_000_000
+FAULT_S = 30
+METRICS = [
+    MadeSeries(
+        metric="zonequake_store_loop_lag_seconds",
+        labels={"pod": "zq-default-0", "instance": "zq-default-0:8080"},
+        value=lambda s: 1.5 if s == FAULT_S + 1 else 0.002 + 0.0001 * (s % 7),
+    ),
+    MadeSeries(
+        metric="zonequake_load_operations_total",
+        labels={"role": "load", "f": "read", "outcome": "ok", "instance": "load-0:8080"},
+        value=lambda s: 100_000.0 * s,
+    ),
+]
+"""The load's counter shows more than the history holds, which is a verdict of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +66,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = {
         "run": "spoilt-1",
         "harness": {"verdict": "passed", "problems": []},
-        "files": {**files, "metrics/prometheus.parquet": 1},
+        "files": {**files, "dumps/zq-default-0.jsonl": 1},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(document))
-    event = {"kind": "node.started", "time": START_NS, "clock": "synthetic", "node": "zq-default-0"}
-    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+    begun = {"kind": "node.started", "time": START_NS, "clock": "synthetic", "node": "zq-default-0"}
+    fault = {"fault": "kill-leader", "type": "pod_kill", "targets": ["zq-default-0"]}
+    killed = {"kind": "fault.start", "data": fault, "time": START_NS + FAULT_S * 10**9}
+    (folder / "events.jsonl").write_text("\n".join(map(json.dumps, (begun, killed))))
+    write_metrics(folder, METRICS, start_ms=START_MS, seconds=60)
     return folder
 
 
@@ -112,10 +133,18 @@ def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(
     assert set(relay.faults) == {Fault.SLOW_DOWN, Fault.RESET, Fault.RESET_DONE, Fault.CUT}
     assert {"report.html", "summary.md", "junit.xml"} <= {file.name for file in there.iterdir()}
     assert list((there / "tables" / "ops").glob("part-*.parquet"))
+    for table in ("metrics", "metric_series", "metric_changes"):
+        here, stored = (rows_of(folder / "tables" / table) for folder in (run, there))
+        assert stored == here
+        assert here
     assert not list(there.glob(".analysis-*")), "the claim is given back"
     assert f"{uri}/report.html" in ended.stderr
     for text in (ended.stdout, ended.stderr, *map(read_text, there.glob("*.*"))):
         assert SECRET_KEY not in text
+
+
+def rows_of(table: Path) -> list[str]:
+    return sorted(map(str, pq.read_table(table).to_pylist()))
 
 
 def read_text(file: Path) -> str:
@@ -128,7 +157,7 @@ def test_a_file_that_was_not_copied_with_its_run_makes_the_history_unknown(
     (history,) = [check for check in told_here["checks"] if check["name"] == "history"]
     assert history["verdict"] == "unknown"
     assert "1 files are missing" in history["summary"]
-    assert "metrics/prometheus.parquet" in history["summary"]
+    assert "dumps/zq-default-0.jsonl" in history["summary"]
 
 
 def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3Server) -> None:
@@ -138,20 +167,22 @@ def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize("table", ["ops/part-", "metrics/hour="])
 def test_a_refusal_that_a_task_met_is_told_with_its_place_and_likely_cause(
-    run: Path, server: S3Server
+    run: Path, server: S3Server, table: str
 ) -> None:
-    uri = uploaded(run, server, "denied")
+    name = f"denied-{table[:3]}"
+    uri = uploaded(run, server, name)
 
     def plan(_: int, method: str, path: str) -> Fault | None:
-        return Fault.DENIED if method == "PUT" and "tables/ops/part-" in path else None
+        return Fault.DENIED if method == "PUT" and f"tables/{table}" in unquote(path) else None
 
     with relayed(server.endpoint, plan) as relay:
         ended = analyze(uri, environment={**os.environ, **server.environment(relay.endpoint)})
     assert ended.returncode == 255
-    document = json.loads((server.bucket / "denied" / run.name / "verdict.json").read_bytes())
+    document = json.loads((server.bucket / name / run.name / "verdict.json").read_bytes())
     assert document["verdict"] == "harness-failed"
-    assert f"{uri}/tables/ops/part-" in document["headline"]
+    assert f"{uri}/tables/{table}" in document["headline"]
     assert "a run's place needs rights to list, read, write and delete" in document["headline"]
 
 

@@ -20,9 +20,10 @@ from pyspark.sql import functions as F
 from zonequake_analysis.metrics.samples import GAP_SCRAPES, QUANTILES, quantiles, steps
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.metrics.spans import Spans, Stretch
-from zonequake_analysis.metrics.table import HOUR_MS, MetricTables
+from zonequake_analysis.metrics.table import HOUR_MS, MetricTables, written
 from zonequake_analysis.metrics.targets import Targets
 from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
+from zonequake_analysis.storage.place import Place
 
 MIN_QUIET = 4
 """Samples of the quiet phase that a comparison needs."""
@@ -70,16 +71,15 @@ COLUMNS = (
 
 def write_changes(
     spark: SparkSession,
-    run: Path,
+    run: Path | Place,
     tables: MetricTables,
     spans: Spans,
     targets: Targets,
 ) -> DataFrame:
     """Writes `tables/metric_changes` and returns it."""
-    folder = (run / "tables" / "metric_changes").resolve()
+    folder = Place.of(run).resolve() / "tables" / "metric_changes"
     found = changes(spark, tables, spans, targets)
-    found.coalesce(1).write.parquet(folder.as_uri())
-    return spark.read.schema(found.schema).parquet(folder.as_uri())
+    return written(spark, found.coalesce(1), folder, found.schema)
 
 
 def changes(spark: SparkSession, tables: MetricTables, spans: Spans, targets: Targets) -> DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, settings, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
+from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
 
 _INTERPRETED = {
@@ -101,12 +103,11 @@ def metric_facts(
     """
     if not metric_files(run):
         return None
-    folder = Place.of(run).local
-    if folder is None:
-        return MetricFacts(problem="Spark doesn't read them from a store")
+    kept: list[DataFrame] = []
     try:
-        tables = write_tables(spark, folder)
+        tables = write_tables(spark, run)
         assert tables is not None
+        kept += [tables.samples, tables.series]
         targets = targets_of(spark, tables)
         spans = spans_of(
             faults=faults,
@@ -121,7 +122,8 @@ def metric_facts(
         saturation: list[Moved] = []
         with settings(spark, _INTERPRETED):
             if spans.spans and targets.series:
-                table = write_changes(spark, folder, tables, spans, targets)
+                table = write_changes(spark, run, tables, spans, targets)
+                kept.append(table)
                 moved, saturation = strongest(table), saturated(table)
             totals, states = counted(spark, tables, targets), alerts(tables)
         return MetricFacts(
@@ -138,10 +140,15 @@ def metric_facts(
     except Exception as error:
         # What fails in the JVM comes as Spark's own error, or as one of its bridge.
         said = getattr(error, "java_exception", error)
-        if said is error and not isinstance(error, PySparkException):
+        if said is error and not isinstance(error, PySparkException | pa.ArrowException):
             raise
+        if told_by_worker(str(error)) is not None:
+            raise  # the store refused: of the samples nothing is known
         first = str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
+    finally:
+        for table in kept:
+            table.unpersist()  # of a folder nothing is kept
 
 
 def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:

@@ -3,20 +3,21 @@
     metrics/*.parquet ──▶ tables/metrics/hour=…    one row a sample, as it is scanned: no shuffle
                       ──▶ tables/metric_series     one row a series
 
-No sample passes through the driver.
+No sample passes through the driver. A store is read and written by tasks (`stored_tables`).
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from zonequake_analysis.metrics.stored_tables import samples_in, stored
 from zonequake_analysis.storage.place import Place
 
 HOUR_MS = 3_600_000
@@ -55,24 +56,47 @@ def metric_files(run: Path | Place) -> list[Place]:
     return Place.of(run / "metrics").listed(".parquet")
 
 
-def write_tables(spark: SparkSession, run: Path) -> MetricTables | None:
+def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
     """Writes both tables; None if the folder has no samples. What an earlier analysis left of
     metrics is removed first."""
+    tables = Place.of(run).resolve() / "tables"
     for name in _TABLES:
-        shutil.rmtree(run / "tables" / name, ignore_errors=True)
-    samples_folder = (run / "tables" / "metrics").resolve()
-    series_folder = (run / "tables" / "metric_series").resolve()
+        (tables / name).delete_folder()
     files = metric_files(run)
     if not files:
         return None
     with settings(spark, _AT_ONCE):
-        paths = [path.resolve() for file in files if (path := file.local) is not None]
-        found = spark.read.parquet(*[path.as_uri() for path in paths])
-        write_samples(rows_of(found), samples_folder)
-        samples = spark.read.schema(SAMPLES).parquet(samples_folder.as_uri())
-        series_of(samples).write.parquet(series_folder.as_uri())
-    series = spark.read.schema(SERIES).parquet(series_folder.as_uri())
+        rows = rows_of(_found(spark, files))
+        samples = written(spark, rows, tables / "metrics", SAMPLES, by="hour")
+        series = written(spark, series_of(samples), tables / "metric_series", SERIES)
     return MetricTables(samples=samples, series=series)
+
+
+def written(
+    spark: SparkSession,
+    rows: DataFrame,
+    folder: Place,
+    shape: str | StructType,
+    *,
+    by: str | None = None,
+) -> DataFrame:
+    """Writes a table and returns it; `by`: the column whose values are folders."""
+    path = folder.local
+    if path is None:
+        return stored(rows, folder, by=by)
+    writer = rows.write
+    if by is not None:
+        writer = writer.partitionBy(by).option("parquet.block.size", _ROW_GROUP_BYTES)
+    writer.parquet(path.as_uri())
+    return spark.read.schema(shape).parquet(path.as_uri())
+
+
+def _found(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
+    """The samples as the files have them."""
+    paths = [path.resolve() for file in files if (path := file.local) is not None]
+    if not paths:
+        return samples_in(spark, files)
+    return spark.read.parquet(*[path.as_uri() for path in paths])
 
 
 def rows_of(found: DataFrame) -> DataFrame:
@@ -87,13 +111,6 @@ def rows_of(found: DataFrame) -> DataFrame:
         F.when(~F.col("stale"), F.col("value")).alias("value"),
         "stale",
         F.floor(t_ms / HOUR_MS).alias("hour"),
-    )
-
-
-def write_samples(rows: DataFrame, folder: Path) -> None:
-    """Writes the table's rows, by hour."""
-    rows.write.partitionBy("hour").option("parquet.block.size", _ROW_GROUP_BYTES).parquet(
-        folder.as_uri()
     )
 
 

@@ -206,11 +206,16 @@ class Place:
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
             return
+        self.delete_folder()
+        self.make_folder()
+
+    def delete_folder(self) -> None:
+        """Deletes the folder with all that is in it, as far as there is one. Raises PlaceError."""
+        if (path := self.local) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            return
         with in_words(self):
-            system = self._system()
-            system.delete_dir_contents(self._key(), missing_dir_ok=True)
-            if self.has_folders:
-                system.create_dir(self._key(), recursive=True)
+            self._system().delete_dir_contents(self._key(), missing_dir_ok=True)
 
     def make_folder(self) -> None:
         """Makes the folder, where there are folders. Raises OSError, PlaceError."""

@@ -1,0 +1,120 @@
+"""Samples and tables of metrics in a store, which Spark itself doesn't read.
+
+    metrics/*.parquet ── a task for each row group ──▶ rows, kept on the executors' disks
+                                                  └──▶ tables/…, a file of each task and hour
+
+What is asked later is answered from the disks; a part that is lost there is read again. A task that
+is repeated writes the same files again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import StorageLevel, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from zonequake_analysis.storage.place import Place
+
+_BATCH_ROWS = 16 * 1024
+_ROWS_TO_A_GROUP = 64 * 1024
+"""Rows that a task holds of a file before it compresses them."""
+
+
+def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
+    """The rows of the files, with the columns of the first one. Raises ArrowException for a file
+    that is none of Parquet, PlaceError.
+    """
+    footers = [_footer(file) for file in files]
+    shape = to_arrow_schema(from_arrow_schema(footers[0].schema.to_arrow_schema()))
+    groups = [
+        (file, number)
+        for file, footer in zip(files, footers, strict=True)
+        for number in range(footer.num_row_groups)
+    ]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for row in batch.column(0).to_pylist():
+                file, number = groups[row]
+                with file.open() as stream:
+                    rows = pq.ParquetFile(stream).iter_batches(
+                        _BATCH_ROWS, row_groups=[number], columns=shape.names, use_threads=False
+                    )
+                    for some in rows:
+                        table = pa.Table.from_batches([some]).select(shape.names).cast(shape)
+                        yield from table.to_batches()
+
+    return spark.range(0, len(groups), 1, max(1, len(groups))).mapInArrow(
+        read, from_arrow_schema(shape)
+    )
+
+
+def stored(rows: DataFrame, folder: Place, *, by: str | None = None) -> DataFrame:
+    """Writes a table and returns it; `by`: a column of integers whose values are folders, and that
+    the files don't hold.
+    """
+    kept = rows.persist(StorageLevel.DISK_ONLY)
+    shape = to_arrow_schema(kept.schema)
+    names = [name for name in shape.names if name != by]
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        task = TaskContext.get()
+        assert task is not None
+        file = f"part-{task.partitionId():05d}.parquet"
+        parts: dict[Place, _Part] = {}
+        if by is None:
+            parts[folder] = _Part(shape)
+        for batch in batches:
+            for value in pc.unique(batch[by]).to_pylist() if by else [None]:
+                some = batch if by is None else batch.filter(pc.equal(batch[by], value))
+                place = folder if by is None else folder / f"{by}={value}"
+                part = parts.setdefault(place, _Part(pa.schema([shape.field(n) for n in names])))
+                part.add(some.select(names))
+        for place, part in parts.items():
+            place.make_folder()  # an object store has none
+            (place / file).write(part.content())
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([part.rows], pa.int64())})
+
+    kept.mapInArrow(write, "rows bigint").collect()
+    return kept
+
+
+class _Part:
+    """A Parquet file while it is made, compressed in memory."""
+
+    def __init__(self, shape: pa.Schema) -> None:
+        self.rows = 0
+        self._shape = shape
+        self._out = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._out, shape, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Takes some rows more."""
+        self.rows += batch.num_rows
+        self._waiting.append(batch)
+        if sum(one.num_rows for one in self._waiting) >= _ROWS_TO_A_GROUP:
+            self._write()
+
+    def content(self) -> memoryview:
+        """Ends the file, and returns it."""
+        if self._waiting:
+            self._write()
+        self._writer.close()
+        return memoryview(self._out.getvalue())
+
+    def _write(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._waiting).cast(self._shape))
+        self._waiting = []
+
+
+def _footer(file: Place) -> pq.FileMetaData:
+    with file.open() as stream:
+        return pq.ParquetFile(stream).metadata

@@ -94,10 +94,10 @@ def run(
     import uvloop
 
     from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
-    from zonequake_chaos.commands.run import Ask, planned, print_dry_run
+    from zonequake_chaos.commands.run import RunOptions, planned, print_dry_run
     from zonequake_chaos.deployments.choice import TargetChoice
 
-    ask = Ask(
+    options = RunOptions(
         scenario=scenario,
         overrides=override or [],
         seed=seed,
@@ -107,11 +107,11 @@ def run(
     )
 
     if dry_run:
-        planned(ask)
-        uvloop.run(print_dry_run(ask, where.place(), console))
+        planned(options)
+        uvloop.run(print_dry_run(options, where.place(), console))
         return
     series = RepeatedRuns(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
-    _exit(run_series(ask, series, where.place, console))
+    _exit(run_series(options, series, where.place, console))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake demo leader-kill")
@@ -124,11 +124,13 @@ def demo(
 ) -> None:
     """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
     from zonequake_chaos.commands.demo import run_demo
-    from zonequake_chaos.commands.run import Ask, planned
+    from zonequake_chaos.commands.run import RunOptions, planned
 
-    ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
-    planned(ask)
-    _exit(run_demo(ask, console, keep=keep))
+    options = RunOptions(
+        scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True
+    )
+    planned(options)
+    _exit(run_demo(options, console, keep=keep))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")

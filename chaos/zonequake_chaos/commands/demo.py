@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
-from zonequake_chaos.commands.run import Ask, judge_run, run_once, summarize
+from zonequake_chaos.commands.run import RunOptions, judge_run, run_once, summarize
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
 from zonequake_ctl.release.install import install_release
@@ -54,7 +54,7 @@ class StageTimes:
         return table
 
 
-def run_demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
+def run_demo(options: RunOptions, console: Console, *, keep: bool) -> Verdict:
     """Runs the whole job. Raises ChaosError where a step can't be done."""
     from zonequake_cluster.embedded import EmbeddedCluster
 
@@ -77,10 +77,10 @@ def run_demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
         with timed.step("Install"):
             refs = {name: image.ref for name, image in built.items()}
             asyncio.run(install_release(place, images=refs))
-        with timed.step(f"Run {ask.scenario}"):
-            folder, report = uvloop.run(run_once(ask, place, console))
+        with timed.step(f"Run {options.scenario}"):
+            folder, report = uvloop.run(run_once(options, place, console))
         with timed.step("Analysis"):
-            ended = judge_run(ask, folder, report, console)
+            ended = judge_run(options, folder, report, console)
     finally:
         if not keep and not was_up:
             with timed.step("Cluster down"):

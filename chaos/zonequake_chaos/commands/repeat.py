@@ -20,8 +20,8 @@ from zonequake_analysis.judgement.pull_request import append_summary, render_sum
 from zonequake_analysis.judgement.write_reports import write_together
 from zonequake_analysis.verdict import EXIT_CODES, Kind, Verdict, worst
 from zonequake_chaos.commands.run import (
-    Ask,
-    Ended,
+    RunEnd,
+    RunOptions,
     judge_run,
     planned,
     replay_command,
@@ -38,7 +38,7 @@ class RepeatedRuns:
     """A series of runs: their number, and the place to report them to.
 
     `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
-    `seed-<seed>` of its own in `ask.out`, which holds what is told of all.
+    `seed-<seed>` of its own in `options.out`, which holds what is told of all.
     """
 
     repeat: int = 1
@@ -51,13 +51,13 @@ class RepeatedRuns:
 class _Results:
     """The results of the runs so far; `failure` is what kept one from ending."""
 
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[RunEnd] = field(default_factory=list)
     told: list[verdict_json.Told] = field(default_factory=list)
     failure: BaseException | None = None
 
 
 def run_series(
-    ask: Ask, series: RepeatedRuns, find: Callable[[], ReleasePlace], console: Console
+    options: RunOptions, series: RepeatedRuns, find: Callable[[], ReleasePlace], console: Console
 ) -> Verdict:
     """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
 
@@ -65,10 +65,10 @@ def run_series(
     """
     walked = _Results()
     try:
-        _walk(ask, series, find, console, walked)
+        _walk(options, series, find, console, walked)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
         walked.failure = error
-    _tell(ask, series, walked)
+    _tell(options, series, walked)
     if walked.failure is not None and not walked.ended:
         raise walked.failure
     if walked.failure is not None:
@@ -83,17 +83,17 @@ def run_series(
 
 
 def _walk(
-    ask: Ask,
+    options: RunOptions,
     series: RepeatedRuns,
     find: Callable[[], ReleasePlace],
     console: Console,
     walked: _Results,
 ) -> None:
-    current = replace(ask, seed=seed_of(ask))
+    current = replace(options, seed=seed_of(options))
     try:
         if series.repeat < 1:
             raise UsageError(f"--repeat {series.repeat}: expected 1 or more")
-        planned(ask)
+        planned(options)
         place = find()
         for number, one in enumerate(each(current, series.repeat), 1):
             current = one
@@ -118,21 +118,23 @@ def _walk(
         raise
 
 
-def each(ask: Ask, repeat: int) -> list[Ask]:
+def each(options: RunOptions, repeat: int) -> list[RunOptions]:
     """The run, `repeat` times: the seed is counted up, so that no run is the same twice."""
     if repeat == 1:
-        return [ask]
-    first = seed_of(ask)
+        return [options]
+    first = seed_of(options)
     seeds = range(first, first + repeat)
     return [
-        replace(ask, seed=seed, out=None if ask.out is None else ask.out / f"seed-{seed}")
+        replace(
+            options, seed=seed, out=None if options.out is None else options.out / f"seed-{seed}"
+        )
         for seed in seeds
     ]
 
 
-def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
+def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
     """A run that did not come to its end, as the reports tell it."""
-    seed = seed_of(ask)
+    seed = seed_of(options)
     words = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
     check = verdict_json.CheckEntry(
         name="harness",
@@ -142,19 +144,19 @@ def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
         violations=1,
         checked=1,
     )
-    name = Path(ask.scenario).stem
+    name = Path(options.scenario).stem
     facts = verdict_json.RunFacts(
-        run="", scenario=name, seed=str(seed), replay=replay_command(ask, seed)
+        run="", scenario=name, seed=str(seed), replay=replay_command(options, seed)
     )
     told = verdict_json.without_analysis([check], facts)
     code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
     return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
 
 
-def _tell(ask: Ask, series: RepeatedRuns, walked: _Results) -> None:
-    """Writes what was asked for; in `ask.out` only what no run has written there itself."""
-    if ask.out is not None and not (ask.out / "run.yaml").exists():
-        write_together(walked.told, ask.out, asked=series.repeat)
+def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results) -> None:
+    """Writes what was asked for; in `options.out` only what no run has written there itself."""
+    if options.out is not None and not (options.out / "run.yaml").exists():
+        write_together(walked.told, options.out, asked=series.repeat)
     if series.junit is not None:
         series.junit.parent.mkdir(parents=True, exist_ok=True)
         series.junit.write_bytes(render_junit(walked.told))

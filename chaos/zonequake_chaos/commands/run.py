@@ -52,7 +52,7 @@ LOOK_S = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class RunOptions:
     """The user's options of a run."""
 
     scenario: str
@@ -64,7 +64,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class RunEnd:
     """One run's end."""
 
     folder: Path
@@ -75,23 +75,25 @@ class Ended:
         return EXIT_CODES[self.verdict]
 
 
-def planned(ask: Ask) -> ChaosRun:
+def planned(options: RunOptions) -> ChaosRun:
     """The scenario. Raises ManifestError, PlanRefused if its faults would break its floor, and
     UsageError if it can't be done to the target."""
-    run = manifest.load(ask.scenario, ask.overrides)
-    if ask.choice.foreign:  # all its members hold data, so that there is nothing to compare with
+    run = manifest.load(options.scenario, options.overrides)
+    if (
+        options.choice.foreign
+    ):  # all its members hold data, so that there is nothing to compare with
         run = without_control(run)
-    ask.choice.check(run)
+    options.choice.check(run)
     check_plan(run)
     return run
 
 
-async def print_dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None:
+async def print_dry_run(options: RunOptions, place: ReleasePlace, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
-    run = planned(ask)
-    seed = seed_of(ask)
-    plan = build_plan(run, seed=seed, target=ask.choice.foreign)
-    if ask.choice.target == OURS:  # any other is made by the run itself
+    run = planned(options)
+    seed = seed_of(options)
+    plan = build_plan(run, seed=seed, target=options.choice.foreign)
+    if options.choice.target == OURS:  # any other is made by the run itself
         view = await _view(place)
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
@@ -107,18 +109,18 @@ async def _view(place: ReleasePlace) -> ClusterView:
 
 
 async def run_once(
-    ask: Ask, place: ReleasePlace, console: Console
+    options: RunOptions, place: ReleasePlace, console: Console
 ) -> tuple[RunFolder, HarnessReport]:
     """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
-    run = planned(ask)
-    seed = seed_of(ask)
+    run = planned(options)
+    seed = seed_of(options)
     clock = SystemClock()
     async with await place.connect() as kube, AsyncExitStack() as held:
         node = OwnMachine.of(place.kubeconfig, place.context)
         ceiling_s = await check_consent(kube, embedded=node is not None)
         limit_s = longest_s(run, ceiling_s)
         installed = await installation(kube, place.release)
-        if not ask.choice.foreign:
+        if not options.choice.foreign:
             check_dumps(installed)
         shell = shell_for(kube, installed, node)
         check_node(run.spec.faults, node)
@@ -126,7 +128,7 @@ async def run_once(
         run_id = _run_id(run)
         await check_unmarked(kube, place.release)
         deployment = await deployment_for(
-            ask.choice,
+            options.choice,
             run,
             kube=kube,
             run_id=run_id,
@@ -134,7 +136,7 @@ async def run_once(
             node=node,
             say=console.print,
         )
-        folder = RunFolder.create(ask.out or RUNS / run_id)
+        folder = RunFolder.create(options.out or RUNS / run_id)
         record = RunRecord(
             run=run_id,
             scenario=run.metadata.name,
@@ -151,11 +153,11 @@ async def run_once(
             expectations=expectations(run),
             plan=run,
             target=deployment.described,
-            replay=replay_command(ask, seed),
+            replay=replay_command(options, seed),
         )
         folder.write(record)
         held.enter_context(folder.held(wait_s=0))
-        plan = build_plan(run, seed=seed, target=ask.choice.foreign)
+        plan = build_plan(run, seed=seed, target=options.choice.foreign)
         print_plan(console, plan)
         progress = RunProgress(plan=plan, console=console, clock=clock)
         runner = Runner(
@@ -189,12 +191,14 @@ async def run_once(
     return folder, report
 
 
-def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Console) -> Ended:
+def judge_run(
+    options: RunOptions, folder: RunFolder, report: HarnessReport, console: Console
+) -> RunEnd:
     """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`.
 
     An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
     """
-    if not ask.analyze:
+    if not options.analyze:
         return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
     if not folder.has_history():
         why = "there is no history, so there is nothing to judge"
@@ -213,23 +217,23 @@ def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Conso
         (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
         return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
     console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
-    return Ended(folder=folder.path, verdict=judged)
+    return RunEnd(folder=folder.path, verdict=judged)
 
 
-def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> Ended:
-    return Ended(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
+def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> RunEnd:
+    return RunEnd(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
 
 
-def replay_command(ask: Ask, seed: int) -> str:
+def replay_command(options: RunOptions, seed: int) -> str:
     """The command that does the run again, on whatever cluster the reader names."""
-    words = ["zonequake", "run", ask.scenario, "--seed", str(seed)]
-    words += [word for override in ask.overrides for word in ("--set", override)]
-    words += ["--target", ask.choice.target] if ask.choice.foreign else []
-    words += ["--image", ask.choice.image] if ask.choice.image is not None else []
+    words = ["zonequake", "run", options.scenario, "--seed", str(seed)]
+    words += [word for override in options.overrides for word in ("--set", override)]
+    words += ["--target", options.choice.target] if options.choice.foreign else []
+    words += ["--image", options.choice.image] if options.choice.image is not None else []
     return shlex.join(words)
 
 
-def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
+def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
     """Prints where the reports lie; returns the worst verdict."""
     for one in ended:
         report = one.folder / "report.html"
@@ -243,9 +247,9 @@ def _run_id(run: ChaosRun) -> str:
     return f"{run.metadata.name[:44].rstrip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def seed_of(ask: Ask) -> int:
+def seed_of(options: RunOptions) -> int:
     """The seed that was asked for; else one is drawn."""
-    return ask.seed if ask.seed is not None else secrets.randbelow(2**31)
+    return options.seed if options.seed is not None else secrets.randbelow(2**31)
 
 
 def _versions() -> dict[str, str]:

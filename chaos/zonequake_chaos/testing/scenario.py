@@ -24,7 +24,7 @@ from rich.console import Console
 from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument, read_document
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.clean import clean_run, find_run
-from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
+from zonequake_chaos.commands.run import RunOptions, judge_run, planned, run_once
 from zonequake_chaos.deployments.choice import TargetChoice
 from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
@@ -205,7 +205,7 @@ class OwnScenario:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "scenario.yaml"
         file.write_text(yaml.safe_dump(self._document, sort_keys=False, allow_unicode=True))
-        ask = Ask(
+        options = RunOptions(
             scenario=str(file),
             overrides=self._overrides,
             seed=seed,
@@ -213,7 +213,7 @@ class OwnScenario:
             analyze=True,
             choice=self._choice,
         )
-        planned(ask)
+        planned(options)
         self._folders.append(folder)
         console = Console(file=sys.stdout, width=160)
         with lock_folder(_turn(self._place), wait_s=_TURN_S) as ours:
@@ -222,13 +222,13 @@ class OwnScenario:
                     f"another run has been going on in this release for {_TURN_S:g} s; runs of one "
                     "release take turns"
                 )
-            ran, report = uvloop.run(run_once(ask, self._place, console))
+            ran, report = uvloop.run(run_once(options, self._place, console))
         if report.interrupted:
             undone = "and cleaned up"
             if report.unclean:
                 undone = f"and not proven to be undone ({'; '.join(report.unclean)})"
             raise KeyboardInterrupt(f"zonequake: interrupted {undone}, {folder}")
-        judge_run(ask, ran, report, console)
+        judge_run(options, ran, report, console)
         result = Result(
             document=read_document(folder),
             folder=folder,

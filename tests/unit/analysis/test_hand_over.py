@@ -11,7 +11,7 @@ from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.commands.run import Ask, Ended, judge_run
+from zonequake_chaos.commands.run import RunEnd, RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
 
 REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
@@ -25,8 +25,8 @@ def with_history(path: Path) -> RunFolder:
     return folder
 
 
-def judged(folder: RunFolder, *, analyze: bool) -> Ended:
-    ask = Ask(scenario="kill-all", overrides=[], seed=1, out=None, analyze=analyze)
+def judged(folder: RunFolder, *, analyze: bool) -> RunEnd:
+    ask = RunOptions(scenario="kill-all", overrides=[], seed=1, out=None, analyze=analyze)
     return judge_run(ask, folder, REPORT, Console(file=io.StringIO()))
 
 

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.commands.run import Ask, judge_run
+from zonequake_chaos.commands.run import RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
 
 
 def test_a_run_without_history_is_unknown_and_says_why(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
-    ask = Ask(scenario="leader-kill", overrides=[], seed=1, out=None, analyze=True)
+    ask = RunOptions(scenario="leader-kill", overrides=[], seed=1, out=None, analyze=True)
     report = HarnessReport(verdict=Verdict.UNKNOWN, problems=["the load does 0.0 operations/s"])
     ended = judge_run(ask, folder, report, Console(file=io.StringIO()))
     assert ended.exit_code == 2

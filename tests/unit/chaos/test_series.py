@@ -17,7 +17,7 @@ from rich.console import Console
 from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands import cli, repeat
-from zonequake_chaos.commands.run import Ask, Ended
+from zonequake_chaos.commands.run import RunEnd, RunOptions
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.options import ReleaseOptions
@@ -35,7 +35,7 @@ class Runs:
         self.interrupted = False
 
     async def run_once(
-        self, ask: Ask, place: ReleasePlace, console: Console
+        self, ask: RunOptions, place: ReleasePlace, console: Console
     ) -> tuple[RunFolder, HarnessReport]:
         self.seeds.append(ask.seed)
         end = self._ends[0]
@@ -48,11 +48,11 @@ class Runs:
         return folder, HarnessReport(verdict=Verdict.PASSED, problems=problems)
 
     def judge_run(
-        self, ask: Ask, folder: RunFolder, report: HarnessReport, console: Console
-    ) -> Ended:
+        self, ask: RunOptions, folder: RunFolder, report: HarnessReport, console: Console
+    ) -> RunEnd:
         end = self._ends.pop(0)
         assert isinstance(end, Verdict)
-        return Ended(folder=folder.path, verdict=folder.conclude(end, report, why=f"it {end}"))
+        return RunEnd(folder=folder.path, verdict=folder.conclude(end, report, why=f"it {end}"))
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_sigterm_during_the_analysis_is_told_of_as_an_interrupt(
 ) -> None:
     ends(Verdict.PASSED)  # type: ignore[operator]
 
-    def judge_run(*_: object) -> Ended:
+    def judge_run(*_: object) -> RunEnd:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
         raise AssertionError("the signal was not heard")
@@ -242,7 +242,7 @@ def test_an_analysis_that_breaks_off_is_the_harnesss_failure_and_is_told_of(
     monkeypatch.setattr("zonequake_analysis.cli.judge_folder", breaks)
     folder = RunFolder.create(tmp_path / "run")
     (folder.path / "history" / "a.jsonl").write_text("{}\n")
-    ask = Ask(scenario="leader-kill", overrides=[], seed=1, out=None, analyze=True)
+    ask = RunOptions(scenario="leader-kill", overrides=[], seed=1, out=None, analyze=True)
     report = HarnessReport(verdict=Verdict.PASSED)
     ended = judge_run(ask, folder, report, Console(file=io.StringIO()))
     assert ended.exit_code == 255

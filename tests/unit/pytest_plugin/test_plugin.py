@@ -28,7 +28,7 @@ from zonequake_chaos.commands.clean import CleanupProof
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteZone
 from zonequake_analysis.verdict import Verdict
 from zonequake_ctl.context import ReleasePlace
-from zonequake_chaos.commands.run import Ended
+from zonequake_chaos.commands.run import RunEnd
 from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.scenario import manifest
@@ -54,7 +54,7 @@ async def run_once(ask, place, console):
 def judge_run(ask, folder, report, console):
     judged = Verdict(verdict)
     folder.conclude(judged, report, why="3 of 9 acknowledged writes are lost")
-    return Ended(folder=folder.path, verdict=judged)
+    return RunEnd(folder=folder.path, verdict=judged)
 
 async def clean(folder):
     print("cleaned", [debt for _, debt in CleanupJournal(folder).debts])

@@ -16,7 +16,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup import prove
 from zonequake_chaos.commands.clean import abort_run, clean_run, find_run
-from zonequake_chaos.commands.run import Ask, run_once
+from zonequake_chaos.commands.run import RunOptions, run_once
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, RemoveFinalizer
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
@@ -34,7 +34,7 @@ def start(
 ) -> asyncio.Task[tuple[RunFolder, HarnessReport]]:
     """The scenario node-outage, whose fault lasts a minute."""
     words = [*QUICK, "faults.0.holdSeconds=60", *overrides]
-    asked = Ask(scenario="node-outage", overrides=words, seed=1, out=out, analyze=False)
+    asked = RunOptions(scenario="node-outage", overrides=words, seed=1, out=out, analyze=False)
     return asyncio.create_task(run_once(asked, place, Console(file=io.StringIO(), width=300)))
 
 

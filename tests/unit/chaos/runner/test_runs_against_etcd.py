@@ -16,7 +16,7 @@ from zonequake_analysis.inputs.run_folder import read_dumps, read_events
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
-from zonequake_chaos.commands.run import Ask, planned, run_once
+from zonequake_chaos.commands.run import RunOptions, planned, run_once
 from zonequake_chaos.deployments.choice import TargetChoice
 from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
 from zonequake_chaos.load.objects import Installation
@@ -39,9 +39,9 @@ def cluster_type() -> type:
     return ClusterWithEtcd
 
 
-def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> Ask:
+def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> RunOptions:
     quick = ["times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}"]
-    return Ask(
+    return RunOptions(
         scenario=scenario,
         overrides=[*quick, *overrides],
         seed=1,
@@ -182,7 +182,7 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
 async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
-    asked = Ask(
+    asked = RunOptions(
         scenario="leader-kill",
         overrides=[],
         seed=1,

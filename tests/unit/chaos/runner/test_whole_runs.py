@@ -19,7 +19,7 @@ from rich.console import Console
 
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
-from zonequake_chaos.commands.run import Ask, print_dry_run, run_once
+from zonequake_chaos.commands.run import RunOptions, print_dry_run, run_once
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.control import holding
@@ -33,8 +33,10 @@ QUICK = [
 Events = Callable[[Path], list[dict[str, Any]]]
 
 
-def ask(scenario: str, out: Path, *overrides: str, seed: int = 1) -> Ask:
-    return Ask(scenario=scenario, overrides=[*QUICK, *overrides], seed=seed, out=out, analyze=False)
+def ask(scenario: str, out: Path, *overrides: str, seed: int = 1) -> RunOptions:
+    return RunOptions(
+        scenario=scenario, overrides=[*QUICK, *overrides], seed=seed, out=out, analyze=False
+    )
 
 
 def quiet_console() -> Console:

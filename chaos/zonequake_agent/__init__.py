@@ -1,5 +1,5 @@
-"""The fault agent: what must be done on the node that carries a pod. Standard library alone.
+"""The fault agent acts on the node that runs a pod. Uses only the standard library.
 
-It runs in a privileged pod of a namespace of its own, or on the machine of an embedded cluster. It
-listens to nobody: each command is a process of its own that ends with its answer (docs/agent.md).
+It runs in a privileged pod in a separate namespace, or on the machine of an embedded cluster. It
+listens on no port: each command is a process that ends with its answer (docs/agent.md).
 """

@@ -1,6 +1,6 @@
-"""`python -m zonequake_agent VERB …`: one answer as JSON on standard output.
+"""`python -m zonequake_agent VERB …` prints one answer as JSON on standard output.
 
-Exit code 3: no process of the pod runs on this node. 1: it could not be done, and standard error
+Exit code 3: no process of the pod is running on this node. 1: the verb failed, and standard error
 says why.
 """
 
@@ -49,21 +49,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="zonequake_agent")
     verbs = parser.add_subparsers(dest="verb", required=True)
     of_pods = {
-        "apply": "puts a link fault in",
-        "undo": "takes a link fault out, or all of them",
-        "counts": "what a link fault's rules met",
-        "holds": "whether a link fault is there and not over",
-        "leftovers": "what is there of any fault, in words",
-        "heal": "takes all of it away",
-        "probe": "round trips from inside the pod to a port, in milliseconds",
-        "clock": "by how much each process's wall clock is off",
-        "step-clock": "steps the processes' wall clock; by 0: back to the machine's",
-        "fail-syncs": "lets the pod's fsync, fdatasync and msync fail",
-        "failing-syncs": "how many have failed so far",
-        "let-syncs-pass": "ends that",
-        "fill": "takes all room in one of the pod's volumes",
-        "filled": "how that volume stands",
-        "empty": "gives its room back",
+        "apply": "Apply a link fault.",
+        "undo": "Undo one link fault, or all of them.",
+        "counts": "Print the packet counters of a link fault's rules.",
+        "holds": "Print whether a link fault is active and not expired.",
+        "leftovers": "List everything that faults left.",
+        "heal": "Undo everything that faults left.",
+        "probe": "Measure round trips from inside the pod to a port, in milliseconds.",
+        "clock": "Print the offset of each process's wall clock, in seconds.",
+        "step-clock": "Step the processes' wall clock by seconds; 0 restores the machine's.",
+        "fail-syncs": "Make the pod's fsync, fdatasync and msync fail.",
+        "failing-syncs": "Print how many syncs have failed so far.",
+        "let-syncs-pass": "Stop making syncs fail.",
+        "fill": "Fill one of the pod's volumes.",
+        "filled": "Print the state of a filled volume.",
+        "empty": "Delete the file that fills the volume.",
     }
     made = {verb: verbs.add_parser(verb, help=text) for verb, text in of_pods.items()}
     for each in made.values():
@@ -77,10 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     made["probe"].add_argument("count", type=int)
     made["probe"].add_argument("timeout_s", type=float)
     made["step-clock"].add_argument("seconds", type=int)
-    made["fail-syncs"].add_argument("seconds", type=float, help="at most so long")
+    made["fail-syncs"].add_argument("seconds", type=float, help="Maximum duration in seconds.")
     for verb in ("fill", "filled", "empty"):
-        made[verb].add_argument("path", help="where the pod has the volume")
-    trips = verbs.add_parser("round-trips", help="the same from where this runs")
+        made[verb].add_argument("path", help="Mount path of the volume in the pod.")
+    trips = verbs.add_parser("round-trips", help="Measure round trips from this network namespace.")
     for name, kind in (
         ("address", str),
         ("port", int),
@@ -88,12 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         ("timeout_s", float),
     ):
         trips.add_argument(name, type=kind)
-    delayed = verbs.add_parser("delay", help="a delayer; `apply` starts it")
+    delayed = verbs.add_parser("delay", help="Run a delayer process; `apply` starts it.")
     for name in ("name", "uid", "order"):
         delayed.add_argument(name)
     delayed.add_argument("ready", type=int)
-    verbs.add_parser("sweep", help="undoes what outlived its deadline, once")
-    verbs.add_parser("watch", help="the same forever")
+    verbs.add_parser("sweep", help="Undo expired faults once.")
+    verbs.add_parser("watch", help="Undo expired faults repeatedly.")
     return parser
 
 
@@ -147,7 +147,7 @@ def _do(asked: argparse.Namespace) -> None:
 
 
 def _become(command: Sequence[str]) -> None:
-    """Its output and exit code are this program's."""
+    """Replaces this process by the command, which inherits output and exit code."""
     os.execvp(command[0], list(command))  # noqa: S606
 
 

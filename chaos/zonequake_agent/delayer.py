@@ -1,8 +1,8 @@
-"""Delays the packets of one pod: a process of its own inside the pod's network namespace.
+"""Delays the packets of one pod, in a separate process inside the pod's network namespace.
 
-It holds each packet in the kernel's queue for as long as the fault says, and ends by itself at the
-fault's deadline. Whatever ends it, SIGKILL too, the packets that come later pass at once; none of
-its connections is reset, since it has none.
+It holds each packet in the kernel's queue for the fault's delay, and ends by itself at the fault's
+deadline. After its end, even by SIGKILL, later packets pass at once; no connection is reset, since
+none ends at the delayer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TELL_NS = 200_000_000
 
 @dataclass(slots=True, kw_only=True)
 class DelayCounts:
-    """The delayer's counts so far: packets let go, and how long it held them together."""
+    """The delayer's counts so far: released packets, and the sum of the times it held them."""
 
     packets: int = 0
     held_ns: int = 0
@@ -58,7 +58,7 @@ def state_file(name: str, uid: str) -> Path:
 
 @dataclass(slots=True)
 class Delayer:
-    """The loop over one socket; `_held`: a heap of (when to let go, number, when come, packet)."""
+    """The loop over one socket; `_held`: a heap of (release time, number, arrival time, packet)."""
 
     _queues: QueueSocket
     _lines: dict[int, SlowLine]
@@ -68,7 +68,8 @@ class Delayer:
     ended: bool = False
 
     def run(self, *, until_ns: int, tell: Callable[[str], None]) -> None:
-        """Delays until the deadline (monotonic) or until `ended`, then lets go of all it holds."""
+        """Delays until the deadline (monotonic) or until `ended`, then releases all held
+        packets."""
         told_ns = 0
         while not self.ended and (now_ns := time.monotonic_ns()) < until_ns:
             next_ns = min(until_ns, self._held[0][0] if self._held else until_ns)
@@ -99,7 +100,7 @@ class Delayer:
 
 
 def delay(fault: LinkFault, uid: str, *, ready: int) -> None:
-    """The whole life of a delayer; writes a byte to the file descriptor `ready` once it listens.
+    """Runs a delayer to its end; writes a byte to the file descriptor `ready` once it listens.
 
     Raises QueueRefused.
     """

@@ -1,4 +1,4 @@
-"""Ends processes that aren't this program's children, and says which of them won't."""
+"""Ends processes that aren't this program's children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.02
 
 
 def end(pids: Iterable[int]) -> set[int]:
-    """SIGTERM, and SIGKILL for who takes no notice; those that run even then."""
+    """Sends SIGTERM, then SIGKILL to processes that ignore it; returns those still running."""
     left = set(pids)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in left:
@@ -30,9 +30,7 @@ def end(pids: Iterable[int]) -> set[int]:
 
 
 def runs(pid: int) -> bool:
-    """Returns whether it does anything yet: who has ended, and only its parent has to notice, does
-    not.
-    """
+    """Returns whether the process still runs; False for a zombie, not yet reaped."""
     try:
         state = (pods.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

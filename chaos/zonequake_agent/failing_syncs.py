@@ -1,11 +1,11 @@
-"""Lets a pod's fsync, fdatasync and msync fail with EIO, without a disk that is broken.
+"""Makes a pod's fsync, fdatasync and msync fail with EIO, without a broken disk.
 
 strace attaches to the pod's processes and answers these calls in the kernel's place (`-e inject`).
 It writes a line for each, which is the proof. While it is attached, each system call of these
-processes costs some 0.1 ms more. Whatever ends it, SIGKILL too, they go on as before; and it ends
-by itself after a while, should nobody come back for it. A process that is started again is not hit.
+processes takes about 0.1 ms longer. After its end, even by SIGKILL, they run on as before; it also
+ends by itself at a time limit, if it is not ended earlier. A restarted process is not affected.
 
-Not reached: writes to files opened with O_SYNC or O_DSYNC.
+Not covered: writes to files opened with O_SYNC or O_DSYNC.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LOGS = Path("/tmp")  # noqa: S108 - the agent's own, or the machine's; named by
 
 
 class NotTraced(Exception):
-    """strace isn't there, could not attach, or does not let go; the text says why."""
+    """Raised when strace is missing, could not attach, or does not detach; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingSyncs:
-    """The pod's processes, those whose syncs fail now, and how many have failed so far."""
+    """The pod's processes, those whose syncs fail now, and how many syncs have failed so far."""
 
     running: list[int]
     traced: list[int]
@@ -40,17 +40,17 @@ class FailingSyncs:
 
 
 def begin(uid: str, *, seconds: float) -> FailingSyncs:
-    """The pod's syncs fail from now on, for so many seconds at most.
+    """Makes the pod's syncs fail from now on, for at most `seconds`. Raises PodAbsent, NotTraced.
 
-    A process that ends meanwhile needs no tracer any more: there are stores whose first failed sync
-    is their last (etcd), which is sooner than anybody can look. Raises PodAbsent, NotTraced.
+    A process that ends before its tracer has attached is no error: some stores end at their first
+    failed sync (etcd), sooner than it can be checked.
     """
     pids = pods.workers(uid)
     if shutil.which("strace") is None:
         raise NotTraced("there is no strace on this node: apt-get install strace")
     end(uid)
     log, said = _log(uid), _log(uid, "said")
-    # In a session of its own, and nobody's child: the agent ends, and strace stays.
+    # In its own session: the agent ends, and strace runs on.
     command = [
         *("setsid", "--fork", "timeout", "--kill-after=2", f"{seconds:g}"),
         *("strace", "-f", "-q", "-o", str(log)),
@@ -66,14 +66,14 @@ def begin(uid: str, *, seconds: float) -> FailingSyncs:
             end(uid)
             raise NotTraced(
                 f"strace did not attach to {untraced} of {pids} within {_ATTACH_TIMEOUT_S:g} s: "
-                f"{words or 'it said nothing'}"
+                f"{words or 'it printed nothing'}"
             )
         time.sleep(_POLL_S)
     return look(uid)
 
 
 def look(uid: str) -> FailingSyncs:
-    """Returns how it stands."""
+    """Returns the present state."""
     try:
         lines = _log(uid).read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -87,17 +87,17 @@ def look(uid: str) -> FailingSyncs:
 
 
 def end(uid: str) -> FailingSyncs:
-    """Sees to it that no sync of the pod is made to fail; what had failed until then.
+    """Stops making the pod's syncs fail; returns the state before.
 
-    Raises NotTraced if a strace does not let go.
+    Raises NotTraced if an strace does not detach.
     """
     found = look(uid)
     pids = [process.pid for process in pods.processes(uid)]
     left = ending.end({*_tracers(pids).values(), *_writing_to(_log(uid))})
     if left:
         raise NotTraced(
-            f"strace goes on after SIGKILL, as {sorted(left)}: "
-            "syncs may still fail, end them on the node"
+            f"strace is still running after SIGKILL, as {sorted(left)}: "
+            "syncs may still fail; end these processes on the node"
         )
     for log in (_log(uid), _log(uid, "said")):
         log.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def end(uid: str) -> FailingSyncs:
 
 
 def left(uid: str) -> list[str]:
-    """Returns what is left of the fault, as sentences; leaves out an strace that is not ours."""
+    """Returns what is left of the fault, as sentences; ignores an strace that is not ours."""
     return [
         *(f"strace process {pid}" for pid in sorted(_writing_to(_log(uid)))),
         *(f"file {log}" for log in (_log(uid), _log(uid, "said")) if log.exists()),
@@ -117,7 +117,7 @@ def _log(uid: str, kind: str = "log") -> Path:
 
 
 def _tracers(pids: Sequence[int]) -> dict[int, int]:
-    """Returns the tracer of each of these processes that strace traces."""
+    """Returns the tracer of each of these processes that is traced by strace."""
     found = {}
     for pid in pids:
         try:
@@ -131,7 +131,7 @@ def _tracers(pids: Sequence[int]) -> dict[int, int]:
 
 
 def _writing_to(log: Path) -> set[int]:
-    """Every strace that was told to write to this file, and what bounds its time."""
+    """Returns every strace that writes to this file, and the process that limits its time."""
     found = set()
     for folder in pods.PROC.iterdir():
         if folder.name.isdigit():

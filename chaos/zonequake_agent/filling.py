@@ -1,7 +1,7 @@
 """Fills a pod's volume, so that the kernel answers its writes with ENOSPC.
 
-Only a volume that is a file system of its own: one that shares it, with the node's root or with
-other volumes, would be filled for all of them.
+Only for a volume with its own file system: filling a shared one would also fill the node's root or
+other volumes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ path counts from this program's root."""
 
 
 class SharedVolume(Exception):
-    """The volume shares its file system; the text says with whom."""
+    """Raised when the volume shares its file system; the text says with what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeState:
-    """The state of a volume: the bytes in the fill file, the free bytes, and whether a write of one
-    more block was answered with ENOSPC.
+    """The state of a volume: the bytes in the fill file, the free bytes, and whether the write of
+    one more block failed with ENOSPC.
     """
 
     file_bytes: int
@@ -37,7 +37,7 @@ class VolumeState:
 
 
 def fill(uid: str, path: str) -> VolumeState:
-    """Takes all of the room in the volume that the pod has at `path`.
+    """Fills the volume that the pod has at `path`.
 
     Raises PodAbsent, SharedVolume, OSError.
     """
@@ -60,8 +60,8 @@ def fill(uid: str, path: str) -> VolumeState:
 
 
 def look(uid: str, path: str) -> VolumeState:
-    """Returns how the volume stands; one more block is written behind the fill file, if it is
-    there.
+    """Returns the state of the volume; tries to write one more block after the fill file, if there
+    is one.
 
     Raises PodAbsent, OSError.
     """
@@ -80,7 +80,7 @@ def look(uid: str, path: str) -> VolumeState:
 
 
 def empty(uid: str, path: str) -> VolumeState:
-    """Sees to it that the fill file is gone. Raises PodAbsent, OSError."""
+    """Deletes the fill file, if it exists. Raises PodAbsent, OSError."""
     _file(pods.workers(uid)[0], path).unlink(missing_ok=True)
     return look(uid, path)
 
@@ -91,14 +91,14 @@ def left(uid: str) -> list[str]:
 
 
 def remove(uid: str) -> None:
-    """Takes away every fill file that the pod's containers have. Raises OSError."""
+    """Deletes every fill file in the pod's containers. Raises OSError."""
     for pid, path in _files(uid):
         _file(pid, path).unlink(missing_ok=True)
 
 
 def own_file_system(mounts: str, path: str, root_device: str) -> None:
-    """Raises SharedVolume unless what is mounted at `path` is a file system as a whole, and not the
-    node's root. `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
+    """Raises SharedVolume unless a whole file system is mounted at `path`, and not the node's root.
+    `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
     """
     for line in mounts.splitlines():
         words = line.split()
@@ -106,8 +106,8 @@ def own_file_system(mounts: str, path: str, root_device: str) -> None:
             continue
         if words[3] != "/":
             raise SharedVolume(
-                f"{path} is the folder {words[3]} of a file system that others use too: filling it "
-                "would fill theirs. Give the pod a volume with a limit of its own (docs/faults.md)"
+                f"{path} is the folder {words[3]} of a shared file system: filling it would fill "
+                "all of it. Give the pod a volume with its own size limit (docs/faults.md)"
             )
         if words[2] == root_device:
             raise SharedVolume(f"{path} is the node's root file system: it is never filled")
@@ -136,7 +136,7 @@ def _check(pid: int, path: str) -> None:
 
 
 def _files(uid: str) -> list[tuple[int, str]]:
-    """A process and the path of a mount with a fill file in it, for each that any process has."""
+    """Returns process and path of each mount in the pod that holds a fill file."""
     found = []
     for process in pods.processes(uid):
         try:
@@ -154,7 +154,7 @@ def _is_there(file: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
         return False
     except PermissionError:
-        return False  # a file system that shuts root out: no file was made there, either
+        return False  # a file system that denies root access: no file was made there, either
     return True
 
 

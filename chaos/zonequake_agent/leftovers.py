@@ -1,10 +1,10 @@
-"""The remains of faults at a pod: seen in the kernel and in the pod itself, not in any record.
+"""Finds the remains of faults at a pod, in the kernel and in the pod itself, not in a record.
 
     apply, fail-syncs, … under way ─► rules, delayers ─► strace ─► clocks ─► fill files
 
-A harness that dies doesn't end the agent's program that it had called: that one goes on, and does
-its harm afterwards. So whoever looks, looks for such programs first: what one of them did while the
-rest was looked at is seen by the next look, which this one's answer makes necessary.
+When a harness dies, an agent process that it had called runs on and may inject its fault later. A
+look therefore begins with such processes: it reports them as remains, so that another look follows,
+which finds what they did during this one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_STEP = "0"
 def left(uid: str) -> list[str]:
     """Returns the remains as sentences; empty if there are none. Raises LinkTrouble, OSError."""
     return [
-        *(f"agent process {pid}, which goes on with {verb}" for pid, verb in _under_way(uid)),
+        *(f"agent process {pid}, which still runs {verb}" for pid, verb in _under_way(uid)),
         *links.left(uid),
         *failing_syncs.left(uid),
         *(f"stepped clock of process {pid}" for pid in _stepped(uid)),
@@ -31,7 +31,7 @@ def left(uid: str) -> list[str]:
 
 
 def heal(uid: str) -> None:
-    """Takes it away; an agent that is under way is left to end, and looked for again.
+    """Removes the remains, except agent processes that still run: look again once they have ended.
 
     Raises LinkTrouble, OSError.
     """
@@ -44,7 +44,7 @@ def heal(uid: str) -> None:
 
 
 def _under_way(uid: str) -> Iterator[tuple[int, str]]:
-    """Other processes of this program that harm the pod: PID and verb."""
+    """Yields other processes of this program that harm the pod: PID and verb."""
     for folder in pods.PROC.iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue

@@ -1,4 +1,4 @@
-"""A fault of a pod's links, as the harness orders it, and the packets that it is for. Pure."""
+"""A fault of a pod's links, as the harness orders it, and the packets that it affects. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _NAME = re.compile(r"ZQ-[0-9a-f]{8}")
 
 
 class OrderRefused(Exception):
-    """An order that makes no sense; the text says which field and what was expected."""
+    """Raised for an invalid order; the text names the field and what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
-    """A fault of one pod's links: its effect, the packets that it is for, and its duration.
+    """A fault of one pod's links: its effect, the packets that it affects, and its duration.
 
     `name`: of the fault's chains, `ZQ-` and eight hexadecimal digits. `inbound`, `outbound`: the
-    packets that come to the pod, and those that leave it; the loopback interface is never touched.
-    `addresses`: only packets from and to them; empty: any. `ports`: only TCP with one of them at
-    either end; empty: everything. `seconds`: the kernel itself ends it after that.
+    packets to the pod, and those from it; the loopback interface is never affected. `addresses`:
+    only packets from and to them; empty: any. `ports`: only TCP with one of them at either end;
+    empty: everything. `seconds`: the kernel itself ends it after that.
 
     Exactly one of: `lost_percent` (100: a cut), or a delay (`delay_ms` with `jitter_ms` on either
     side of it, and `bytes_per_second` in each direction; 0: no limit).
@@ -60,11 +60,12 @@ class LinkFault:
 
     @property
     def queue(self) -> int:
-        """The number of the netfilter queue of inbound packets; the next one is for outbound."""
+        """The number of the netfilter queue for inbound packets; the next one is for outbound
+        ones."""
         return int(self.name.removeprefix("ZQ-"), 16) % 32_000 * 2
 
     def check(self) -> None:
-        """Raises OrderRefused."""
+        """Checks the fields. Raises OrderRefused."""
         if not _NAME.fullmatch(self.name):
             raise OrderRefused(f"name {self.name!r}: expected ZQ- and eight hexadecimal digits")
         if self.seconds <= 0:

@@ -1,7 +1,7 @@
-"""Puts link faults into a pod's network namespace, looks at them, and takes them out again.
+"""Applies link faults in a pod's network namespace, reports on them, and undoes them.
 
-Everything here says what shall hold and may be repeated, also by another process: the rules in the
-kernel are all that is remembered of a fault.
+All functions here are repeatable, also by another process: the rules in the kernel are the only
+record of a fault.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DELAY_WORDS = ("-m", "zonequake_agent", "delay")
 
 
 class LinkTrouble(Exception):
-    """The node could not do it; the text is the program's own."""
+    """Raised when a program on the node failed; the text is the program's own."""
 
 
 def apply(uid: str, order: LinkFault, text: str) -> None:
-    """Sees to it that this fault holds at the pod, from now for its seconds.
+    """Applies this fault at the pod, from now for its `seconds`.
 
-    `text` is the order as it came. Raises LinkTrouble, PodAbsent.
+    `text` is the order as received. Raises LinkTrouble, PodAbsent.
     """
     undo(uid, order.name)
     try:
@@ -44,24 +44,24 @@ def apply(uid: str, order: LinkFault, text: str) -> None:
 
 
 def undo(uid: str, name: str | None = None) -> None:
-    """Sees to it that nothing of the fault is at the pod, of any fault without a name.
+    """Removes the fault from the pod; without a name all faults. Raises LinkTrouble.
 
-    A pod that is gone has taken its rules along. Rules go first: what a delayer holds then is the
-    last that it gets, and it lets go of that as it ends. Raises LinkTrouble.
+    The rules of a pod that is gone are gone with it. Rules are removed first: the delayer gets no
+    further packets, and releases those that it holds as it ends.
     """
     with contextlib.suppress(pods.PodAbsent):
         _remove(uid, name)
     left = ending.end(delayers(uid, name))
     if left:
-        raise LinkTrouble(f"delayers go on after SIGKILL, as {sorted(left)}")
+        raise LinkTrouble(f"delayers are still running after SIGKILL, as {sorted(left)}")
     for file in delayer.STATE.glob(f"{name or 'ZQ-*'}-{uid}.json"):
         file.unlink(missing_ok=True)
 
 
 def _remove(uid: str, name: str | None) -> None:
-    """Takes out the rules of the fault; another process may be at it too, as a sweep is.
+    """Removes the rules of the fault; another process, as a sweep, may do the same meanwhile.
 
-    Raises LinkTrouble if they can't be removed, and nobody else removes them either.
+    Raises LinkTrouble if the rules can't be removed, and no other process removes them either.
     """
     text = rules.removal(_saved(uid), name)
     while text:
@@ -87,8 +87,8 @@ def counted(uid: str, name: str) -> dict[str, object]:
 
 
 def holds(uid: str, name: str, now_s: float) -> bool:
-    """Returns whether the fault is there and not over: its rules, before their deadline, and its
-    delayer if they lead to one. Raises LinkTrouble.
+    """Returns whether the fault is active: its rules exist, before their deadline, and so does
+    their delayer, if they need one. Raises LinkTrouble.
     """
     try:
         saved = _saved(uid)
@@ -111,7 +111,7 @@ def left(uid: str) -> list[str]:
 
 
 def sweep(now_s: float) -> list[str]:
-    """Undoes every fault on this node whose deadline has passed; what came of it, in words."""
+    """Undoes every expired fault on this node; returns the results as sentences."""
     said = []
     for uid in pods.all_uids():
         try:
@@ -130,12 +130,12 @@ def sweep(now_s: float) -> list[str]:
 
 
 def delayers(uid: str, name: str | None = None) -> list[int]:
-    """Delayer processes of this pod."""
+    """Returns the delayer processes of this pod."""
     return [pid for pid, of, pod in _delayers() if pod == uid and name in (None, of)]
 
 
 def _delayers() -> Iterator[tuple[int, str, str]]:
-    """PID, fault and pod of every delayer on this node: `… delay NAME UID ORDER …`."""
+    """Returns PID, fault and pod of every delayer on this node: `… delay NAME UID ORDER …`."""
     for folder in pods.PROC.iterdir():
         if not folder.name.isdigit():
             continue
@@ -146,7 +146,7 @@ def _delayers() -> Iterator[tuple[int, str, str]]:
 
 
 def _start_delayer(uid: str, order: LinkFault, text: str) -> None:
-    """Starts the delayer as nobody's child, and waits until it listens."""
+    """Starts the delayer in its own session, and waits until it listens."""
     read, write = os.pipe()
     command = [sys.executable, *DELAY_WORDS, order.name, uid, text, str(write)]
     errors_read, errors_write = os.pipe()

@@ -1,4 +1,4 @@
-"""Finds a pod's processes among those of the node, by their cgroups, and enters its network."""
+"""Finds a pod's processes on the node by their cgroups, and enters the pod's network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PodProcess:
 
 
 class PodAbsent(Exception):
-    """No process of the pod runs on this node."""
+    """Raised when no process of the pod is running on this node."""
 
 
 def processes(uid: str, proc: Path = PROC) -> list[PodProcess]:
-    """The pod's processes, the oldest first; none if all have ended.
+    """Returns the pod's processes, oldest first; none if all have ended.
 
     The systemd driver of cgroups writes a UID with underscores.
     """
@@ -59,7 +59,7 @@ def _process(folder: Path, groups: str) -> PodProcess:
 
 
 def all_uids(proc: Path = PROC) -> list[str]:
-    """The UID of every pod on this node, sorted."""
+    """Returns the UID of every pod on this node, sorted."""
     found = set()
     for folder in proc.iterdir():
         if folder.name.isdigit():
@@ -69,21 +69,21 @@ def all_uids(proc: Path = PROC) -> list[str]:
 
 
 def workers(uid: str) -> list[int]:
-    """The processes that do the pod's work: all but that of the container that only holds the
-    namespaces, which began first. Raises PodAbsent if there is none.
+    """Returns the pod's processes, except that of the pause container, which started first and only
+    holds the namespaces. Raises PodAbsent if there is none.
     """
     running = processes(uid)
     found = [process.pid for process in running if process.container != running[0].container]
     if not found:
-        raise PodAbsent(f"no process of the pod with UID {uid} works on this node")
+        raise PodAbsent(f"no process of the pod with UID {uid} is running on this node")
     return found
 
 
 def in_network(uid: str, command: Sequence[str]) -> list[str]:
-    """The command, inside the pod's network namespace: that of its oldest process, which holds it
-    and lives as long as the pod. Raises PodAbsent.
+    """Returns the command to run inside the pod's network namespace, by way of its oldest process,
+    which lives as long as the pod. Raises PodAbsent.
     """
     running = processes(uid)
     if not running:
-        raise PodAbsent(f"no process of the pod with UID {uid} runs on this node")
+        raise PodAbsent(f"no process of the pod with UID {uid} is running on this node")
     return ["nsenter", "--target", str(running[0].pid), "--net", "--", *command]

@@ -1,4 +1,4 @@
-"""Round trips to a port, as a TCP connection's first packet and its answer take them."""
+"""Measures round trips to a port: a TCP connection's first packet and its answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PAUSE_S = 0.02
 
 
 def round_trips_ms(address: str, port: int, count: int, *, timeout_s: float) -> list[float | None]:
-    """`count` round trips, one after another; None where no answer came within the time-out.
+    """Measures `count` round trips, one after another; None for each without an answer in time.
 
     A refusal is an answer too: it came from the other end.
     """

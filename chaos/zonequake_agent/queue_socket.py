@@ -1,4 +1,4 @@
-"""netfilter's packet queues over netlink: packets come as numbers and sizes, verdicts go back.
+"""netfilter's packet queues over netlink: receives packets as numbers and sizes, sends verdicts.
 
 The message formats are the kernel's (linux/netfilter/nfnetlink_queue.h).
 """
@@ -28,7 +28,7 @@ WAITING_PACKETS = 8192
 
 
 class QueueRefused(Exception):
-    """The kernel has no such queue to give; the text says why."""
+    """Raised when the kernel refuses a queue; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +41,7 @@ class HeldPacket:
 
 
 class QueueSocket:
-    """A netlink socket that owns queues of the network namespace in which it was made."""
+    """A netlink socket that owns queues of the network namespace in which it was created."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER)
@@ -52,10 +52,10 @@ class QueueSocket:
         return self._socket.fileno()
 
     def bind(self, queue: int) -> None:
-        """Takes the queue. Raises QueueRefused."""
+        """Binds the queue. Raises QueueRefused."""
         for attribute in (
             _attribute(_CONFIG_COMMAND, struct.pack(">BBH", _BIND, 0, 0)),
-            # The size is told beside the copy, of which nothing is needed.
+            # The kernel reports the size with the copy, whose content is not needed.
             _attribute(_CONFIG_COPY, struct.pack(">IB", _COPIED_BYTES, _COPY_PACKET)),
             _attribute(_CONFIG_LENGTH, struct.pack(">I", WAITING_PACKETS)),
             _attribute(_CONFIG_FLAGS, struct.pack(">I", _GSO))
@@ -68,11 +68,11 @@ class QueueSocket:
                 raise QueueRefused(f"netfilter queue {queue}: {os.strerror(-code)}")
 
     def receive(self) -> Iterator[HeldPacket]:
-        """The packets that have come; waits for the first of them."""
+        """Waits for a packet; returns all that have arrived."""
         try:
             data = self._socket.recv(1 << 20)
         except OSError:
-            return  # the kernel's buffer ran over: those packets are dropped, the rest goes on
+            return  # the kernel's buffer ran over: those packets are dropped, the others continue
         at = 0
         while at + _HEADER.size <= len(data):
             length, kind, *_ = _HEADER.unpack_from(data, at)
@@ -81,7 +81,7 @@ class QueueSocket:
             at += (length + 3) & ~3
 
     def accept(self, packet: HeldPacket) -> None:
-        """Lets a packet go on its way."""
+        """Releases a packet."""
         verdict = _attribute(_VERDICT_HEADER, struct.pack(">II", _ACCEPT, packet.number))
         self._socket.send(_message(_VERDICT, packet.queue, verdict, flags=_REQUEST))
 

@@ -3,9 +3,9 @@
     filter:  INPUT, OUTPUT ──────► ZQ-xxxxxxxx-in, -out ──► DROP      (a cut, or lost packets)
     mangle:  INPUT, POSTROUTING ─► ZQ-xxxxxxxx-in, -out ──► NFQUEUE   (delayed packets)
 
-The jump carries the deadline: `-m time --datestop` ends the fault in the kernel even if nobody is
-left to undo it, and a comment says the same to whoever sweeps up. Delays are in the table that
-comes first, since a packet that was queued goes on behind its table's other rules.
+The jump carries the deadline: `-m time --datestop` ends the fault in the kernel even if no process
+is left to undo it, and a comment holds the deadline for a later sweep. Delays are in the table that
+comes first, since a queued packet skips its table's other rules when it continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RULE = re.compile(r"(?:\[(\d+):(\d+)\] )?-A (\S+) (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketCounts:
-    """Packets that a fault's rules met: dropped, queued for a delay, and passed unharmed."""
+    """The packets that matched a fault's rules: dropped, queued for a delay, and passed."""
 
     dropped: int = 0
     queued: int = 0
@@ -36,9 +36,9 @@ class PacketCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledFault:
-    """A fault whose rules are there; `until` is its deadline (Unix seconds).
+    """A fault whose rules are installed; `until` is its deadline (Unix seconds).
 
-    `delays`: they lead to a delayer.
+    `delays`: its rules queue packets for a delayer.
     """
 
     name: str
@@ -47,7 +47,7 @@ class InstalledFault:
 
 
 def insertion(fault: LinkFault, *, until: int) -> str:
-    """Puts the fault's rules in, all of them or none."""
+    """Returns the text for iptables-restore that adds the fault's rules, all or none."""
     table = _DELAYS if fault.delays else "filter"
     hooks = {_IN: "INPUT", _OUT: "POSTROUTING" if fault.delays else "OUTPUT"}
     stop = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -70,7 +70,7 @@ def _chain(fault: LinkFault, way: str) -> Iterator[str]:
     for match in _matches(fault, way):
         if fault.delays:
             number = fault.queue + (way == _OUT)
-            # Without a listener packets pass: a delayer that dies harms nobody.
+            # Without a listener packets pass: a dead delayer does no harm.
             yield f"{match}-j NFQUEUE --queue-num {number} --queue-bypass"
         elif fault.lost_percent >= 100:
             yield f"{match}-j DROP"
@@ -92,7 +92,8 @@ def _matches(fault: LinkFault, way: str) -> Iterator[str]:
 
 
 def removal(saved: str, name: str | None = None) -> str:
-    """Takes the fault's rules out, those of all faults without a name; empty if there are none.
+    """Returns the text that removes the fault's rules, without a name those of all faults; empty if
+    there are none.
 
     `saved` is what iptables-save printed.
     """
@@ -119,7 +120,7 @@ def removal(saved: str, name: str | None = None) -> str:
 
 
 def standing(saved: str) -> list[InstalledFault]:
-    """The faults whose rules are there; a chain that nothing leads to has a deadline of 0."""
+    """Returns the faults whose rules are installed; a chain without a jump to it has deadline 0."""
     found: dict[str, int] = {}
     delaying: set[str] = set()
     for table, lines in _tables(saved):
@@ -137,8 +138,8 @@ def standing(saved: str) -> list[InstalledFault]:
 
 
 def counts(saved: str, name: str) -> PacketCounts:
-    """Returns the counts of the fault's rules; `saved` with its counters (`iptables-save
-    --counters`).
+    """Returns the counts of the fault's rules; `saved` must have counters
+    (`iptables-save --counters`).
     """
     totals = dict.fromkeys(("DROP", "NFQUEUE", "RETURN"), 0)
     for _, lines in _tables(saved):

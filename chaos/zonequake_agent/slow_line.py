@@ -1,4 +1,4 @@
-"""The time at which a packet leaves a slow line: a rate, a delay, and a jitter around it. Pure."""
+"""Computes when a packet leaves a slow line: by a rate, a delay, and a jitter around it. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class SlowLine:
     """One direction of a slow link.
 
-    A packet first waits its turn and takes its time at the rate, then travels for the delay. With
-    jitter each travels for a time of its own, so that one may overtake another, as in tc's netem.
+    A packet first waits in line and is sent at the rate, then travels for the delay. With jitter
+    the travel times differ, so that one packet may overtake another, as in tc's netem.
     """
 
     delay_ms: float
@@ -19,8 +19,8 @@ class SlowLine:
     _free_ns: int = 0
 
     def leaves_ns(self, *, now_ns: int, size: int, draw: float) -> int:
-        """Returns when a packet of `size` bytes that came at `now_ns` leaves; `draw` is in
-        [-1, 1].
+        """Returns when a packet of `size` bytes that arrived at `now_ns` leaves; `draw` is in [-1,
+        1].
         """
         sent_ns = max(now_ns, self._free_ns)
         if self.bytes_per_second:

@@ -1,16 +1,16 @@
 """Steps the wall clock of single processes, in their own memory.
 
-The machine's wall clock has no namespace: setting it would step it for everybody. What a process
-calls to read it is the vDSO, two pages that the kernel maps into each process; a write through
-/proc/PID/mem gives that process copies of its own (as Chaos Mesh does). Behind its code there
-is room for three small functions, which ask the kernel and add the step to what it says of the wall
-clock; the first 8 bytes of the vDSO's own functions, aligned and written at once, become jumps:
+The machine's wall clock has no namespace: setting it would step it for all processes. A process
+reads it through the vDSO, two pages that the kernel maps into each process; a write through
+/proc/PID/mem gives that process its own copy of them (as Chaos Mesh does). After the vDSO's code
+there is room for three small functions, which call the kernel and add the step to its wall clock
+time; the first 8 bytes of the vDSO's own functions, aligned and written at once, become jumps:
 
     clock_gettime:  jmp ─┐      … the kernel's code, unreachable now …
                          └────► mov 228, eax; syscall; REALTIME? add the step; ret
 
-The monotonic clock stays as it is. A process that is started again has pages of its own again. Not
-reached: who asks the kernel without the vDSO, and timers of the kernel.
+The monotonic clock is unchanged. A restarted process has the kernel's pages again. Not covered:
+system calls that bypass the vDSO, and kernel timers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JUMP = 5
 """Bytes of a jump: an opcode and a distance."""
 
 _ENTRY = 8
-"""Bytes that are exchanged at a function's entry: what the kernel writes in one piece."""
+"""Bytes replaced at a function's entry: as many as the kernel writes at once."""
 
 _SLOT = 64
 """Bytes for one of our functions."""
@@ -41,7 +41,7 @@ _HEADER_BYTES = 1024
 
 
 def _clock_gettime(step_s: int) -> bytes:
-    """For the clocks REALTIME, REALTIME_COARSE and TAI."""
+    """Returns code that steps the clocks REALTIME, REALTIME_COARSE and TAI."""
     add = b"\x48\xb9" + struct.pack("<q", step_s) + b"\x48\x01\x0e"  # rcx = step; [rsi] += rcx
     is_wall = b"\x85\xff\x74\x0a\x83\xff\x05\x74\x05\x83\xff\x0b\x75" + bytes([len(add)])
     then = is_wall + add
@@ -71,12 +71,12 @@ _FUNCTIONS = {
 
 
 class ClockUnreachable(Exception):
-    """This process's clock can't be stepped; the text says why."""
+    """Raised when a process's clock can't be stepped; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockOffset:
-    """By how much a process's wall clock is off; 0: it is the machine's."""
+    """The offset of a process's wall clock in seconds; 0 for the machine's clock."""
 
     pid: int
     step_s: int
@@ -97,7 +97,7 @@ def vdso_of(pid: int | str) -> tuple[int, bytes]:
 
 
 def functions_in(vdso: bytes) -> dict[str, int]:
-    """Offsets of the functions that tell the wall clock's time, by name."""
+    """Returns the offsets of the functions that read the wall clock, by name."""
     sections, width, count = (
         struct.unpack_from("<Q", vdso, 40)[0],
         *struct.unpack_from("<HH", vdso, 58),
@@ -118,11 +118,14 @@ def patches(vdso: bytes, step_s: int) -> list[tuple[int, bytes]]:
     """Returns the patches (offset, bytes) in this order: our functions, then the jumps to them."""
     functions = functions_in(vdso)
     if set(functions) != set(_FUNCTIONS) or any(at % _ENTRY for at in functions.values()):
-        raise ClockUnreachable(f"this kernel's vDSO is of another kind: it has {functions}")
+        raise ClockUnreachable(
+            f"expected the vDSO functions {sorted(_FUNCTIONS)}, aligned to {_ENTRY} bytes, found "
+            f"{functions}: leave out clock steps on this node"
+        )
     room = -(-len(vdso.rstrip(b"\0")) // 16) * 16
     if room + _SLOT * len(functions) > len(vdso):
         raise ClockUnreachable(
-            "this kernel's vDSO has no room behind its code: leave out clock steps on this node"
+            "this kernel's vDSO has no room after its code: leave out clock steps on this node"
         )
     bodies, jumps = [], []
     for number, (name, at) in enumerate(sorted(functions.items())):
@@ -134,7 +137,7 @@ def patches(vdso: bytes, step_s: int) -> list[tuple[int, bytes]]:
 
 
 def pristine(vdso: bytes) -> list[tuple[int, bytes]]:
-    """The functions' entries as the kernel made them."""
+    """Returns the functions' original entries (offset, bytes), as the kernel made them."""
     return [(at, vdso[at : at + _ENTRY]) for at in functions_in(vdso).values()]
 
 
@@ -148,12 +151,12 @@ def _write(pid: int | str, writes: list[tuple[int, bytes]]) -> None:
 
 
 def step(pid: int, step_s: int) -> ClockOffset:
-    """From now on the process's wall clock is so many seconds off; 0: not any more.
+    """Offsets the process's wall clock by `step_s` seconds from the machine's; 0 restores it.
 
     Raises ClockUnreachable, FileNotFoundError or ProcessLookupError if it has ended.
     """
     own, _ = _both(pid)
-    # Back to the kernel's own first: no thread may be sent into a function half written.
+    # Restore the kernel's code first: no thread may jump into a half-written function.
     _write(pid, pristine(own))
     if step_s:
         _write(pid, patches(own, step_s))
@@ -161,8 +164,8 @@ def step(pid: int, step_s: int) -> ClockOffset:
 
 
 def is_stepped(pid: int) -> bool:
-    """Returns whether any of the process's functions is not the kernel's own; not if it has ended,
-    nor if its clock is none that could be stepped.
+    """Returns whether any of the process's clock functions is replaced; False if the process has
+    ended, or if its clock can't be stepped.
     """
     try:
         own, found = _both(pid)
@@ -172,8 +175,8 @@ def is_stepped(pid: int) -> bool:
 
 
 def _both(pid: int) -> tuple[bytes, bytes]:
-    """The vDSO of this program, and the process's. Raises ClockUnreachable if the one says nothing
-    of the other."""
+    """Returns the vDSO of this program and that of the process. Raises ClockUnreachable if the
+    machine is no x86_64, or if the process runs under another kernel."""
     if platform.machine() != MACHINE:
         raise ClockUnreachable(
             f"found machine {platform.machine()}, expected {MACHINE}: leave out clock steps here"
@@ -187,7 +190,7 @@ def _both(pid: int) -> tuple[bytes, bytes]:
 
 
 def step_of(pid: int) -> ClockOffset:
-    """By how much the process's wall clock is off now. Raises as `step`."""
+    """Returns the current offset of the process's wall clock. Raises as `step`."""
     own, found = _both(pid)
     at = functions_in(own)["__vdso_time"]
     if found[at : at + _ENTRY] == own[at : at + _ENTRY]:

@@ -1,7 +1,7 @@
-"""The agent pod's first process: undoes what outlived its deadline, and does nothing else.
+"""The agent pod's first process: undoes expired faults, and does nothing else.
 
-The kernel ends a fault at its deadline by itself (`rules`); what remains then are rules that match
-nothing any more, and they are removed here. An agent that is taken away takes its faults along.
+The kernel ends a fault at its deadline by itself (`rules`); this process removes the rules that are
+left, which match nothing. When the agent ends, it undoes its faults.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def choose_cluster(
         return EmbeddedCluster(name, say=say)
     if name is not None:
         raise UsageError(
-            "--name is of an embedded cluster, --context and --kubeconfig are of another: "
-            "leave out one of them"
+            "--name selects an embedded cluster, --context and --kubeconfig select another: "
+            "omit one of them"
         )
     return ForeignCluster(context=context, kubeconfig=kubeconfig, say=say)

@@ -94,7 +94,9 @@ def load(
     with _reporting():
         for archive in archives:
             if not archive.is_file():
-                raise UsageError(f"there is no archive {archive}")
+                raise UsageError(
+                    f"found no archive {archive}: expected a file as `docker save` writes"
+                )
         cluster = EmbeddedCluster(name, say=_say)
         for archive in archives:
             _say(f"loaded {cluster.load_image(archive)}")

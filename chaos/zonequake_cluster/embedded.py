@@ -33,7 +33,7 @@ from zonequake_cluster.supply.toolchain import Programs, ensure_programs
 
 _LOCK_WAIT_S = 20.0
 _INIT_TIMEOUT_S = 10.0
-#: Ready within 15 s on two free cores; this many on a machine that is busy with other things.
+#: Seconds. Two free cores need 15; a machine that is busy with other work needs more.
 _READY_TIMEOUT_S = 180.0
 _END_TIMEOUT_S = 30.0
 _POLL_S = 0.05
@@ -175,7 +175,7 @@ class EmbeddedCluster:
         with (self._instance.logs / "supervisor.log").open("ab") as log:
             subprocess.run(
                 [
-                    # Nobody's child: `up` ends, and the node stays.
+                    # In its own session: `up` ends, and the node stays.
                     *("setsid", "--fork"),
                     *("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork"),
                     *("--kill-child=KILL", "--propagation", "private", "--"),
@@ -196,7 +196,7 @@ class EmbeddedCluster:
         for name, content in render_all(spec).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content)
-        # Last: the supervisor goes on when it sees it, and finds everything else in place.
+        # Last: the supervisor waits for this file, and then finds all others in place.
         _write_whole(self._instance.spec_file, msgspec.json.encode(spec))
         self._make_usable(programs)
         _write_whole(self.kubeconfig, (folder / "kubeconfigs" / "admin").read_bytes())
@@ -236,13 +236,13 @@ class EmbeddedCluster:
             self._until(lambda: bool(import_archive(self._running_init(), archive)), deadline)
         self._until(lambda: _applied(api, self._instance.folder / "manifests.yaml"), deadline)
         self._until(lambda: api.ready_nodes() == (1, 1), deadline)
-        # No pod can be created in a namespace before its service account is there.
+        # No pod can be created in a namespace before its service account exists.
         self._until(lambda: api.exists("serviceaccount", "default", "default"), deadline)
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
         """Asks again until it is so; an answer that can't be had yet is a no."""
         while True:
-            reason = "it is not there yet"
+            reason = "it does not exist yet"
             try:
                 if condition():
                     return

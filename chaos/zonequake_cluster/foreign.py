@@ -31,7 +31,7 @@ class ForeignCluster:
         self._say = say
         if not self._kubeconfig.is_file():
             raise UsageError(
-                f"there is no kubeconfig {self._kubeconfig}: name one with --kubeconfig, "
+                f"found no kubeconfig {self._kubeconfig}: name one with --kubeconfig, "
                 "or leave out --context for the embedded cluster"
             )
 
@@ -63,7 +63,7 @@ class ForeignCluster:
 
     def down(self) -> None:
         """Leaves it as it is, and says so."""
-        self._say(f"cluster {self.name} is not ours: it stays as it is")
+        self._say(f"cluster {self.name} was not started by zonequake: left unchanged")
 
     def status(self) -> ClusterStatus:
         """Returns the API server's status; never raises because it does not answer."""

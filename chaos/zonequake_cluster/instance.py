@@ -28,8 +28,8 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 INSIDE = Path("/run/zonequake")
 INSIDE_BIN = Path("/run/zonequake-bin")
 
-#: In the environment of every process that `up` starts. It is there from the first moment on, so
-#: that `down` finds what an `up` left behind that was killed before it could write anything.
+#: In the environment of every process that `up` starts, from its start on, so that `down` finds #:
+#: the processes of an `up` that was killed before it wrote anything.
 MARK = "ZONEQUAKE_CLUSTER"
 
 

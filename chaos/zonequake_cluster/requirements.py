@@ -37,21 +37,23 @@ REQUIREMENTS = (
     Requirement(program="containerd", package="containerd", why="runs the containers"),
     Requirement(program="ctr", package="containerd", why="loads images"),
     Requirement(program="runc", package="runc", why="starts the containers"),
-    Requirement(program="iptables", package="iptables", why="kube-proxy routes services by it"),
-    Requirement(program="conntrack", package="conntrack", why="kube-proxy ends stale flows by it"),
+    Requirement(program="iptables", package="iptables", why="kube-proxy routes services with it"),
+    Requirement(
+        program="conntrack", package="conntrack", why="kube-proxy ends stale flows with it"
+    ),
     Requirement(program="ip", package="iproute2", why="connects the node's network"),
-    Requirement(program="mount", package="mount", why="gives the node folders of its own"),
-    Requirement(program="setsid", package="util-linux", why="lets the node outlive its start"),
-    Requirement(program="unshare", package="util-linux", why="keeps the node apart"),
-    Requirement(program="nsenter", package="util-linux", why="acts inside the node"),
+    Requirement(program="mount", package="mount", why="mounts the node's own folders"),
+    Requirement(program="setsid", package="util-linux", why="runs the node in its own session"),
+    Requirement(program="unshare", package="util-linux", why="isolates the node"),
+    Requirement(program="nsenter", package="util-linux", why="runs commands inside the node"),
     Requirement(program="mkfs.ext4", package="e2fsprogs", why="makes volumes of limited size"),
-    Requirement(program="strace", package="strace", why="lets the syncs of pods fail"),
-    Requirement(program="setpriv", package="util-linux", why="ends a build with its parent"),
+    Requirement(program="strace", package="strace", why="makes the syncs of pods fail"),
+    Requirement(program="setpriv", package="util-linux", why="ends a build when its parent ends"),
 )
 FOR_IMAGES = (
     Requirement(program="buildah", package="buildah", why="builds images"),
     Requirement(program="mmdebstrap", package="mmdebstrap", why="makes the base of the images"),
-    Requirement(program="prometheus", package="prometheus", why="is what one image holds"),
+    Requirement(program="prometheus", package="prometheus", why="is the content of one image"),
 )
 _CNI = Requirement(
     program=f"CNI plugins ({', '.join(CNI_PLUGINS)})",

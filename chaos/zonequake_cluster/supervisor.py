@@ -29,8 +29,8 @@ from zonequake_cluster.restarts import restart_delay_s
 
 _POLL_S = 0.1
 _PROBE_TIMEOUT_S = 2.0
-#: Covered by empty folders of the node's own: the machine's contents are not the node's, and what
-#: the node writes there must not stay behind.
+#: The node mounts its own empty folders over these: it must not see the machine's contents, and #:
+#: what it writes there must not stay on the machine.
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/lib", "/var/log")  # noqa: S108
 
 
@@ -154,7 +154,7 @@ class Supervisor:
 
 
 def _mount_folders(folder: Path, programs: Path) -> None:
-    # Descriptors, because the folders' own paths may be covered by what is mounted next.
+    # Descriptors, because the next mounts may cover the folders' paths.
     opened = {
         INSIDE: os.open(folder, os.O_PATH),
         INSIDE_BIN: os.open(programs, os.O_PATH),
@@ -194,8 +194,8 @@ def _set_addresses(spec: InstanceSpec) -> None:
     address = f"{spec.node_address}/{spec.prefix_length}"
     _run("ip", "address", "add", address, "dev", NODE_INTERFACE)
     _run("ip", "link", "set", NODE_INTERFACE, "up")
-    # The API server looks for a default route to learn its own address; nothing answers there, as
-    # the machine forwards nothing for the node.
+    # The API server reads its own address from the default route; nothing answers there, as the #
+    # machine forwards nothing for the node.
     _run("ip", "route", "add", "default", "via", spec.host_address)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
 

@@ -1,7 +1,7 @@
-"""The remains of a run, found by looking at the cluster and the node, and not by a journal.
+"""Finds what a run left, in the cluster and on the node themselves, and not in a journal.
 
-Each look finds one kind of leftover and says how it is mended. What can't be looked at counts as
-not proven. A new kind of fault adds its look to `LOOKS`.
+Each look finds one kind of leftover and says how to undo it. A place that can't be checked counts
+as not proven. A new kind of fault adds its look to `LOOKS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MADE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Something that a run left: what, in words, and how it goes away."""
+    """Something that a run left: its description, and the action that undoes it."""
 
     what: str
     mend: Mend
@@ -48,8 +48,8 @@ class Leftover:
 
 @dataclass(slots=True, kw_only=True)
 class LeftoverSearch:
-    """The result of a look: the places looked at, the leftovers found there, and the places that
-    could not be looked at.
+    """The result of a look: the checked places, the leftovers found there, and the places that
+    could not be checked.
     """
 
     checked: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class LeftoverSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlaces:
-    """The places to look at. `run` None: those of any run; `mark`: the state before, if known."""
+    """The places to check. `run` None: those of any run; `mark`: the state before, if known."""
 
     kube: Kube
     node: OwnMachine | None
@@ -76,7 +76,7 @@ Look = Callable[[SearchPlaces], Awaitable[list[Leftover]]]
 
 
 async def look(places: SearchPlaces, *, labelled: bool = False) -> LeftoverSearch:
-    """Looks everywhere, whatever one look says; or only for what carries the run's label."""
+    """Looks everywhere, even if one look fails; or only for objects with the run's label."""
     search = LeftoverSearch()
     for words, one in LOOKS.items():
         if labelled and one not in (_objects, _zones):
@@ -112,9 +112,7 @@ async def _components(places: SearchPlaces) -> list[Leftover]:
 
 
 def stopped_components(node: OwnMachine) -> list[Leftover]:
-    """Returns the stopped components of the node; seen without an API server, which may be one of
-    them.
-    """
+    """Returns the stopped components of the node. Needs no API server, which may be one of them."""
 
     async def resume(component: str) -> None:
         node.resume(component)
@@ -211,7 +209,7 @@ async def _at_pods(places: SearchPlaces) -> list[Leftover]:
 async def _of_each_running_pod(
     places: SearchPlaces, of_pod: Callable[[Json], Awaitable[list[Leftover]]]
 ) -> list[Leftover]:
-    # Where nobody can look from the node, those are asked from inside to which anything is done.
+    # Without a view from the node, check from inside those pods that faults were applied to.
     labels = (STORE_LABELS, OPERATOR_LABELS) if places.node is None else ("",)
     pods = [pod for each in labels for pod in await places.kube.find("Pod", each)]
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
@@ -252,7 +250,7 @@ async def _volumes(places: SearchPlaces) -> list[Leftover]:
 
 
 async def _delete(kube: Kube, kind: str, name: str) -> None:
-    """With the rights of the release's account for runs, which may delete pods by name alone."""
+    """Deletes by name: the release's account for runs may delete pods only so."""
     if kind != "Pod":
         await kube.delete_all(kind, "", name=name)
         return

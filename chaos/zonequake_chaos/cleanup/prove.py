@@ -1,11 +1,11 @@
-"""Undoes a run and proves it: pays its journal's debts, then looks whether anything is left.
+"""Undoes a run and proves it: settles its journal's entries, then looks whether anything is left.
 
     pay what the journal says ─► look everywhere ─┬─ nothing left: proven, the mark goes
             ▲                                     │
             └──── mend what was found ◄───────────┘  until the time is over: not proven
 
-Both are needed. Without the journal nobody would know whom to look at on a node that is away;
-without the look a debt that nobody recorded, or that was paid in vain, would stay.
+Both are needed. Without the journal the victims on an absent node would be unknown; without the
+look an unrecorded fault, or one whose undoing had no effect, would stay.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _POLL_S = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class CleanupProof:
-    """The result of a cleanup's proof: `problems` empty means that nothing is left, and was seen
-    so.
+    """The result of a cleanup's proof: empty `problems` means that every place was checked, and
+    that nothing is left.
     """
 
     checked: list[str] = field(default_factory=list)
@@ -62,9 +62,9 @@ async def clean_up(
     journal: CleanupJournal | None,
     within_s: float = CLEAN_S,
 ) -> CleanupProof:
-    """Undoes the run `run` (None: whatever any run left) and says what is proven.
+    """Undoes the run `run` (None: what any run left) and returns what is proven.
 
-    Never raises a HarnessError: what can't be done or seen is a problem of the proof.
+    Never raises a HarnessError: a step or check that fails is a problem of the proof.
     """
     deadline_s = time.monotonic() + within_s
     payer = partial(pay, kube, node=node, shell=shell)
@@ -72,7 +72,7 @@ async def clean_up(
         unpaid = await _mend(stopped_components(node)) if node is not None else []
         if journal is not None:
             if journal.owes(RestoreScale):
-                # Nodes that go take what was done to their volumes out of sight.
+                # Once nodes are removed, what was done to their volumes can't be seen.
                 unpaid += await _mend(await at_pods(kube, node, shell))
             unpaid += await journal.pay_all(payer)
         mark, search = await _look(kube, node, shell, release, run)
@@ -89,19 +89,21 @@ async def clean_up(
         try:
             await remove_mark(kube, mark)
         except HarnessError as error:
-            proof.problems.append(f"the mark {mark.name} is still there: {error}")
+            proof.problems.append(f"the mark {mark.name} could not be removed: {error}")
     return proof
 
 
 async def _look(
     kube: Kube, node: OwnMachine | None, shell: NodeShell | None, release: str, run: str | None
 ) -> tuple[RunMark | None, LeftoverSearch]:
-    """Looks, with what the mark says of before; with another run's mark at what carries the
-    label alone: a run begins only when the one before left nothing."""
+    """Looks, by the state before that the mark holds. With another run's mark it looks only for
+    objects with the label: a run begins only when the one before left nothing."""
     try:
         mark = await read_mark(kube, release)
     except HarnessError as error:
-        return None, LeftoverSearch(unseen=[f"the mark of release {release}: {error}"])
+        return None, LeftoverSearch(
+            unseen=[f"the mark of release {release} could not be removed: {error}"]
+        )
     if mark is not None and run not in (None, mark.run):
         places = SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=None)
         return None, await look(places, labelled=True)
@@ -114,7 +116,7 @@ async def _mend(leftovers: Sequence[Leftover]) -> list[str]:
         try:
             await leftover.mend()
         except HarnessError as error:
-            problems.append(f"{leftover.what}, and can't be undone: {error}")
+            problems.append(f"{leftover.what}, which could not be undone: {error}")
     return problems
 
 
@@ -122,10 +124,10 @@ def _problems(
     search: LeftoverSearch, unpaid: list[str], journal: CleanupJournal | None
 ) -> list[str]:
     problems = [*unpaid, *(f"left: {leftover.what}" for leftover in search.left)]
-    problems += [f"can't be seen: {unseen}" for unseen in search.unseen]
+    problems += [f"could not be checked: {unseen}" for unseen in search.unseen]
     for line in journal.unknown if journal is not None else []:
         problems.append(
-            "the journal holds a debt that this version doesn't know; clean with the version that "
-            f"made the run: {line}"
+            "the journal holds an entry that this version doesn't know; clean with the version "
+            f"that made the run: {line}"
         )
     return problems

@@ -1,12 +1,12 @@
 """The mark of a run in the cluster: a ConfigMap `<release>-run`, from its first write to its last.
 
-There is one for a release, so two runs never meet in it. It says who runs there, and what things
-were like before: so a run can be found, ended and undone by whoever reaches the cluster, also when
-its folder is lost. Only a clean-up that is proven takes the mark away.
+There is one per release, so that two runs never share it. It holds the run's name and host and the
+state before: any process that reaches the cluster can find, end and undo the run, even if its
+folder is lost. Only a proven cleanup removes the mark.
 
     somebody ── asks: "abort …", "alive …" ──► annotation ◄── answers, within seconds ── the run
 
-A run that doesn't answer is dead: nothing in the cluster could say so otherwise.
+A run that doesn't answer counts as dead: nothing else in the cluster shows it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class RunMark:
 
     @classmethod
     def of(cls, found: Json) -> RunMark:
-        """Reads the ConfigMap. Raises HarnessError if it is none that a run has written."""
+        """Reads the ConfigMap. Raises HarnessError if no run can have written it."""
         try:
             return cls._of(found)
         except (KeyError, ValueError) as error:
             raise HarnessError(
-                f"ConfigMap {found['metadata']['name']} is no run's mark that this version can "
+                f"ConfigMap {found['metadata']['name']} is not a run's mark that this version can "
                 f"read ({in_words(error)}): delete it once you know that no run is under way"
             ) from error
 
@@ -90,7 +90,7 @@ def mark_name(release: str) -> str:
 async def place_mark(
     kube: Kube, *, release: str, run: str, folder: str, zones: list[str]
 ) -> RunMark:
-    """Marks the release as this run's. Raises UsageError if it is another one's."""
+    """Marks the release as this run's. Raises UsageError if another run has it."""
     pools = await kube.find("StatefulSet", f"{STORE_LABELS},app.kubernetes.io/instance={release}")
     claims = await kube.find("PersistentVolumeClaim")
     data = {
@@ -129,15 +129,15 @@ async def check_unmarked(kube: Kube, release: str) -> None:
     other = await read_mark(kube, release)
     if other is not None:
         raise UsageError(
-            f"release {release} in {kube.namespace} is that of the run {other.run}, begun on "
-            f"{other.host}: it is under way, or was never cleaned. To end it, if it lives, and to "
-            f"undo what it did: zonequake abort {other.folder}, or, where there is no such folder, "
-            f"zonequake abort {other.run}"
+            f"release {release} in {kube.namespace} is in use by run {other.run}, started on "
+            f"{other.host}: it is under way, or was never cleaned. To end it and undo what it "
+            f"did: zonequake abort {other.folder}, or, where there is no such folder, zonequake "
+            f"abort {other.run}"
         )
 
 
 async def read_mark(kube: Kube, release: str) -> RunMark | None:
-    """The release's mark, if there is one."""
+    """Returns the release's mark; None if there is none."""
     try:
         return RunMark.of(await kube.get("ConfigMap", mark_name(release)))
     except NotFound:
@@ -145,17 +145,17 @@ async def read_mark(kube: Kube, release: str) -> RunMark | None:
 
 
 async def marks(kube: Kube) -> list[RunMark]:
-    """All of the namespace."""
+    """Returns all marks of the namespace."""
     return [RunMark.of(found) for found in await kube.find("ConfigMap", _COMPONENT)]
 
 
 async def remove_mark(kube: Kube, mark: RunMark) -> None:
-    """Takes this run's mark away; one that is gone, or another run's by now, is left alone."""
+    """Removes this run's mark; does nothing if it is gone or another run's by now."""
     await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={mark.run}", name=mark.name)
 
 
 class MarkAnswer(StrEnum):
-    """The answer to a question: the run lives; its mark has gone meanwhile; or nothing came."""
+    """The answer to a question: the run answered, its mark was removed meanwhile, or none came."""
 
     ANSWER = "answer"
     GONE = "gone"
@@ -180,7 +180,7 @@ async def ask(kube: Kube, mark: RunMark, what: str) -> MarkAnswer:
 
 
 async def answer(kube: Kube, mark: RunMark) -> None:
-    """Says that the question was seen. Raises ClusterError."""
+    """Answers that the question was seen. Raises ClusterError."""
     await _note(kube, mark.name, ANSWERED, mark.asked)
 
 

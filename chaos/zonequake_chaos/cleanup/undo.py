@@ -1,4 +1,4 @@
-"""Pays the debts of a cleanup journal. Each may be paid twice, and by another process."""
+"""Settles the entries of a cleanup journal. Repeatable, also by another process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POLL_S = 0.5
 
 
 async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShell | None) -> None:
-    """Sees to it that what `debt` says holds. Raises HarnessError."""
+    """Brings about the state that `debt` names. Raises HarnessError."""
     match debt:
         case JoinNetwork():
             carried = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
@@ -82,14 +82,14 @@ def _within_reach(shell: NodeShell | None, debt: Debt) -> NodeShell:
 def _there(node: OwnMachine | None, debt: Debt) -> OwnMachine:
     if node is None:
         raise HarnessError(
-            f"{debt}: the embedded cluster that this was done to does not run on this machine: "
+            f"{debt}: the embedded cluster of this fault does not run on this machine: "
             "start it with `zonequake cluster up`, then clean again"
         )
     return node
 
 
 async def delete_zone(kube: Kube, zone: str) -> None:
-    """Deletes a zone and waits until its finalizer let it go. Raises WaitExpired."""
+    """Deletes a zone and waits until its finalizer is removed. Raises WaitExpired."""
     for _ in range(int(ZONE_GONE_S / _POLL_S)):
         try:
             await kube.delete("DistributionZone", zone)

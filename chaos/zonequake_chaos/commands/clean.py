@@ -1,8 +1,8 @@
-"""`zonequake clean` and `zonequake abort`: end a run, undo it, and say what is proven.
+"""`zonequake clean` and `zonequake abort` end a run, undo it, and report what is proven.
 
-A run is named by its folder, or by its name: then its mark in the cluster stands for the folder.
-Both commands may be called again at any time, by several at once, and from any machine that reaches
-the cluster; faults on an embedded cluster's node need the machine that it runs on.
+A run is named by its folder or by its name; given a name, its mark in the cluster stands for the
+folder. Both commands are repeatable, also by several processes at once, and work from any machine
+that reaches the cluster; faults on an embedded cluster's node need the machine that it runs on.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from zonequake_kube.errors import ClusterError, HarnessError, UsageError
 
 RUNS = Path("runs")
 OTHER_CLEANER_S = 20.0
-"""How long to wait for somebody who cleans the same folder."""
+"""How long to wait for another process that cleans the same folder, in seconds."""
 
 END_S = 300.0
-"""How long an aborted run may take to end: it collects what there is."""
+"""How long an aborted run may take to end, in seconds: it collects its files first."""
 
 _POLL_S = 0.2
 Say = Callable[[str], None]
@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedRun:
-    """A run to end or to undo: its name (None: all of the place's), its folder if it is here."""
+    """A run to end or to undo: its name (None: all runs of the place), its folder if it is here."""
 
     name: str | None
     folder: RunFolder | None
@@ -56,9 +56,9 @@ class CleanedRun:
 
 
 def find_run(word: str | None, place: Callable[[], ReleasePlace]) -> CleanedRun:
-    """The run that `word` names, a folder or a name; without a word all runs of the place.
+    """Returns the run that `word` names, a folder or a name; without a word all runs of the place.
 
-    A folder says itself where its run was. Raises UsageError.
+    A folder holds the place of its run. Raises UsageError.
     """
     if word is None:
         return CleanedRun(name=None, folder=None, place=place())
@@ -67,7 +67,7 @@ def find_run(word: str | None, place: Callable[[], ReleasePlace]) -> CleanedRun:
             folder = RunFolder.open(path)
             return CleanedRun(name=folder.run_id(), folder=folder, place=_place_of(folder))
     if "/" in word or Path(word).exists():
-        raise UsageError(f"{word} is no run folder: it has no run.yaml; name the run, or say --all")
+        raise UsageError(f"{word} is no run folder: it has no run.yaml; name the run, or use --all")
     return CleanedRun(name=word, folder=None, place=place())
 
 
@@ -83,7 +83,7 @@ def _place_of(folder: RunFolder) -> ReleasePlace:
 
 
 async def clean_run(run: CleanedRun) -> CleanupProof:
-    """Undoes the run. Raises UsageError if it is under way, or another one cleans it."""
+    """Undoes the run. Raises UsageError if it is under way, or if another process cleans it."""
     if run.folder is None:
         return await _clean_by_name(run)
     with run.folder.held(wait_s=OTHER_CLEANER_S):
@@ -91,8 +91,8 @@ async def clean_run(run: CleanedRun) -> CleanupProof:
 
 
 async def abort_run(run: CleanedRun, say: Say) -> CleanupProof:
-    """Ends the run if it lives, waits until it has ended, and undoes what is left. Raises
-    UsageError if another one cleans it."""
+    """Ends the run if it is under way, waits until it has ended, and undoes what is left. Raises
+    UsageError if another process cleans it."""
     if run.folder is not None:
         try:
             return await _clean_if_free(run)
@@ -124,7 +124,7 @@ async def _connected(
     run: CleanedRun,
     work: Callable[[Kube, OwnMachine | None], Coroutine[object, object, CleanupProof]],
 ) -> CleanupProof:
-    """Does `work` over a connection; a cluster that is gone from the kubeconfig proves nothing."""
+    """Does `work` over a connection; without one the result is a problem: nothing is proven."""
     try:
         connection = await run.place.connect()
     except UsageError as error:
@@ -148,7 +148,7 @@ async def _clean_folder(run: CleanedRun, kube: Kube, node: OwnMachine | None) ->
 
 
 async def _shell(kube: Kube, release: str, node: OwnMachine | None) -> NodeShell | None:
-    """The fault agent's; the machine's own where nobody can say if there is an agent."""
+    """Returns the fault agent's shell; the machine's own if the agents can't be listed."""
     try:
         return await remaining_shell(kube, release, node)
     except ClusterError:
@@ -162,7 +162,8 @@ async def _clean_by_name(run: CleanedRun) -> CleanupProof:
             for mark in found:
                 if await ask(kube, mark, ALIVE) is MarkAnswer.ANSWER:
                     raise UsageError(
-                        f"{mark.run} is under way, begun on {mark.host}: zonequake abort {mark.run}"
+                        f"{mark.run} is under way, started on {mark.host}: zonequake abort "
+                        f"{mark.run}"
                     )
         except HarnessError as error:
             return CleanupProof(problems=[f"the marks of runs can't be seen: {error}"])
@@ -174,10 +175,10 @@ async def _clean_by_name(run: CleanedRun) -> CleanupProof:
 async def _clean_marked(
     run: CleanedRun, found: list[RunMark], kube: Kube, node: OwnMachine | None
 ) -> CleanupProof:
-    """Undoes the runs that those marks are of; without one, looks for what a run may have left."""
+    """Undoes the runs of these marks; without a mark, looks for what a run may have left."""
     releases = {mark.release for mark in found} or {run.place.release}
     together = CleanupProof()
-    if run.name is not None and not found:  # cleaned before, or misspelled: say what was known
+    if run.name is not None and not found:  # cleaned before, or misspelled: say so
         together.checked.append(f"marks of runs (none names {run.name})")
     for release in sorted(releases):
         shell = await _shell(kube, release, node)
@@ -211,9 +212,9 @@ async def _abort_by_name(
 
 
 async def _marks(run: CleanedRun, kube: Kube, node: OwnMachine | None) -> list[RunMark]:
-    """The marks of the run, or of all. An API server that a dead run left stopped goes on first.
+    """Returns the marks of the run, or of all. Raises HarnessError.
 
-    Raises HarnessError.
+    An API server that a dead run left stopped is resumed first.
     """
     for leftover in stopped_components(node) if node is not None else []:
         await leftover.mend()

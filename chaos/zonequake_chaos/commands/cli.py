@@ -1,7 +1,7 @@
 """The `zonequake` command.
 
-What a command needs is loaded when it is called, so that none waits for what another needs (the
-client of Kubernetes alone takes half a second) and a missing extra costs only its own part.
+A command imports its modules when it is called: no command waits for another's imports (the
+Kubernetes client alone takes half a second), and a missing extra disables only its own commands.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def status(
     """Show each zone as `kubectl zq status` does, also in the embedded cluster."""
     from zonequake_ctl.zq.status import show_status
 
-    with contextlib.suppress(KeyboardInterrupt):  # which is how a watch ends
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends a watch
         asyncio.run(show_status(where.place(), zone, watch=watch))
 
 
@@ -174,7 +174,7 @@ def clean(
     from zonequake_chaos.commands.clean import clean_run, find_run
 
     if everything == (run is not None):
-        raise UsageError("zonequake clean: name a run, or say --all")
+        raise UsageError("zonequake clean: expected a run or --all, and not both")
     found = find_run(run, where.place)
     _say_proof(run or "all runs", uvloop.run(clean_run(found)))
 
@@ -216,15 +216,15 @@ def pack(
     console.print(f"{out}: {packed.files} files, {packed.size_bytes / 1e6:,.1f} MB")
     for what, count in packed.removed.items():
         if count:
-            console.print(f"taken out: {what}, {count} times")
+            console.print(f"removed: {what}, {count} times")
 
 
 MOUNTED: dict[str, str] = {}
-"""Commands that live elsewhere: the module with the typer app of each."""
+"""Commands of other packages: the module with the typer app of each."""
 
 
 def _lazy(name: str, module: str, extra: str, about: str, panel: str) -> None:
-    """Mounts another package's typer app as a sub-command that is imported when it is called."""
+    """Mounts another package's typer app as a sub-command, imported on the first call."""
     MOUNTED[name] = module
 
     @app.command(
@@ -325,11 +325,11 @@ def _exit(verdict: Verdict) -> None:
 
 
 _TYPERS_INTERRUPT = 130
-"""What typer answers for Ctrl-C instead of raising it."""
+"""The code that typer returns for Ctrl-C instead of raising KeyboardInterrupt."""
 
 
 def main() -> None:
-    """Entry point; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
+    """Runs the command; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
     errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)

@@ -1,9 +1,9 @@
-"""`zonequake demo`: the main job from nothing to a verdict, each step timed.
+"""`zonequake demo`: from an empty machine to a verdict, with the time of each step.
 
     cluster up → images → load → install → run kill-during-catchup → analysis → down
 
-Steps whose work is done already are quick by themselves. What the demo started it stops, also when
-a step fails; a cluster that was up before stays up.
+Steps whose work is done already are quick. The demo stops what it started, even if a step fails; a
+cluster that was up before stays up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zonequake_ctl.release.install import install_release
 
 
 class StageTimes:
-    """Says what begins, how long it took, and all of it again at the end."""
+    """Prints each step as it begins, its duration, and a summary at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -55,7 +55,7 @@ class StageTimes:
 
 
 def run_demo(options: RunOptions, console: Console, *, keep: bool) -> Verdict:
-    """Runs the whole job. Raises ChaosError where a step can't be done."""
+    """Runs all steps. Raises ChaosError if one fails."""
     from zonequake_cluster.embedded import EmbeddedCluster
 
     timed = StageTimes(console)

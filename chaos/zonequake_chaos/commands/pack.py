@@ -1,8 +1,8 @@
-"""`zonequake pack`: run folders in one archive, to be kept by a pipeline and judged elsewhere.
+"""`zonequake pack`: run folders in one archive, for a pipeline to keep and to judge elsewhere.
 
-Everything that a judgement rests on goes in; `tables/`, which the analysis derives from it, stays
-out. So does what leads back to the cluster: the kubeconfig's path, and tokens and private keys,
-should a pod have logged one, are replaced by words that say so.
+The archive holds everything that a judgement needs, and not `tables/`, which the analysis derives
+from it. What leads back to the cluster is replaced by a note: the kubeconfig's path, and tokens and
+private keys that a pod may have logged.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """The run folders: the folder itself, or those in it."""
+    """Returns the run folders: the folder itself, or those in it."""
     for file in (folder / "run.yaml", *sorted(folder.glob("*/run.yaml"))):
         if file.is_file():
             yield file.parent

@@ -1,7 +1,7 @@
-"""`zonequake run`, once or `--repeat` times, and what a pipeline is told of it.
+"""`zonequake run`, once or `--repeat` times, with its reports for a pipeline.
 
-Whatever happens, also before the first step of a run, the files that were asked for are written: a
-pipeline must not take a run that never began for one without problems.
+The requested files are written in any case, even if a run fails before its first step: a pipeline
+must not mistake a run that never began for one without problems.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedRuns:
-    """A series of runs: their number, and the place to report them to.
+    """A series of runs: their number, and the files to report them in.
 
-    `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
-    `seed-<seed>` of its own in `options.out`, which holds what is told of all.
+    `junit` is overwritten, `summary` is appended to. With `repeat` above 1 each run has its own
+    folder `seed-<seed>` in `options.out`, which holds the reports of all runs.
     """
 
     repeat: int = 1
@@ -49,7 +49,7 @@ class RepeatedRuns:
 
 @dataclass(slots=True)
 class _Results:
-    """The results of the runs so far; `failure` is what kept one from ending."""
+    """The results of the runs so far; `failure` is the error that ended the series."""
 
     ended: list[RunEnd] = field(default_factory=list)
     told: list[verdict_json.Told] = field(default_factory=list)
@@ -61,7 +61,8 @@ def run_series(
 ) -> Verdict:
     """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
 
-    Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
+    Returns the worst verdict. Raises the error that kept the first run from ending, after reporting
+    it.
     """
     walked = _Results()
     try:
@@ -101,7 +102,7 @@ def _walk(
                 title = f"Run {number} of {series.repeat}, seed {one.seed}"
                 console.rule(f"[bold]{title}", align="left")
             folder, report = uvloop.run(run_once(current, place, console))
-            # A run takes its handlers away again, and an analysis ended by SIGTERM told of nothing.
+            # A run restores the handlers, and an analysis that SIGTERM kills would report nothing.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             ended = judge_run(current, folder, report, console)
             walked.ended.append(ended)
@@ -119,7 +120,7 @@ def _walk(
 
 
 def each(options: RunOptions, repeat: int) -> list[RunOptions]:
-    """The run, `repeat` times: the seed is counted up, so that no run is the same twice."""
+    """Returns the options of each run: its seed is that of the run before plus 1."""
     if repeat == 1:
         return [options]
     first = seed_of(options)
@@ -133,7 +134,7 @@ def each(options: RunOptions, repeat: int) -> list[RunOptions]:
 
 
 def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
-    """A run that did not come to its end, as the reports tell it."""
+    """Returns the report entry of a run that did not end."""
     seed = seed_of(options)
     words = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
     check = verdict_json.CheckEntry(
@@ -154,7 +155,7 @@ def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
 
 
 def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results) -> None:
-    """Writes what was asked for; in `options.out` only what no run has written there itself."""
+    """Writes the requested reports; in `options.out` only those that no run has written there."""
     if options.out is not None and not (options.out / "run.yaml").exists():
         write_together(walked.told, options.out, asked=series.repeat)
     if series.junit is not None:

@@ -48,12 +48,12 @@ from zonequake_kube.errors import in_words
 
 RUNS = Path("runs")
 LOOK_S = 1.2
-"""How long a dry run looks at a cluster: enough for one answer of each node."""
+"""How long a dry run watches a cluster, in seconds: enough for one answer of each node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The user's options of a run."""
+    """The options of a run, as the user gave them."""
 
     scenario: str
     overrides: Sequence[str]
@@ -65,7 +65,7 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """One run's end."""
+    """The end of one run: its folder and its verdict."""
 
     folder: Path
     verdict: Verdict
@@ -76,12 +76,10 @@ class RunEnd:
 
 
 def planned(options: RunOptions) -> ChaosRun:
-    """The scenario. Raises ManifestError, PlanRefused if its faults would break its floor, and
-    UsageError if it can't be done to the target."""
+    """Returns the scenario. Raises ManifestError, PlanRefused if its faults would break its floor,
+    and UsageError if it can't be run against the target."""
     run = manifest.load(options.scenario, options.overrides)
-    if (
-        options.choice.foreign
-    ):  # all its members hold data, so that there is nothing to compare with
+    if options.choice.foreign:  # all members hold data: no control is possible
         run = without_control(run)
     options.choice.check(run)
     check_plan(run)
@@ -93,7 +91,7 @@ async def print_dry_run(options: RunOptions, place: ReleasePlace, console: Conso
     run = planned(options)
     seed = seed_of(options)
     plan = build_plan(run, seed=seed, target=options.choice.foreign)
-    if options.choice.target == OURS:  # any other is made by the run itself
+    if options.choice.target == OURS:  # the run makes any other itself
         view = await _view(place)
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
@@ -196,12 +194,12 @@ def judge_run(
 ) -> RunEnd:
     """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`.
 
-    An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
+    An analysis that fails for any reason counts as a failure of the harness; the run is reported.
     """
     if not options.analyze:
-        return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
+        return _unjudged(folder, report, Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
     if not folder.has_history():
-        why = "there is no history, so there is nothing to judge"
+        why = "found no history, so there is nothing to judge"
         console.print(f"Analysis: {why}")
         return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
     started_s = time.monotonic()
@@ -225,7 +223,7 @@ def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why:
 
 
 def replay_command(options: RunOptions, seed: int) -> str:
-    """The command that does the run again, on whatever cluster the reader names."""
+    """Returns the command that repeats the run, on any cluster that the reader names."""
     words = ["zonequake", "run", options.scenario, "--seed", str(seed)]
     words += [word for override in options.overrides for word in ("--set", override)]
     words += ["--target", options.choice.target] if options.choice.foreign else []
@@ -234,7 +232,7 @@ def replay_command(options: RunOptions, seed: int) -> str:
 
 
 def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
-    """Prints where the reports lie; returns the worst verdict."""
+    """Prints where the reports are; returns the worst verdict."""
     for one in ended:
         report = one.folder / "report.html"
         where = report if report.exists() else one.folder
@@ -243,12 +241,12 @@ def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
 
 
 def _run_id(run: ChaosRun) -> str:
-    """Its value fits into a label, which holds 63 characters."""
+    """Returns a name for the run that fits into a label, at most 63 characters."""
     return f"{run.metadata.name[:44].rstrip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def seed_of(options: RunOptions) -> int:
-    """The seed that was asked for; else one is drawn."""
+    """Returns the requested seed; a random one if none was requested."""
     return options.seed if options.seed is not None else secrets.randbelow(2**31)
 
 
@@ -259,11 +257,11 @@ def _versions() -> dict[str, str]:
 def _with_report(
     record: RunRecord, report: HarnessReport, target: SystemDescription, files: dict[str, int]
 ) -> RunRecord:
-    """A target says its version only once it runs. `files`: what must be there to judge the run."""
+    """Adds report, target (which reports its version only once it runs) and the files to judge by."""
     return msgspec.structs.replace(record, harness=report, target=target, files=files)
 
 
 def _write_plan(folder: RunFolder, console: Console, *, plan_of: RunProgress) -> None:
-    """Keeps the marked tree beside the logs."""
+    """Writes the plan with its marks beside the logs."""
     with (folder.folder("logs") / "plan.txt").open("w") as file:
         print_plan(Console(file=file, width=console.width), plan_of.plan)

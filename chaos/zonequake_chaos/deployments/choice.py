@@ -1,4 +1,4 @@
-"""From `--target` and `--image` to a deployment: a plain table, no discovery."""
+"""Finds the deployment for `--target` and `--image`: a plain table, no discovery."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class TargetChoice:
 
     @property
     def foreign(self) -> str:
-        """The target's name where it isn't our own store, else nothing."""
+        """The target's name; None for our own store."""
         return "" if self.target == OURS else self.target
 
     def check(self, run: ChaosRun) -> None:
-        """Raises UsageError if there is no such target, or the scenario can't be done to it."""
+        """Raises UsageError if there is no such target, or if the scenario can't be run against
+        it."""
         if self.target not in TARGETS:
             raise UsageError(f"--target {self.target!r}: expected {' or '.join(TARGETS)}")
         if self.target == ETCD:
@@ -56,7 +57,7 @@ async def deployment_for(
     node: OwnMachine | None,
     say: Callable[[str], None],
 ) -> Deployment:
-    """The deployment of one run, its image in place. Raises UsageError, ChaosError."""
+    """Returns the deployment of one run, its image in place. Raises UsageError, ChaosError."""
     if choice.target == OURS:
         return ZonequakeDeployment(
             kube=kube, spec=run.spec, run_id=run_id, installation=installation
@@ -75,7 +76,7 @@ async def deployment_for(
 
 
 def _own_image(node: OwnMachine, say: Callable[[str], None]) -> str:
-    """The name of the embedded node's own etcd as an image, which is then on the node."""
+    """Loads the embedded node's own etcd as an image; returns the image's name."""
     from zonequake_cluster.embedded import EmbeddedCluster
     from zonequake_cluster.images.etcd import build_etcd
 

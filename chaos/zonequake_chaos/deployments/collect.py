@@ -1,7 +1,7 @@
-"""Brings home what a run left in the cluster: replica dumps, the data nodes' events, logs, metrics.
+"""Collects a run's data from the cluster: replica dumps, the data nodes' events, logs, metrics.
 
-Each piece is collected on its own: what can't be had is a problem in words, and the rest still
-comes.
+Each piece is collected independently: one that fails is reported as a problem, and the others are
+still collected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RETRY_S = 1.0
 
 
 def applied_alike(view: ClusterView) -> list[str]:
-    """Partitions whose members haven't all applied the same index; empty when all have."""
+    """Returns the partitions whose members haven't all applied the same index."""
     return [
         f"{zone}/{number}: applied {applied}"
         for (zone, number), partition in sorted(view.partitions.items())
@@ -83,8 +83,8 @@ async def dump_replicas(kube: Kube, view: ClusterView, folder: Path, events: Eve
 async def store_events(
     kube: Kube, nodes: Sequence[str], *, since_wall_ns: int
 ) -> tuple[dict[str, list[StoreEvent]], list[str]]:
-    """Returns the events that each data node recorded since then, also before its last restart; and
-    problems.
+    """Returns the events that each data node recorded since `since_wall_ns`, also before its last
+    restart, and problems.
     """
     found: dict[str, list[StoreEvent]] = {}
     now = SystemClock().now()
@@ -103,8 +103,8 @@ async def store_events(
 
 
 def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
-    """Returns whether it was recorded since then: by the monotonic clock where it is the same as
-    ours, because a node's wall clock may have been stepped.
+    """Returns whether the event was recorded since then: by the monotonic clock if both share it,
+    because a node's wall clock may have been stepped.
     """
     if event.clock == now.clock:
         return event.time >= now.time_ns - (now.wall_ns - since_wall_ns)
@@ -112,7 +112,8 @@ def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
 
 
 async def pod_logs(kube: Kube, folder: Path) -> list[str]:
-    """The logs of every pod of the installation, and of their containers' last lives."""
+    """Writes the logs of every pod of the installation, and of the containers before their last
+    restart; returns problems."""
     problems = []
     for pod in await kube.find("Pod", "app.kubernetes.io/name=zonequake"):
         name, container = pod["metadata"]["name"], main_container(pod)
@@ -130,8 +131,8 @@ async def pod_logs(kube: Kube, folder: Path) -> list[str]:
 
 
 async def patiently(call: Callable[[], Awaitable[_T]]) -> _T:
-    """A node may just be restarting, or an answer break off on its way through the API server: asks
-    some more times before it gives up. Only for what may be asked twice."""
+    """Retries a call several times: a node may be restarting, or the API server may cut an answer
+    short. Only for calls that may be repeated."""
     for _ in range(_RETRIES - 1):
         try:
             return await call()

@@ -1,7 +1,7 @@
-"""An etcd under test: made by the run, and taken away with it.
+"""An etcd under test: the run creates it and removes it.
 
-The run owes its removal to the journal before it makes anything, as for zones and load, so that
-`zonequake clean` finds it. Each run has a fresh etcd: no revision of an earlier one is in its way.
+The run records the removal in the journal before it creates anything, as for zones and load, so
+that `zonequake clean` finds it. Each run has a fresh etcd, without revisions of an earlier one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TARGET = "etcd"
 
 
 class EtcdDeployment:
-    """See `deployment.Deployment`. The scenario is one that `etcd_plan.check_run` takes."""
+    """See `protocol.Deployment`. The scenario is one that `etcd_plan.check_run` accepts."""
 
     def __init__(
         self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation, image: str
@@ -76,7 +76,7 @@ class EtcdDeployment:
         return SystemDescription(name=TARGET, version=self._version, image=self._members.image)
 
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
-        """As many keys in the one group as our store would have in all partitions of the zone."""
+        """Returns a plan with as many keys for the one group as our store has in all partitions."""
         plan = load_plan(
             zone=zone,
             load=self._spec.load,
@@ -121,7 +121,7 @@ class EtcdDeployment:
         )
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
-        """Equal revisions, and at that revision the same hash of all keys with their history."""
+        """Waits for equal revisions, and the same hash of all keys with their history there."""
         await observer.wait(
             lambda view: not applied_alike(view),
             timeout_s=timeout_s,
@@ -170,7 +170,7 @@ class EtcdDeployment:
     async def recorded(
         self, nodes: Sequence[str], *, since_wall_ns: int
     ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
-        """An etcd keeps no journal: who led and who started, the observer wrote down."""
+        """Returns nothing: an etcd keeps no journal; the observer records leaders and starts."""
         return {}, []
 
     def _missing(self, view: ClusterView) -> list[str]:
@@ -185,13 +185,13 @@ class EtcdDeployment:
             return
         if RUN_LABEL not in (found["metadata"].get("labels") or {}):
             raise UsageError(
-                f"StatefulSet {name} exists in {self._kube.namespace} and is no run's: "
+                f"StatefulSet {name} exists in {self._kube.namespace} and belongs to no run: "
                 "delete it, or give another --release"
             )
 
 
 async def delete_etcd(kube: Kube, name: str) -> None:
-    """Sees to it that nothing of the etcd `name` is left. Raises WaitExpired."""
+    """Deletes all objects of the etcd `name` and waits until they are gone. Raises WaitExpired."""
     labels = f"{ETCD_LABEL}={name}"
     await erase(kube, labels, KINDS)
     await wait_erased(kube, labels)

@@ -1,9 +1,9 @@
 """The Kubernetes objects of an etcd under test: pure builders, one per kind.
 
-As near to our data nodes as can be: the same user, limits and storage, a Parallel StatefulSet
-behind a headless service that names members before they are ready, and the same port for peers, so
-that every cut applies. Beside etcd each pod has a container of ours, `shell`, in the same PID
-namespace: signals are sent from there, and etcd's image may be any build of it.
+As close to our data nodes as possible: the same user, limits and storage, a Parallel StatefulSet
+with a headless service that names members before they are ready, and the same port for peers, so
+that every cut applies. Each pod also has our container `shell`, in the same PID namespace: it sends
+the signals, so that any build of etcd can be used as image.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _VOLUME_SIZE = "1Gi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdObjects:
-    """The etcd of one run. `name` is its StatefulSet's and its service's, and ends with the pool's,
-    so that a member is found by the name that a scenario has for a data node: `default-0`."""
+    """The etcd of one run. `name` is that of its StatefulSet and service, and ends with the pool's
+    name, so that a scenario names a member like a data node: `default-0`."""
 
     name: str
     pool: str
@@ -44,7 +44,7 @@ class EtcdObjects:
 
     @property
     def labels(self) -> str:
-        """Selects everything of it."""
+        """The labels that select all its objects."""
         return f"{ETCD_LABEL}={self.name}"
 
     @property
@@ -61,7 +61,7 @@ class EtcdObjects:
 
 
 def etcd_objects(members: EtcdObjects, *, run_id: str, installation: Installation) -> list[Json]:
-    """All objects, in the order in which they are applied."""
+    """Returns all objects, in the order in which to apply them."""
     labels = {
         "app.kubernetes.io/name": "zonequake",
         "app.kubernetes.io/component": "etcd",
@@ -125,7 +125,7 @@ def etcd_objects(members: EtcdObjects, *, run_id: str, installation: Installatio
 
 
 def _arguments(members: EtcdObjects, run_id: str) -> list[str]:
-    """Peers and clients by names that outlive a pod; no TLS, as the cluster is the run's alone."""
+    """Returns etcd's options: names that outlive a pod; no TLS, as the etcd is the run's alone."""
     peers = [f"{pod}=http://{members.address(pod, PEER_PORT)}" for pod in members.pods]
     settings = members.settings
     words = {
@@ -136,7 +136,7 @@ def _arguments(members: EtcdObjects, run_id: str) -> list[str]:
         "listen-peer-urls": f"http://0.0.0.0:{PEER_PORT}",
         "initial-advertise-peer-urls": f"http://{members.address('$(POD)', PEER_PORT)}",
         "initial-cluster": ",".join(peers),
-        "initial-cluster-state": "new",  # a member with data of its own takes no notice
+        "initial-cluster-state": "new",  # a member that has data ignores it
         "initial-cluster-token": run_id,
         "heartbeat-interval": str(settings.heartbeat_ms),
         "election-timeout": str(settings.election_timeout_ms),

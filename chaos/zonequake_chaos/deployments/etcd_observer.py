@@ -1,7 +1,7 @@
 """Observes an etcd: each member's status, in the form of our data nodes' reports.
 
-The group is one partition. A member's process is named by its pod and how often its
-container was restarted, which is the kubelet's word: etcd itself tells nobody when it started.
+The group is one partition. A member's process is named by its pod and the kubelet's count of
+container restarts: etcd does not report when it started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from zonequake_protocol.admin import (
 
 
 def etcd_at(kube: Kube, pod: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> EtcdApi:
-    """One member's API, through the API server. Its calls raise ClusterError, EtcdError."""
+    """Returns one member's API, by way of the API server. Its calls raise ClusterError,
+    EtcdError."""
 
     async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
         answer = await kube.pod_proxy(
@@ -72,7 +73,7 @@ class EtcdMemberSource:
 def report_of(
     pod: PodView, status: EtcdStatus, *, zone: str, members: EtcdObjects
 ) -> ReplicasReport:
-    """A member's status as a report; `applied` is its revision."""
+    """Returns a member's status as a report; `applied` is its revision."""
     storage = incarnation(status.header.member_id)
     return ReplicasReport(
         node=NodeIdentity(
@@ -106,7 +107,7 @@ def report_of(
 
 
 def incarnation(member_id: int) -> str:
-    """A member's id as etcd writes it; a member that lost its data would be another one."""
+    """Returns a member's id as etcd writes it; it changes if the member loses its data."""
     return f"{member_id:016x}"
 
 

@@ -22,7 +22,7 @@ LEAST_HEARTBEATS = 5
 
 
 def check_run(run: ChaosRun) -> None:
-    """Raises UsageError with everything of the scenario that can't be done to an etcd."""
+    """Raises UsageError with every part of the scenario that etcd does not support."""
     problems = list(unsuited(run))
     if problems:
         raise UsageError(
@@ -31,19 +31,19 @@ def check_run(run: ChaosRun) -> None:
 
 
 def unsuited(run: ChaosRun) -> Iterator[str]:
-    """Each thing that etcd has no counterpart of, in words."""
+    """Yields each part of the scenario that etcd does not support, as text."""
     spec = run.spec
     if len(spec.zones) > 1:
         kept = spec.zones[0]
         yield (
-            f"it has {len(spec.zones)} zones, and an etcd is one group: leave one, for instance by "
+            f"it has {len(spec.zones)} zones, and an etcd is one group: keep one, for instance by "
             f"--set 'zones=[{{name: {kept.name}, partitions: {kept.partitions}, "
             f"replicas: {kept.replicas}}}]'"
         )
     for zone in spec.zones:
         yield from _unsuited_zone(zone)
     if len(spec.pools) > 1:
-        yield f"it has {len(spec.pools)} pools, and an etcd's members are all alike: leave one"
+        yield f"it has {len(spec.pools)} pools, and an etcd's members are all alike: keep one"
     nodes, members = spec.pools[0].replicas, spec.zones[0].replicas
     if nodes != members:
         yield (
@@ -66,7 +66,7 @@ def unsuited(run: ChaosRun) -> Iterator[str]:
 
 def _unsuited_zone(zone: RunZone) -> Iterator[str]:
     if zone.consistency_mode == "HighAvailability":
-        yield f"zone {zone.name} is of mode HighAvailability, which etcd has not"
+        yield f"zone {zone.name} is of mode HighAvailability, which etcd does not have"
     if zone.storage == "Volatile":
         yield f"zone {zone.name} is volatile, and an etcd keeps its log on disk"
     if zone.data_nodes_filter is not None:
@@ -78,12 +78,13 @@ def _unsuited_fault(fault: Fault) -> Iterator[str]:
     if isinstance(fault, ScaleSpec):
         yield "scales a pool, and an etcd's members are fixed"
     if isinstance(fault, OperatorPauseSpec | OperatorKillSpec):
-        yield "is for our operator, which has no part in an etcd"
+        yield "targets our operator, which does not manage an etcd"
     if isinstance(fault, ResetByHandSpec):
-        yield "resets partitions by hand, which is our operator's to carry out"
+        yield "resets partitions by hand, which only our operator can do"
     if isinstance(fault.trigger, OnStage):
-        yield "waits for a stage of a rebalance, which etcd has not"
+        yield "waits for a stage of a rebalance, which etcd does not have"
     if isinstance(fault.trigger, OnKey):
-        yield f"waits for the key {fault.trigger.key.value} of a Partition, which etcd has not"
+        key = fault.trigger.key.value
+        yield f"waits for the key {key} of a Partition, which etcd does not have"
     if target is not None and target.role is TargetRole.CATCHING_UP_PEER:
-        yield "is for a catching-up peer, which etcd does not report"
+        yield "targets a catching-up peer, which etcd does not report"

@@ -1,4 +1,4 @@
-"""The words that `--target` takes; apart, because what belongs to them takes long to load."""
+"""The values of `--target`; in a module of their own, since the deployments load slowly."""
 
 OURS = "zonequake"
 ETCD = "etcd"

@@ -1,7 +1,7 @@
 """The system under test, as the runner needs it: one protocol for our store and for others.
 
-The phases of a run, its faults, load and checks are the same for every deployment. What differs
-stands here: how it is set up and seen, when its members count as alike, what they dump and recall.
+The phases of a run, its faults, load and checks are the same for every deployment. The protocol has
+what differs: set-up, observation, when members count as alike, dumps, and recorded events.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from zonequake_protocol.admin import StoreEvent
 
 
 class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of the system under test, for `run.yaml` and the report. `version` is its own
-    answer, once it runs; `image` is empty where the release names it.
+    """The description of the system under test, for `run.yaml` and the report. `version` is what
+    the system reports once it runs; `image` is empty if the release names it.
     """
 
     name: str
@@ -32,14 +32,15 @@ class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deployment(Protocol):
-    """One kind of system under test, for one run. Raises HarnessError where it can't do its work.
+    """One kind of system under test, for one run. Raises HarnessError if it fails.
 
-    What it makes, or changes for the length of the run, it owes to the journal first.
+    It records in the journal what it will create, or change for the length of the run, before it
+    does so.
     """
 
     @property
     def member_source(self) -> MemberSource:
-        """The way that the observer sees its pods."""
+        """The source from which the observer reads the members."""
         ...
 
     @property
@@ -52,18 +53,18 @@ class Deployment(Protocol):
         ...
 
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
-        """Brings it to the size that the scenario wants, and makes what the load will write to.
+        """Brings the system to the scenario's size, and creates what the load writes to.
 
-        Raises UsageError before anything was changed, WaitExpired.
+        Raises UsageError before anything is changed, WaitExpired.
         """
         ...
 
     async def wait_available(self, observer: Observer) -> None:
-        """Waits until all that the load will write to is served in full. Raises WaitExpired."""
+        """Waits until everything that the load writes to is served in full. Raises WaitExpired."""
         ...
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
-        """Waits, once nothing is written, until all members hold the same. Raises WaitExpired."""
+        """Waits, after the last write, until all members hold the same data. Raises WaitExpired."""
         ...
 
     async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
@@ -73,7 +74,5 @@ class Deployment(Protocol):
     async def recorded(
         self, nodes: Sequence[str], *, since_wall_ns: int
     ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
-        """Returns the events that the members recorded themselves since then, by node; and
-        problems.
-        """
+        """Returns the events that the members recorded since then, by node, and problems."""
         ...

@@ -23,8 +23,8 @@ from zonequake_protocol.admin import StoreEvent
 
 
 class ZonequakeDeployment:
-    """See `deployment.Deployment`. The release is installed; a run sizes its pools and has zones
-    of its own."""
+    """See `protocol.Deployment`. The release is installed; a run sizes its pools and creates its
+    own zones."""
 
     def __init__(
         self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation

@@ -1,4 +1,4 @@
-"""The run's zones: their resources, and the wait until they are there."""
+"""The run's zones: their resources, and the wait until they are available."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_NAMED = 5
 
 
 def zone_object(zone: RunZone, run_id: str) -> Json:
-    """The DistributionZone resource; fields that the scenario leaves out stay out."""
+    """Returns the DistributionZone resource, without the fields that the scenario leaves out."""
     spec = {key: value for key, value in msgspec.to_builtins(zone).items() if value is not None}
     return {
         "apiVersion": "zonequake.io/v1alpha1",
@@ -43,9 +43,9 @@ def zone_object(zone: RunZone, run_id: str) -> Json:
 
 
 async def wait_departed(kube: Kube, observer: Observer, *, timeout_s: float) -> None:
-    """Waits until the operator counts no node whose pod is gone.
+    """Waits until the operator counts no node whose pod is gone. Raises WaitExpired.
 
-    A zone that is made before takes that node for a member, and waits for it. Raises WaitExpired.
+    A zone that is created earlier counts that node as a member, and waits for it.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s
@@ -62,7 +62,7 @@ async def wait_departed(kube: Kube, observer: Observer, *, timeout_s: float) -> 
 
 
 async def _ghosts(kube: Kube, observer: Observer) -> set[str]:
-    """Nodes of the topology without a pod."""
+    """Returns the nodes of the topology that have no pod."""
     try:
         topology = await kube.get("LogicalTopology", TOPOLOGY)
     except NotFound:
@@ -72,9 +72,9 @@ async def _ghosts(kube: Kube, observer: Observer) -> set[str]:
 
 
 async def create_zone(kube: Kube, journal: CleanupJournal, zone: RunZone, run_id: str) -> None:
-    """Creates the zone; one that an earlier run left behind goes first.
+    """Creates the zone, after deleting one of the same name that an earlier run left.
 
-    Raises UsageError if somebody else's zone has that name.
+    Raises UsageError if a zone of that name belongs to no run.
     """
     try:
         found = await kube.get("DistributionZone", zone.name)
@@ -83,7 +83,7 @@ async def create_zone(kube: Kube, journal: CleanupJournal, zone: RunZone, run_id
     else:
         if RUN_LABEL not in (found["metadata"].get("labels") or {}):
             raise UsageError(
-                f"zone {zone.name} exists in {kube.namespace} and is no run's: rename the "
+                f"zone {zone.name} exists in {kube.namespace} and belongs to no run: rename the "
                 "scenario's zone (--set zones.0.name=...) or delete that one"
             )
         await delete_zone(kube, zone.name)
@@ -123,14 +123,15 @@ async def wait_available(
 
 
 async def _watch_refusals(kube: Kube, observer: Observer, zones: list[RunZone]) -> None:
-    """Raises ZoneRefused once the operator has said of a zone several times why it can't serve."""
+    """Raises ZoneRefused once the operator has reported several times why a zone can't be
+    served."""
     said: dict[str, list[str]] = {zone.name: [] for zone in zones}
     while True:
         for zone in zones:
             try:
                 found = await kube.get("DistributionZone", zone.name)
                 topology = await kube.get("LogicalTopology", TOPOLOGY)
-            except ClusterError:  # it isn't there yet, or not now: the wait goes on
+            except ClusterError:  # it doesn't exist yet, or can't be read now: wait on
                 continue
             why = refusal(found, topology, observer.view())
             said[zone.name] = [*said[zone.name], why][-SURE:]
@@ -140,11 +141,10 @@ async def _watch_refusals(kube: Kube, observer: Observer, zones: list[RunZone]) 
 
 
 def refusal(zone: Json, topology: Json, view: ClusterView) -> str:
-    """Returns the text of the zone's own condition where waiting cannot help, with the nodes it is
-    about.
+    """Returns the zone's own condition if waiting can't help, with the nodes that it names.
 
-    Empty while there is hope: a filter that matches nobody may yet match a node that the operator
-    has not taken into its topology, or that waits for its timer.
+    Empty while waiting may help: a filter that matches no node may later match one that the
+    operator has not yet taken into its topology, or that waits for its timer.
     """
     status = zone.get("status") or {}
     ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready"), None)

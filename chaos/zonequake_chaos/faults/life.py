@@ -2,9 +2,9 @@
 
     prepare → inject → wait_until_effective → recover → wait_until_recovered → clean_up
 
-`prepare` records in the cleanup journal what will have to be undone; `inject` and `recover` change
-the cluster; the two waits only observe, and return the proof. `clean_up` may come at any time and
-twice.
+`prepare` records in the cleanup journal what must be undone; `inject` and `recover` change the
+cluster; the two waits only observe, and the first returns the proof. `clean_up` may be called at
+any time, and twice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultWorld:
-    """The surroundings of a fault: what it acts on and looks through; `release` is the Helm
-    release.
+    """The surroundings of a fault: what it acts on and observes; `release` is the Helm release.
 
-    `node`: the node itself, where it is this machine's; `shell`: on whichever node carries a pod.
+    `node`: the node itself, if it is on this machine; `shell`: runs commands on a pod's node.
     `zones`: the run's own; `loads`: its load, one per zone.
     """
 
@@ -87,10 +86,11 @@ Proof = dict[str, object]
 
 @dataclass(slots=True, kw_only=True)
 class Injection:
-    """One injection of one fault: the world, the victims, the trigger's sighting, the debts.
+    """One injection of one fault: the world, the victims, the trigger's sighting, the journal's
+    entries.
 
-    `opposite`: the other side of links that are broken between two sides. `held`: until another
-    fault: for how long is not known yet.
+    `opposite`: the other side of links that are broken between two sides. `held`: the fault lasts
+    until another one, for a time that is not known yet.
     """
 
     world: FaultWorld
@@ -120,7 +120,7 @@ class Injection:
     async def until(
         self, condition: Callable[[], Awaitable[bool]], *, waiting_for: Callable[[], str]
     ) -> None:
-        """Asks what the observer doesn't see, until it is so. Raises WaitExpired."""
+        """Polls a condition that the observer doesn't see, until it holds. Raises WaitExpired."""
         deadline_ns = self.world.clock.now().time_ns + int(self.timeout_s * 1e9)
         while not await condition():
             if self.world.clock.now().time_ns >= deadline_ns:
@@ -129,7 +129,7 @@ class Injection:
 
 
 async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:
-    """Does all actions at once, lets every one end, then raises the first error there was."""
+    """Runs all actions concurrently, waits for every one, then raises the first error, if any."""
     results = await asyncio.gather(*actions, return_exceptions=True)
     for result in results:
         if result is not None:
@@ -137,7 +137,7 @@ async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:
 
 
 class FaultLife(Protocol):
-    """One kind of fault. Raises HarnessError where it can't do what its verb says."""
+    """One kind of fault. Each verb raises HarnessError if it fails."""
 
     async def prepare(self, injection: Injection) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A state that was reached: its trigger came, and there is nothing to do or to undo."""
+"""A state that was reached: its trigger fired; there is nothing to do or to undo."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ class Reached:
     """See `ReachedSpec`."""
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing will have to be undone."""
+        """Records nothing: there is nothing to undo."""
 
     async def inject(self, injection: Injection) -> None:
-        """The state is there already."""
+        """Does nothing: the state is reached already."""
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
         return {"seen": injection.sighting.what}
 
     async def recover(self, injection: Injection) -> None:
-        """Nothing was changed."""
+        """Does nothing: nothing was changed."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
-        """Nothing was harmed."""
+        """Returns at once: nothing was harmed."""
 
     async def clean_up(self, injection: Injection) -> None:
         injection.pay()

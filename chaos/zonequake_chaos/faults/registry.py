@@ -1,4 +1,4 @@
-"""From a fault in the manifest to the code that does it: a plain table, no discovery."""
+"""Finds the code for each fault of the manifest: a plain table, no discovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zonequake_chaos.scenario import faults
 
 
 def life_of(fault: faults.Fault) -> FaultLife:
-    """A new life for one injection of `fault`."""
+    """Returns a new life for one injection of `fault`."""
     match fault:
         case faults.PodKillSpec():
             return PodKill()

@@ -3,10 +3,9 @@
 The store runs under an init as PID 1 (docs/interfaces.md), because a process that is PID 1 of its
 PID namespace can't be killed or stopped from inside. The signal goes to every child of PID 1. A
 program that isn't ours shares its PID namespace with a container of ours, and the signal goes to
-the processes of its name. The command prints whom it met: that is the proof that it arrived.
-
-To start that command takes a few hundred milliseconds on a busy node. It therefore waits in every
-pod until all are there, and for one word: the signals come at once.
+the processes of its name. The command prints the PIDs that it signalled, as the proof. Starting the
+command takes a few hundred milliseconds on a busy node. It is therefore started in every pod first,
+and then waits for one word: so all signals come at the same time.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 
 
 async def stopped_processes(kube: Kube, *, pod: str, container: str) -> list[int]:
-    """The processes of the container that are stopped now. Raises HarnessError."""
+    """Returns the processes of the container that are stopped now. Raises HarnessError."""
     return [int(pid) for pid in (await _printed(kube, pod, container, _STOPPED)).split()]
 
 
@@ -75,7 +74,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 
 
 async def process_states(kube: Kube, *, pod: str, container: str) -> dict[int, str]:
-    """The kernel's word on each child of the container's PID 1. Raises HarnessError."""
+    """Returns the kernel's state of each child of the container's PID 1. Raises HarnessError."""
     said = await _printed(kube, pod, container, _STATES_OF_CHILDREN)
     return {int(pid): state for pid, state in (line.split() for line in said.splitlines())}
 
@@ -92,7 +91,7 @@ async def _printed(kube: Kube, pod: str, container: str, code: str) -> str:
 async def send_signal(
     kube: Kube, *, pod: str, container: str, number: signal.Signals, program: str = ""
 ) -> ExecResult:
-    """Signals what runs in `pod`; `container`, `program` as in `state.PodView`.
+    """Signals the processes in `pod`; `container`, `program` as in `view.PodView`.
 
     Raises ClusterError if the command could not run.
     """
@@ -104,7 +103,7 @@ async def send_signal(
 async def _command(
     kube: Kube, pod: str, container: str, number: signal.Signals, program: str
 ) -> AsyncIterator[Execution]:
-    """Waits in the pod for the word, and does nothing if none comes."""
+    """Returns the command, which waits in the pod for the word, and does nothing without it."""
     words = ["python", "-c", _SIGNAL, str(int(number)), *([program] if program else [])]
     async with kube.executing(
         pod, container, words, timeout_s=EXEC_TIMEOUT_S, stdin=True
@@ -128,11 +127,11 @@ async def signal_all(injection: Injection, number: signal.Signals) -> None:
 async def ready_to_signal(
     injection: Injection, number: signal.Signals
 ) -> AsyncIterator[Callable[[], Coroutine[object, object, None]]]:
-    """Has the command wait in each victim's pod; what this yields signals all of them at once.
+    """Starts the command in each victim's pod; yields a function that signals all at the same time.
 
     SIGKILL may end the container before the command can report; then the wait for the proof
-    decides. Where it did report, the victim is known to be dead from then on. Otherwise raises
-    FaultFailed if a victim had no process to signal.
+    decides. If it reports, the victim is known to be dead from then on. Raises FaultFailed if a
+    victim has no process to signal.
     """
 
     async def one(victim: Victim, command: Execution) -> None:
@@ -164,7 +163,7 @@ async def ready_to_signal(
 
 
 async def continue_process(kube: Kube, *, pod: str, uid: str) -> None:
-    """Sees to it that the store in that very pod isn't stopped; a successor never was.
+    """Resumes the store in exactly that pod, if it is stopped; a successor never was.
 
     Raises HarnessError.
     """

@@ -7,11 +7,11 @@ from zonequake_chaos.observe.view import ClusterView
 
 
 async def until_processes_gone(injection: Injection) -> Proof:
-    """Waits until it is certain of every victim that its process of before is dead.
+    """Waits until the old process of every victim is certainly dead.
 
-    SIGKILL was reported, or another process answers in its place, or it is silent and the kubelet's
-    word is that its container ended. Silence alone may be a slow answer, and a pod's object that is
-    gone says nothing: a grace-0 delete removes it before the kubelet has even begun.
+    Certain means: SIGKILL was reported, or another process answers in its place, or it is silent
+    and the kubelet reports that its container ended. Silence alone may be a slow answer, and a
+    missing pod object proves nothing: a grace-0 delete removes it before the kubelet acts.
     """
     gone_ns = dict(injection.killed_ns)
 
@@ -46,7 +46,7 @@ async def until_back(injection: Injection) -> None:
 
 
 async def until_answering(injection: Injection) -> None:
-    """Waits until every victim answers again, whichever process of it."""
+    """Waits until every victim answers again, with its old process or a new one."""
     names = {victim.node for victim in injection.victims}
     await injection.world.observer.wait(
         lambda view: names <= {n.name for n in view.nodes.values() if n.answers},

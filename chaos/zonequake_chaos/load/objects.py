@@ -1,7 +1,7 @@
 """The Kubernetes objects of a run's load: pure builders, one per kind.
 
-A StatefulSet, so that a killed writer pod comes back under its name with its volume, and loses
-nothing of its history.
+A StatefulSet, so that a killed writer pod comes back with its name and volume, and keeps its
+history.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Installation:
             prometheus_service=data.get("prometheusService", ""),
             tls=TlsPlace.of(data),
             agent_namespace=data.get("faultAgentNamespace", ""),
-            gives_dumps=data.get("dumps", "true") == "true",  # releases before that word did
+            gives_dumps=data.get("dumps", "true") == "true",  # as releases before that field did
         )
 
 
@@ -104,7 +104,7 @@ def load_plan(
 def load_objects(
     *, name: str, run_id: str, plan: LoadPlan, installation: Installation
 ) -> list[Json]:
-    """All objects of one zone's load, in the order in which they are applied."""
+    """Returns all objects of one zone's load, in the order in which to apply them."""
     labels = {
         "app.kubernetes.io/name": "zonequake",
         "app.kubernetes.io/component": "load",

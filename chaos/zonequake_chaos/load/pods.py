@@ -1,4 +1,5 @@
-"""Starts, steers and empties the load pods (docs/interfaces.md, "Load control")."""
+"""Starts and controls the load pods, and downloads their histories (docs/interfaces.md, "Load
+control")."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class LoadPods:
         return [msgspec.json.decode(answer, type=LoadStatus) for answer in answers]
 
     async def complete(self, phase: Phase, *, timeout_s: float) -> list[LoadStatus]:
-        """Enters a phase that ends by itself and waits for its end in every pod.
+        """Starts a phase that ends by itself, and waits for its end in every pod.
 
         Raises WaitExpired.
         """
@@ -114,7 +115,7 @@ class LoadPods:
         body: bytes | None = None,
         timeout_s: float = 10.0,
     ) -> bytes:
-        """Calls a load pod; it may be restarting, so it is asked again for a while."""
+        """Calls a load pod; retries for a while, since it may be restarting."""
         for attempt in range(_RETRIES):
             try:
                 return await self._kube.pod_proxy(
@@ -135,5 +136,5 @@ class LoadPods:
 
 
 async def delete_load(kube: Kube, name: str) -> None:
-    """Sees to it that nothing of the load `name` is left."""
+    """Deletes all objects of the load `name` and waits until they are gone."""
     await erase(kube, f"zonequake.io/load={name}", _KINDS)

@@ -1,7 +1,7 @@
-"""The fault agent's pods as a shell on the nodes: driven by exec through the API server alone.
+"""The fault agent's pods as a shell on the nodes: used by exec through the API server only.
 
-The release says in which namespace they are (`faultAgent.enabled`, docs/agent.md); there is one on
-each node. They listen on no port and have no rights at the API server.
+The release names their namespace (`faultAgent.enabled`, docs/agent.md); there is one on each node.
+They listen on no port and have no rights at the API server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AgentShell:
     async def run(
         self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
     ) -> ExecResult:
-        """Raises FaultFailed if the pod's node has no agent that is Ready, ClusterError."""
+        """Runs a command. Raises FaultFailed if the pod's node has no Ready agent, ClusterError."""
         agents = await self._kube.find("Pod", self._labels)
         here = [a for a in agents if a["spec"].get("nodeName") == pod.node and is_ready(a)]
         if not here:
@@ -52,14 +52,15 @@ class AgentShell:
 
 
 def shell_for(kube: Kube, installed: Installation, node: OwnMachine | None) -> NodeShell | None:
-    """The agent where the release has one, else the machine itself, if it carries the cluster."""
+    """Returns the agent's shell if the release has one, else the machine's if it runs the
+    cluster."""
     if installed.agent_namespace:
         return AgentShell(kube.in_namespace(installed.agent_namespace), release=installed.release)
     return node
 
 
 async def remaining_shell(kube: Kube, release: str, node: OwnMachine | None) -> NodeShell | None:
-    """The same for a cleanup, where the release may be gone."""
+    """Returns the shell for a cleanup, for which the release may be gone."""
     try:
         return shell_for(kube, await installation(kube, release), node)
     except UsageError:

@@ -1,7 +1,7 @@
 """The remains of faults at pods, as their nodes' agents see them (`zonequake_agent.leftovers`).
 
-It is found in the kernel and in the pods themselves, and in no record: rules, delayers, failing
-syncs, stepped clocks, fill files, and agents that a dead harness left at work.
+They are found in the kernel and in the pods themselves, and not in a record: rules, delayers,
+failing syncs, stepped clocks, fill files, and agents that a dead harness left running.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from zonequake_kube.errors import FaultFailed
 
 
 async def left_behind(shell: NodeShell, pods: Sequence[PodOnNode]) -> list[str]:
-    """Returns the remains at these pods as sentences; empty: none. Raises HarnessError where it
-    cannot look.
+    """Returns the remains at these pods as sentences; empty if there are none. Raises HarnessError
+    if they can't be checked.
     """
     found = []
     for pod in pods:
@@ -25,7 +25,7 @@ async def left_behind(shell: NodeShell, pods: Sequence[PodOnNode]) -> list[str]:
 
 
 async def heal(shell: NodeShell, pod: PodOnNode) -> None:
-    """Takes away what is there. Raises HarnessError."""
+    """Removes these remains. Raises HarnessError."""
     await _asked(shell, pod, "heal")
 
 

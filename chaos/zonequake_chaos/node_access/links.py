@@ -16,7 +16,7 @@ PROBE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFaultEffect:
-    """Packets that a fault's rules met, and what its delayer says, if it has one."""
+    """The packet counts of a fault's rules, and those of its delayer, if it has one."""
 
     dropped: int
     passed: int
@@ -26,14 +26,14 @@ class LinkFaultEffect:
 
 
 async def break_links(shell: NodeShell, pod: PodOnNode, order: dict[str, object]) -> None:
-    """Sees to it that the fault holds: `order` is an agent's LinkFault. Raises HarnessError."""
+    """Applies the fault; `order` is an agent's LinkFault. Raises HarnessError."""
     await _ask(shell, pod, "apply", pod.uid, json.dumps(order))
 
 
 async def undo_links(shell: NodeShell, pod: PodOnNode, fault: str = "") -> None:
-    """Sees to it that nothing of the fault is at the pod; of no fault at all without a name.
+    """Removes the fault from the pod; without a name all link faults. Raises HarnessError.
 
-    A pod that is gone has nothing. Raises HarnessError.
+    Does nothing for a pod that is gone.
     """
     await _ask(shell, pod, "undo", pod.uid, *([fault] if fault else []))
 
@@ -52,14 +52,14 @@ async def met(shell: NodeShell, pod: PodOnNode, fault: str) -> LinkFaultEffect:
 
 
 async def holds(shell: NodeShell, pod: PodOnNode, fault: str) -> bool:
-    """Returns whether the fault is at the pod and not over. Raises HarnessError."""
+    """Returns whether the fault is active at the pod and not expired. Raises HarnessError."""
     return bool(await _ask(shell, pod, "holds", pod.uid, fault))
 
 
 async def round_trip_ms(
     shell: NodeShell, source: PodOnNode, address: str, port: int
 ) -> float | None:
-    """The median round trip from inside the pod; None if most probes got no answer.
+    """Returns the median round trip from inside the pod in ms; None if most probes got no answer.
 
     Raises HarnessError.
     """

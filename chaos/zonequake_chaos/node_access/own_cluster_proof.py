@@ -1,9 +1,9 @@
-"""Whether a kubeconfig leads to an embedded cluster of this machine, and to which.
+"""Decides whether a kubeconfig leads to an embedded cluster of this machine, and to which.
 
-Not by an option that is absent, nor by where the file lies: a copy of the embedded cluster's file
-leads to it, and somebody else's file in its place does not. What counts is the authority that the
-connection is verified with. Each `up` makes one, whose key never leaves that process
-(`cluster.pki`), so only the instance's own API server can show a certificate of it.
+Neither a missing option nor the file's place decides: a copy of the embedded cluster's file leads
+to the cluster, and another file in its place does not. The proof is the certificate authority that
+verifies the connection. Each `up` makes one, whose key never leaves that process (`supply.pki`), so
+only the instance's own API server can show a certificate of it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from zonequake_kube.yaml_text import read_yaml
 
 
 def proven_instance(kubeconfig: Path | None, context: str | None) -> Instance | None:
-    """The running instance that the context is verified to be; None if it is none's.
+    """Returns the running instance that the context is verified to lead to; None if there is none.
 
-    Looked for beside the kubeconfig, and among this installation's instances.
+    Looks beside the kubeconfig, and among this installation's instances.
     """
     authority = _authority(kubeconfig, context) if kubeconfig is not None else None
     if kubeconfig is None or authority is None:
@@ -54,7 +54,7 @@ def _instances(kubeconfig: Path) -> list[Instance]:
 
 
 def _authority(kubeconfig: Path, context: str | None) -> bytes | None:
-    """The certificate that the context's connection is verified with; None if it isn't verified."""
+    """Returns the certificate that verifies the context's connection; None without verification."""
     try:
         document: Any = read_yaml(kubeconfig.read_text())
         wanted = context or document["current-context"]

@@ -1,8 +1,7 @@
-"""The embedded cluster's node from outside: faults that no pod and no API call could make.
+"""The embedded cluster's node from outside: for faults that no pod and no API call can make.
 
-Only where the node's processes are this machine's. The harness then sees each pod's processes by
-their cgroup, which names the pod. Everything here says what shall hold, and may be repeated, also
-by another process.
+The node's processes must be this machine's: the harness then finds each pod's processes by their
+cgroup, which names the pod. All functions here are repeatable, also by another process.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ class OwnMachine:
 
     @classmethod
     def of(cls, kubeconfig: Path | None, context: str | None = None) -> OwnMachine | None:
-        """The node that the context is proven to lead to; None if it is no embedded cluster's."""
+        """Returns the node that the context is proven to lead to; None without an embedded
+        cluster."""
         found = proven_instance(kubeconfig, context)
         return cls(found) if found is not None else None
 
@@ -62,35 +62,35 @@ class OwnMachine:
         return ExecResult(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
     def processes(self, pod_uid: str) -> list[int]:
-        """The pod's processes, as this machine counts; none if all have ended."""
+        """Returns the pod's processes by this machine's PIDs; none if all have ended."""
         return _pids(pod_uid)
 
     def pause(self, component: str) -> int:
-        """Stops a component of the node; its process. Raises FaultFailed if it does not run."""
+        """Stops a component of the node; returns its PID. Raises FaultFailed if it does not run."""
         pid = self._signal(component, signal.SIGSTOP)
         if pid == 0:
             raise FaultFailed(f"{component} does not run on the node {self.instance.name}")
         return pid
 
     def kill(self, component: str) -> int:
-        """Kills a component of the node; its process, 0 if none runs at the moment."""
+        """Kills a component of the node; returns its PID, 0 if it is not running now."""
         return self._signal(component, signal.SIGKILL)
 
     def resume(self, component: str) -> None:
-        """Sees to it that the component isn't stopped."""
+        """Resumes the component if it is stopped."""
         self._signal(component, signal.SIGCONT)
 
     def stopped_components(self) -> list[str]:
-        """The node's components that are stopped now."""
+        """Returns the node's components that are stopped now."""
         names = [component.name for component in self.instance.read_components()]
         return [name for name in names if is_stopped(self._pid(name))]
 
     def stopped_processes(self, pod_uid: str) -> list[int]:
-        """The pod's processes that are stopped now."""
+        """Returns the pod's processes that are stopped now."""
         return [pid for pid in _pids(pod_uid) if is_stopped(pid)]
 
     def _signal(self, component: str, number: signal.Signals) -> int:
-        """The component's process that got the signal; 0 if none runs, or it has just ended."""
+        """Signals the component; returns its PID, 0 if it is not running or has just ended."""
         pid = self._pid(component)
         try:
             if pid:
@@ -106,7 +106,7 @@ class OwnMachine:
 
 
 def is_stopped(pid: int) -> bool:
-    """Returns whether the process was stopped by a signal; one that is gone is not."""
+    """Returns whether a signal stopped the process; False if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,8 +1,8 @@
-"""Hands on the node that carries a pod: for what neither the API server nor the pod can do.
+"""Runs commands on a pod's node, for what neither the API server nor the pod can do.
 
-One protocol, two implementations: the machine itself, where an embedded cluster's node runs on it
-(`own_node.OwnNode`), and the fault agent's pod on that node. Both run the same program,
-`zonequake_agent`; `run` is all that they differ in, and the functions below are built on it.
+One protocol, two implementations: the machine itself, if it runs the embedded cluster's node
+(`own_machine.OwnMachine`), and the fault agent's pod on that node. Both run the same program,
+`zonequake_agent`; they differ only in `run`, on which the functions below are built.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NodeShell(Protocol):
 
     @property
     def agent(self) -> Sequence[str]:
-        """The command that starts the agent there: the words before its verb."""
+        """The command that starts the agent there, up to its verb."""
         ...
 
     async def run(
@@ -50,15 +50,15 @@ class NodeShell(Protocol):
     ) -> ExecResult:
         """Runs a command on the pod's node and waits for its end; any exit code is an answer.
 
-        Its end is waited for even where the caller is cancelled (`to_its_end`). Raises HarnessError
-        if it could not be run, or did not end in time.
+        Waits even if the caller is cancelled (`to_its_end`). Raises HarnessError if the command
+        could not be run, or did not end in time.
         """
         ...
 
 
 async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
-    """Waits for the end of a command though its caller is cancelled: nothing else ends it, and what
-    undoes it must not come before it."""
+    """Waits for the end of a command even if the caller is cancelled: the command runs on, and its
+    undoing must not come first."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -70,9 +70,9 @@ async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
 async def asked(
     shell: NodeShell, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
 ) -> _Answer:
-    """Asks the agent on the pod's node; returns its answer.
+    """Calls the agent on the pod's node; returns its answer.
 
-    Raises HarnessError, FaultFailed if it can't, NoProcess if there is nobody that it could act on.
+    Raises HarnessError, FaultFailed if the agent fails, NoProcess if the pod has no process.
     """
     ended = await shell.run(pod, [*shell.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
     if ended.code == ABSENT:
@@ -89,13 +89,13 @@ async def asked(
 
 
 async def asked_if_there(shell: NodeShell, pod: PodOnNode, verb: str, *words: str) -> None:
-    """As `asked`, but nothing is left to be done where no process of the pod runs any more."""
+    """As `asked`, but without an error if the pod has no process: there is nothing left to do."""
     with contextlib.suppress(NoProcess):
         await asked(shell, pod, object, verb, *words)
 
 
 def shell_of(shell: NodeShell | None) -> NodeShell:
-    """Those that were checked before the run."""
+    """Returns the shell; `check_shell` has made sure of it before the run."""
     assert shell is not None, "checked before the run"
     return shell
 

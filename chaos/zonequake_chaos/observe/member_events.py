@@ -1,8 +1,8 @@
-"""Writes down, for members that keep no journal, when they started and who leads.
+"""Records starts and leaders of members that keep no journal.
 
-What a member would record itself is more exact; this is what the observer saw. A start is dated by
-the kubelet's word, in whole seconds and so too early rather than too late: of a member that is not
-known to live, nobody may say that it was certainly dead.
+A member's own record would be more exact; these are the observer's sightings. A start has the
+kubelet's time, in whole seconds, and is therefore rather too early than too late: a member may be
+called certainly dead only if it can't have been alive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MemberEvents:
         self._terms: dict[tuple[str, int], int] = {}
 
     def pod(self, pod: PodView) -> None:
-        """A pod as the API server has it now."""
+        """Takes a pod as the API server has it now."""
         if pod.started_wall_ns is None or self._started.get(pod.name) == pod.process:
             return
         self._started[pod.name] = pod.process
@@ -37,7 +37,7 @@ class MemberEvents:
         )
 
     def report(self, report: ReplicasReport) -> None:
-        """Takes a member's present report of itself."""
+        """Takes a member's present report."""
         for replica in report.replicas:
             place = (replica.zone, replica.partition)
             if replica.role is not ReplicaRole.LEADER or replica.term <= self._terms.get(place, 0):

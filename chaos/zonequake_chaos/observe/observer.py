@@ -1,8 +1,8 @@
-"""Watches the system under test, and only watches.
+"""Watches the system under test without changing it.
 
-One task for each member asks it through the API server what it says of itself (no network path to
-the pods is needed), others watch pods, Partition resources and Kubernetes events. All of it ends up
-in one `ClusterView`; whoever waits is woken at every change of it.
+One task for each member polls its report through the API server (no network path to the pods is
+needed), others watch pods, Partition resources and Kubernetes events. All results go into one
+`ClusterView`; waiting tasks are woken at every change.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _T = TypeVar("_T")
 
 
 class MemberSource(Protocol):
-    """The way in which one kind of system under test is seen."""
+    """The source of members and reports of one kind of system under test."""
 
     @property
     def pod_labels(self) -> str:
-        """Selects its pods."""
+        """The label selector of its pods."""
         ...
 
     @property
     def journals(self) -> bool:
-        """Whether members record themselves when they start and who leads; else the observer
-        writes into the run's events what it saw of that."""
+        """Whether members record their starts and leaders themselves; else the observer writes what
+        it saw into the run's events."""
         ...
 
     @property
     def fixed_keys(self) -> Sequence[KeysView] | None:
-        """Partitions whose members never change; None: they are watched as resources."""
+        """Partitions whose members never change; None if they are watched as resources."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class MemberSource(Protocol):
         """Returns the present report of the pod's process, in the form of our own data nodes'
         reports.
 
-        Raises ClusterError, msgspec.MsgspecError if it says nothing, or nothing of use.
+        Raises ClusterError without an answer, msgspec.MsgspecError for one that can't be read.
         """
         ...
 
@@ -96,7 +96,7 @@ class StoreMemberSource:
 
 
 class Observer:
-    """Keeps the newest view; an async context that starts and ends its tasks."""
+    """Keeps the newest view of the cluster; `watching` starts and ends its tasks."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Observer:
 
     @property
     def ports(self) -> LinkPorts:
-        """The ports of what is watched."""
+        """The ports of the watched system."""
         return self._member_source.ports
 
     @contextlib.asynccontextmanager
@@ -165,7 +165,7 @@ class Observer:
             self._interval_s = IDLE_INTERVAL_S
 
     def faults_begin(self) -> None:
-        """Sets the instant that triggers on time count from."""
+        """Sets the instant from which timed triggers count."""
         self._began_ns = self._clock.now().time_ns
 
     def view(self) -> ClusterView:
@@ -187,10 +187,11 @@ class Observer:
         timeout_s: float,
         waiting_for: Callable[[ClusterView], str],
     ) -> _T:
-        """The first truthy answer of `seen`; asked at every change and at least every 100 ms.
+        """Returns the first truthy result of `seen`, called at every change and at least every 100
+        ms.
 
-        Raises WaitExpired with the text of `waiting_for`, HarnessError if not all is watched any
-        more: what it waits for might never be seen.
+        Raises WaitExpired with the text of `waiting_for`, HarnessError if a watch has failed: the
+        condition might never be seen.
         """
         deadline_ns = self._clock.now().time_ns + int(timeout_s * 1e9)
         while True:
@@ -200,7 +201,7 @@ class Observer:
                 return found
             if self._broken is not None:
                 words = in_words(self._broken)
-                raise HarnessError(f"the cluster can't be watched any more: {words}")
+                raise HarnessError(f"the watch of the cluster failed: {words}")
             if self._clock.now().time_ns >= deadline_ns:
                 raise WaitExpired(f"not within {timeout_s:g} s: {waiting_for(view)}")
             async with self._changed:
@@ -213,7 +214,7 @@ class Observer:
             self._changed.notify_all()
 
     async def _poll(self, pod: str) -> None:
-        # Not forever: a cancellation that met the end of a request would be the request's alone.
+        # With a limit: a cancellation at the end of a request may end the request only.
         while self._pollers.get(pod) is asyncio.current_task():
             started_ns = self._clock.now().time_ns
             try:
@@ -245,7 +246,7 @@ class Observer:
                 await asyncio.sleep(_REWATCH_S)
 
     def _forget_absent(self, kind: str, present: list[Json]) -> None:
-        """Forgets what was deleted while no watch ran."""
+        """Removes from the view what was deleted while no watch ran."""
         if kind == "Pod":
             names = {pod["metadata"]["name"] for pod in present}
             for gone in set(self._pods) - names:

@@ -23,7 +23,7 @@ class LinkPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A data node: its pod, and what its process last said (`report` None: it doesn't answer)."""
+    """A data node: its pod, and its process's last report (`report` None: it doesn't answer)."""
 
     pod: PodView
     report: ReplicasReport | None = None
@@ -64,15 +64,16 @@ class PartitionView:
 
     @property
     def slowest_progress(self) -> float:
-        """Progress of the catching-up peer that is furthest behind; 1 when there is none."""
+        """The progress of the slowest catching-up peer; 1 if there is none."""
         return min(self.progress.values(), default=1.0)
 
     @property
     def settled(self) -> bool:
-        """Has a leader that serves the stable set, and nothing to move (document `rebalance`).
+        """Whether a leader serves the stable set, and there is nothing to move (document
+        `rebalance`).
 
-        Each member takes part: one that restarted without its data still stands in `stable` until
-        the operator has seen it, and a second loss then would be one too many.
+        Each member must take part: one that restarted without its data stays in `stable` until the
+        operator has seen it, and a second loss then would cost the majority.
         """
         if self.leader is None or self.stage is not Stage.NONE or self.keys is None:
             return False
@@ -101,17 +102,17 @@ class ClusterView:
         return self.nodes.get(name)
 
     def of_zone(self, zone: str) -> list[PartitionView]:
-        """The zone's partitions by number."""
+        """Returns the zone's partitions by number."""
         return [view for _, view in sorted(self.partitions.items()) if view.zone == zone]
 
 
 def assemble(
     *, at_ns: int, began_ns: int, nodes: Iterable[NodeView], keys: Iterable[KeysView]
 ) -> ClusterView:
-    """One view from what the nodes report and what the resources hold.
+    """Builds one view from the nodes' reports and the resources.
 
-    A node that was away when a zone was dropped may hold a replica of it still, also beside one of
-    a new zone of the same name: that is no replica of any partition.
+    A node that was absent when a zone was dropped may still hold a replica of it, even beside one
+    of a new zone of the same name: such a replica belongs to no partition.
     """
     by_name = {node.name: node for node in nodes}
     by_partition = {(entry.zone, entry.partition): entry for entry in keys}
@@ -135,7 +136,7 @@ def assemble(
 
 def _is_dropped(replica: ReplicaStatus, keys: KeysView | None) -> bool:
     if keys is None:
-        return replica.role is ReplicaRole.WAITING  # nobody orders it to start any more
+        return replica.role is ReplicaRole.WAITING  # no assignment orders it to start
     return bool(keys.group) and replica.group != keys.group
 
 

@@ -1,13 +1,12 @@
-"""The cleanup journal: what must be undone, on disk before it is done.
+"""The cleanup journal: records what must be undone, on disk before it is done.
 
-A line of `cleanup.jsonl` is either a debt (written and fsynced before the fault goes in) or the
+A line of `cleanup.jsonl` is either a debt (written and fsynced before the fault is injected) or the
 number of a debt that was paid. The harness may die at any instant: `zonequake clean RUN` reads the
-file and pays what is left. Paying twice does no harm, as each action states what shall hold and
-not what to do.
+file and pays the rest. Paying twice does no harm, since each debt names a state to reach and not a
+change to make.
 
-A line that is no JSON is one that its writer died over, before anything was done. A line that is,
-with a debt that is unknown here, was written by another version: it can't be paid, and is never
-forgotten.
+A line that is no JSON was cut short when its writer died, before anything was done. A JSON line
+with an unknown debt was written by another version: it can't be paid, and stays an open problem.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ class CleanupJournal:
             self.unknown.append(raw.decode(errors="replace"))
             return
         except msgspec.DecodeError:
-            return  # torn: the harness died while writing it, so nothing was injected yet
+            return  # torn: the harness died while writing it, before it injected anything
         self._last = max(self._last, line.number)
         if line.debt is not None:
             self._open[line.number] = line.debt
@@ -171,9 +170,9 @@ class CleanupJournal:
 
     @property
     def debts(self) -> list[tuple[int, Debt]]:
-        """The open debts, in the order in which they are to be paid.
+        """Returns the open debts, in the order in which to pay them.
 
-        Within a kind the newest comes first: undone in the opposite order of doing.
+        Within a kind the newest comes first: they are undone in reverse order.
         """
         return sorted(self._open.items(), key=lambda owed: (_ORDER.index(type(owed[1])), -owed[0]))
 
@@ -182,16 +181,16 @@ class CleanupJournal:
         return any(isinstance(debt, kind) for debt in self._open.values())
 
     def owe(self, debt: Debt) -> int:
-        """Records `debt` durably; only then may the fault go in. Raises JournalFailed."""
+        """Records `debt` durably; only then may the fault be injected. Raises JournalFailed."""
         self._last += 1
         self._append(_Line(number=self._last, debt=debt))
         self._open[self._last] = debt
         return self._last
 
     def paid(self, number: int) -> None:
-        """Records that a debt was paid; a number that isn't owed changes nothing.
+        """Records that a debt was paid; an unknown number changes nothing.
 
-        On a disk that takes nothing the record is left out: to pay again does no harm.
+        Omits the record if the disk takes no write: paying again does no harm.
         """
         if self._open.pop(number, None) is not None:
             with contextlib.suppress(JournalFailed):
@@ -200,7 +199,7 @@ class CleanupJournal:
     async def pay_all(
         self, pay: Callable[[Debt], Awaitable[None]], kinds: tuple[type[Debt], ...] = _ORDER
     ) -> list[str]:
-        """Pays every debt of these kinds; returns why some could not be paid (empty: all are)."""
+        """Pays every debt of these kinds; returns why some could not be paid (empty: all were)."""
         problems = []
         for number, debt in self.debts:
             if not isinstance(debt, kinds):
@@ -214,10 +213,10 @@ class CleanupJournal:
         return problems
 
     def _append(self, line: _Line) -> None:
-        """Writes the whole line and has it on disk, or raises JournalFailed.
+        """Writes the whole line and syncs it to disk, or raises JournalFailed.
 
-        A disk that is full takes a part of a line without an error: what a short write left is a
-        torn line, which the next one starts over behind.
+        A full disk may take a part of a line without an error: a short write leaves a torn line,
+        after which the next one begins on a new line.
         """
         try:
             before = self._path.read_bytes() if self._path.exists() else b""

@@ -1,4 +1,4 @@
-"""The harness's clocks, in one place, so that everything else takes them as an argument."""
+"""The harness's clocks, in one place; all other code takes a clock as an argument."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunClock(Protocol):
 
 
 class SystemClock:
-    """This machine's clocks; the monotonic one is named by the boot id, as the pods name theirs."""
+    """This machine's clocks; the monotonic one is named by the boot id, as in the pods."""
 
     def __init__(self) -> None:
         self._name = _BOOT_ID.read_text().strip()

@@ -1,7 +1,7 @@
 """Writes `events.jsonl` (docs/interfaces.md, "Events"): one line each, whole and flushed.
 
-Lines of the runner carry `source: runner`. What the data nodes recorded themselves is appended at
-the end with `source: store`, in their own times.
+Lines of the runner have `source: runner`. The data nodes' own records are appended at the end with
+`source: store`, in their own times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
 class EventLog:
     """Appends events to a file; may be called from any thread or task.
 
-    `problem`: why something is missing. A disk that takes no more must not stop what heals.
+    `problem`: why events are missing. A full disk must not stop the healing of faults.
     """
 
     def __init__(self, path: Path, clock: RunClock) -> None:
@@ -85,7 +85,7 @@ class EventLog:
         return event
 
     def append_store_events(self, node: str, events: Iterable[StoreEvent]) -> None:
-        """Writes what data node `node` recorded itself."""
+        """Writes the events that data node `node` recorded itself."""
         self._write(from_store(node, event) for event in events)
 
     def _write(self, events: Iterable[RunEvent]) -> None:
@@ -101,7 +101,7 @@ class EventLog:
 
 
 def from_store(node: str, event: StoreEvent) -> RunEvent:
-    """A data node's event as a line of the run."""
+    """Returns a data node's event as a line of the run."""
     return RunEvent(
         kind=event.kind,
         time=event.time,

@@ -1,4 +1,4 @@
-"""The run folder (docs/interfaces.md): where everything of one run lies."""
+"""The run folder (docs/interfaces.md), which holds all files of one run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
 
 class RunFolderInUse(UsageError):
-    """Another process works on the run folder."""
+    """Raised when another process uses the run folder."""
 
 
 class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +43,9 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file;
-    `replay` is the command that does the run again; `target` is what was under test; `files` are
-    those that the analysis reads, with their sizes in bytes when the run ended."""
+    """The content of `run.yaml`. The analysis judges by `expectations`; `plan` is the resolved
+    scenario; `replay` is the command that repeats the run; `target` is the system under test;
+    `files` are those that the analysis reads, with their sizes in bytes when the run ended."""
 
     run: str
     scenario: str
@@ -70,7 +70,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """Makes the folder. Raises UsageError if one with a run in it is there."""
+        """Creates the folder. Raises UsageError if it exists and holds a run."""
         if path.parts and path.parts[0].endswith(":"):
             raise UsageError(
                 f"--out {path}: expected a folder of this machine; copy it to a store when the run "
@@ -86,19 +86,19 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run's folder. Raises UsageError."""
+        """Opens an existing run's folder. Raises UsageError."""
         if not (path / "run.yaml").is_file():
             raise UsageError(f"{path} is no run folder: it has no run.yaml")
         return cls(path)
 
     @contextmanager
     def held(self, *, wait_s: float) -> Iterator[None]:
-        """Holds the folder for this process: a run's, or one that cleans it. Raises UsageError."""
+        """Locks the folder for this process, a run or a cleanup. Raises UsageError."""
         with lock_folder(self.path, wait_s=wait_s) as held:
             if not held:
                 raise RunFolderInUse(
-                    f"{self.path} is another process's: a run that is under way (zonequake abort "
-                    f"{self.path}), or somebody who cleans it"
+                    f"{self.path} is in use by another process: a run (zonequake abort "
+                    f"{self.path}) or a cleanup"
                 )
             yield
 
@@ -139,9 +139,7 @@ class RunFolder:
             raise UsageError(f"{file} can't be read: {error}") from error
 
     def has_history(self) -> bool:
-        """Returns whether any load pod did anything: one that never began an operation writes no
-        file.
-        """
+        """Returns whether there is a history: a load pod that began no operation writes no file."""
         return any((self.path / "history").glob("*.jsonl"))
 
     def files(self) -> dict[str, int]:
@@ -150,9 +148,9 @@ class RunFolder:
         return {file.relative_to(self.path).as_posix(): file.stat().st_size for file in found}
 
     def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
-        """Writes what is told of a run without an analysis, and returns its verdict.
+        """Writes the reports of a run without an analysis, and returns its verdict.
 
-        `judged` is the analysis's verdict and `why` the reason that it is no better.
+        `judged` stands in for the analysis's verdict, and `why` gives the reason.
         """
         missing = verdict_json.CheckEntry(
             name="analysis",
@@ -184,5 +182,5 @@ def expectations(run: ChaosRun) -> dict[str, Any]:
 
 
 def must_land(fault: Fault) -> bool:
-    """Returns whether a run that doesn't show this fault can't pass."""
+    """Returns whether a run can pass only if it shows this fault."""
     return fault.disturbs or isinstance(fault, ReachedSpec)

@@ -1,6 +1,6 @@
-"""Chaos only where it was agreed to, and only for so long.
+"""Checks that chaos is allowed in a namespace, and for how long.
 
-The owner of a foreign namespace says both by labels of it, and may take them back at any time:
+The owner of a foreign namespace sets both by labels, and may remove them at any time:
 
     kubectl label namespace N zonequake.io/chaos=allowed zonequake.io/chaos-max-seconds=900
 """
@@ -31,7 +31,8 @@ async def check_consent(kube: Kube, *, embedded: bool) -> float | None:
 
 
 def consent(labels: Mapping[str, str], *, namespace: str) -> float:
-    """The most seconds that the namespace's labels allow. Raises GuardError."""
+    """Returns the maximum duration in seconds that the namespace's labels allow. Raises
+    GuardError."""
     if labels.get(LABEL) != ALLOWED:
         raise GuardError(
             f"namespace {namespace} does not allow chaos: its label {LABEL} is "
@@ -49,23 +50,23 @@ def consent(labels: Mapping[str, str], *, namespace: str) -> float:
 
 
 def longest_s(run: ChaosRun, ceiling_s: float | None) -> float | None:
-    """Returns how long the run may last: its own limit, or the namespace's; None: as long as it
-    takes.
+    """Returns the maximum duration of the run in seconds: its own limit, or the namespace's; None
+    for no limit.
 
-    Raises GuardError if its own is longer, or if what is planned can't be done in the time.
+    Raises GuardError if its own limit is longer, or if the plan takes longer than the limit.
     """
     own = run.spec.max_duration_s
     if own is not None and ceiling_s is not None and own > ceiling_s:
         raise GuardError(
             f"spec.maxDurationSeconds is {own:g}, and the namespace allows {ceiling_s:g} s "
-            f"({CAP_LABEL}): lower the one, or have its owner raise the other"
+            f"({CAP_LABEL}): lower the first, or ask the namespace's owner to raise the label"
         )
     limit = own if own is not None else ceiling_s
     planned = planned_s(run)
     if limit is not None and planned > limit:
         raise GuardError(
-            f"the plan takes {planned:g} s even if nothing has to be waited for, and the run may "
-            f"last {limit:g} s: shorten times and holdSeconds, or have the limit raised"
+            f"the plan takes at least {planned:g} s, and the run may last {limit:g} s: shorten "
+            "times and holdSeconds, or have the limit raised"
         )
     return limit
 
@@ -85,11 +86,11 @@ def planned_s(run: ChaosRun) -> float:
 
 
 def check_dumps(installed: Installation) -> None:
-    """Raises GuardError if the release's data nodes don't show what they hold."""
+    """Raises GuardError if the release's data nodes allow no dumps."""
     if not installed.gives_dumps:
         raise GuardError(
-            f"release {installed.release} gives no dumps of replicas (its value harness.dumps is "
-            "false), and without them a run can't compare replicas: helm upgrade "
+            f"release {installed.release} allows no dumps of replicas (its value harness.dumps is "
+            "false), which a run needs to compare replicas: helm upgrade "
             f"{installed.release} charts/zonequake --reuse-values --set harness.dumps=true"
         )
 

@@ -58,8 +58,8 @@ class LastingFault:
 
 @dataclass(slots=True, kw_only=True)
 class FaultResults:
-    """The results of the faults so far: the misses with reasons, the landings of stage-bound
-    ones.
+    """The results of the faults so far: misses with their reasons, and landings of faults that are
+    bound to a stage.
     """
 
     places: dict[str, PartitionPlace | None] = field(default_factory=dict)
@@ -83,10 +83,11 @@ async def inject_fault(
     note: Callable[[str], None],
     apart: frozenset[str] = frozenset(),
 ) -> None:
-    """Does `fault` as often as it says. A fault that can't land is recorded, and the run goes on.
+    """Injects `fault` as many times as it says. A fault that can't land is recorded, and the run
+    goes on.
 
-    `apart`: nodes that no fault is for, those of the control.
-    Raises HarnessError only where something of the fault could not be undone.
+    `apart`: nodes that no fault may target, those of the control. Raises HarnessError only if a
+    part of the fault could not be undone.
     """
     for repetition in range(fault.times):
         if repetition:
@@ -172,10 +173,10 @@ async def _inject_once(
 async def _recover(
     life: FaultLife, injection: Injection, *, done: FaultResults, events: EventLog
 ) -> None:
-    """Ends a fault; one that was over before didn't do what the scenario says, and is missed."""
+    """Ends a fault; one that ended before its time counts as missed."""
     await life.recover(injection)
     if injection.ended_early is not None:
-        reason = f"it was over before its time: {injection.ended_early}"
+        reason = f"it ended early: {injection.ended_early}"
         done.cut_short[injection.name] = reason
         events.emit("fault.missed", {"fault": injection.name, "reason": reason})
 
@@ -190,7 +191,7 @@ async def finish(life: FaultLife, injection: Injection, described: dict[str, obj
 async def _member_source(
     fault: Fault, world: FaultWorld, chooser: Chooser, done: FaultResults
 ) -> tuple[ClusterView, Sighting]:
-    """Waits for the trigger; the view is the one in which it was seen. Raises WaitExpired."""
+    """Waits for the trigger; returns it with the view that showed it. Raises WaitExpired."""
 
     def look(view: ClusterView) -> tuple[ClusterView, Sighting] | None:
         before = EarlierFaults(places=done.places, effective_ns=done.effective)
@@ -208,7 +209,7 @@ async def _member_source(
 def _choose(
     fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The victims; and the other side, where the fault is between two."""
+    """Returns the victims, and the other side if the fault is between two sides."""
     match fault:
         case (
             ScaleSpec()
@@ -239,7 +240,7 @@ def _choose(
 def _landings(
     fault: Fault, injection: Injection, injected: Moment, proof: Proof, clock: RunClock
 ) -> list[Landing]:
-    """One landing for each victim of a fault that was asked to land in a stage."""
+    """Returns one landing for each victim of a fault that is bound to a stage."""
     if not isinstance(fault.trigger, OnStage) or injection.sighting.place is None:
         return []
     gone_ns = proof.get("gone_ns")

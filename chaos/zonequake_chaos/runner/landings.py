@@ -1,13 +1,13 @@
-"""The real landing of a fault, judged from what the data nodes themselves recorded.
+"""Judges where a fault landed, by the events that the data nodes recorded.
 
-The trigger saw a stage; until the process was dead some time passed. The runner's own belief proves
-nothing, so the data nodes' `rebalance.stage` events decide:
+Some time passes between the trigger's sighting of a stage and the death of the process. The
+runner's own view proves nothing, so the data nodes' `rebalance.stage` events decide:
 
 - The victim led the partition: its own last stage event before its next `node.started` is the
   stage in which it died, exactly.
-- The victim was caught up by another node: all stages that the partition was in between the
-  instant of injection and the instant at which the victim was seen silent. If one of them isn't
-  asked for, it can't be said that the fault landed in a stage asked for, and it counts as missed.
+- Another node led and caught the victim up: all stages that the partition was in between the
+  instant of injection and the instant at which the victim was seen silent. If one of them is not a
+  requested stage, the landing is uncertain, and the fault counts as missed.
 
 Times are compared by the monotonic clock if all of them share it, else by wall time.
 """
@@ -28,10 +28,10 @@ _CAUGHT_UP = "CAUGHT_UP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """One injection whose stage was asked for.
+    """One injection that is bound to a stage.
 
-    `injected` is just before the fault went in, `gone` the first instant at which the victim was
-    known to be dead, `progress_seen` the trigger's.
+    `injected` is just before the injection, `gone` the first instant at which the victim was known
+    to be dead, `progress_seen` the progress that the trigger saw.
     """
 
     fault: str
@@ -46,7 +46,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """The fault landed in `stage`, which was asked for."""
+    """The fault landed in `stage`, which the scenario requests."""
 
     stage: Stage
     progress: float | None
@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """The fault did not land where it was asked to, or nobody can tell."""
+    """The fault did not land in a requested stage, or its landing is uncertain."""
 
     reason: str
 
@@ -145,7 +145,7 @@ def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
     wrong = [step.stage.value for step in passed if step.stage not in landing.asked]
     if wrong:
         return Miss(
-            reason=f"asked for {_asked(landing)}, but {_name(landing)} was in "
+            reason=f"expected {_asked(landing)}, but {_name(landing)} was in "
             f"{', '.join(wrong)} when {landing.victim} died"
         )
     known = [p for p in (landing.progress_seen, passed[0].progress) if p is not None]

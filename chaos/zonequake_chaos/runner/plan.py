@@ -1,6 +1,6 @@
-"""The numbered plan of a run: printed before it, and the same tree marked afterwards.
+"""The numbered plan of a run: printed before the run, and again with marks after it.
 
-Pure: what a step is called and how it ended. `zonequake_chaos.runner.plan_text` draws it.
+Pure: names of steps and how they ended. `zonequake_chaos.runner.plan_text` draws it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StepState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class PlanStep:
-    """One numbered line; `key` is what the runner marks it by."""
+    """One numbered line; the runner marks it by `key`."""
 
     number: str
     key: str
@@ -58,7 +58,7 @@ class RunPlan:
     steps: list[PlanStep]
 
     def walk(self) -> Iterator[PlanStep]:
-        """All steps, parents first."""
+        """Yields all steps, parents first."""
         pending = list(self.steps)
         while pending:
             step = pending.pop(0)
@@ -66,7 +66,7 @@ class RunPlan:
             pending[:0] = step.steps
 
     def step(self, key: str) -> PlanStep:
-        """The step with that key; KeyError if there is none."""
+        """Returns the step with that key. Raises KeyError."""
         for step in self.walk():
             if step.key == key:
                 return step
@@ -74,7 +74,7 @@ class RunPlan:
 
 
 def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> RunPlan:
-    """The tree for a scenario; `target`: what is under test where it isn't our store."""
+    """Returns the tree for a scenario; `target`: the system under test, if it isn't our store."""
     spec = run.spec
     times = spec.times
     zones = ", ".join(
@@ -123,12 +123,12 @@ def _control_phase(spec: RunSpec) -> list[tuple[str, str]]:
     control = spec.control
     if control is None:
         return []
-    what = f"{control.nodes} more nodes of pool {control.pool}, which hold nothing"
+    what = f"{control.nodes} more nodes of pool {control.pool}, which hold no data"
     return [(CONTROL, f"Control: {what}; then {spec.times.after_s:g} s of load")]
 
 
 def predict_targets(plan: RunPlan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
-    """Notes at each fault whom it would be for if its turn came in the state `view`."""
+    """Notes at each fault the nodes that it would target in the state `view`."""
     for fault in run.spec.faults:
         target: faults.FaultTarget | None = getattr(fault, "target", None)
         if target is None:
@@ -188,7 +188,7 @@ def _reset_in_words(fault: faults.ResetByHandSpec) -> str:
     what = f"partitions {numbers}{where}"
     if not numbers:
         what = f"all partitions{where} that lost their majority"
-    onto = f", on from what {fault.survivor} holds" if fault.survivor else ""
+    onto = f", from the data of {fault.survivor}" if fault.survivor else ""
     return f"reset by hand of {what}{onto},"
 
 

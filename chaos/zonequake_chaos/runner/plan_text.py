@@ -19,7 +19,7 @@ _SIGNS = {
 
 
 def plan_tree(plan: RunPlan) -> Tree:
-    """The plan with each step's sign, note and time."""
+    """Returns the plan with each step's sign, note and time."""
     tree = Tree(Text.assemble((plan.scenario, "bold"), f"  seed {plan.seed}"))
     for step in plan.steps:
         _add(tree, step)
@@ -27,7 +27,7 @@ def plan_tree(plan: RunPlan) -> Tree:
 
 
 def step_line(step: PlanStep) -> Text:
-    """One step as a line, without its children."""
+    """Returns one step as a line, without its children."""
     sign, style = _SIGNS[step.mark]
     line = Text.assemble((f"{sign} ", style), (f"{step.number} ", "bold"), step.title)
     if step.note:

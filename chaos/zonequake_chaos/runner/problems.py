@@ -1,4 +1,4 @@
-"""The problems of a run, and the verdict that the harness makes of them."""
+"""The problems of a run, and the harness's verdict on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zonequake_analysis.verdict import Verdict, worst
 
 @dataclass(slots=True, kw_only=True)
 class Problems:
-    """The problems so far; `unclean`: those that say that something may be left."""
+    """The problems so far; `unclean`: those because of which something may be left."""
 
     verdicts: list[Verdict] = field(default_factory=lambda: [Verdict.PASSED])
     texts: list[str] = field(default_factory=list)

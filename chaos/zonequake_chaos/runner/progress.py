@@ -1,4 +1,4 @@
-"""Shows a run while it goes: each step of the plan as it begins and ends, with its time."""
+"""Shows the progress of a run: each step of the plan as it begins and ends, with its time."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class RunProgress:
             self._console.print(step_line(step))
 
     def note(self, key: str, text: str) -> None:
-        """Adds a word to a running step."""
+        """Adds a note to a running step."""
         step = self.plan.step(key)
         step.note = text
         self._console.print(step_line(step))
 
     def skip_rest(self) -> None:
-        """Marks what was never begun."""
+        """Marks the steps that never began."""
         for step in self.plan.walk():
             if step.mark is StepState.PLANNED:
                 step.mark = StepState.SKIPPED

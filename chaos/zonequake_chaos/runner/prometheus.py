@@ -1,4 +1,4 @@
-"""Fetches the run's Prometheus samples, through the API server's service proxy."""
+"""Fetches the run's Prometheus samples through the API server's service proxy."""
 
 from __future__ import annotations
 

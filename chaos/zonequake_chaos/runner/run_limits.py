@@ -1,7 +1,7 @@
-"""Ends a run that may not go on: asked to end, out of time, or consent taken away.
+"""Ends a run that must not go on: on request, at its time limit, or without consent.
 
-It looks beside the run, every second, and again right before each fault. What it can't see, because
-the API server is away, it asks again; only a fault waits for the answer.
+It checks in the background, every second, and again right before each fault. If the API server does
+not answer, it repeats the check; only a fault waits for the result.
 
     abort asked, by the folder or by the mark ──┐
     the run's time is over                    ──┼──► stop(verdict, words) ──► the run's tail heals
@@ -46,9 +46,7 @@ class EarlyEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """The permission of a run: on an embedded cluster, or for so long; and the mark that it
-    made.
-    """
+    """The permission of a run, on an embedded cluster or for a limited time, and its mark."""
 
     embedded: bool
     limit_s: float | None
@@ -57,7 +55,7 @@ class Permit:
 
 @dataclass(slots=True, kw_only=True)
 class RunLimits:
-    """`stop` is called once, with the first reason there is."""
+    """Checks the limits of a run; calls `stop` once, with the first reason."""
 
     kube: Kube
     clock: RunClock
@@ -69,7 +67,7 @@ class RunLimits:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Watches as long as the block lasts."""
+        """Checks as long as the block lasts."""
         tasks = [asyncio.create_task(self._kept_up(look)) for look in (self._near, self._far)]
         try:
             yield
@@ -79,19 +77,20 @@ class RunLimits:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _kept_up(self, look: Callable[[], Awaitable[None]]) -> None:
-        """A run that nobody can watch may not go on either."""
+        """Ends the run if its checks fail unexpectedly."""
         try:
             await look()
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the run
-            words = f"{ENDED}: the run can't be watched any more: {in_words(error)}"
+            words = f"{ENDED}: the watch of the run failed: {in_words(error)}"
             self._end(Verdict.HARNESS_FAILED, words)
 
     async def permit_fault(self) -> None:
-        """Ends the run if the namespace does not agree to the next fault, or nobody can say so."""
+        """Ends the run if the namespace forbids the next fault, or if its consent can't be
+        checked."""
         try:
             await self._check()
         except ClusterError as error:
-            self._end(Verdict.UNKNOWN, f"{ENDED}: nobody can say if chaos is allowed: {error}")
+            self._end(Verdict.UNKNOWN, f"{ENDED}: can't check whether chaos is allowed: {error}")
         await asyncio.sleep(0)  # here an ended run stops
 
     async def _check(self) -> None:
@@ -110,7 +109,7 @@ class RunLimits:
             if self.permit.limit_s is not None and lasted_s > self.permit.limit_s:
                 self._end(
                     Verdict.UNKNOWN,
-                    f"{ENDED}: the run may last {self.permit.limit_s:g} s, and these are over",
+                    f"{ENDED}: the run may last {self.permit.limit_s:g} s, which have passed",
                 )
             await asyncio.sleep(_NEAR_S)
 

@@ -2,9 +2,9 @@
 
     setup → preload → before → control → faults → recovery → quiet → final → collect → clean
 
-Whatever happens in the middle, an interrupt too, the tail is walked: what hurts is healed, what
-there is is collected, and every debt of the cleanup journal is paid. The harness's own problems are
-kept apart from what it observed (docs/interfaces.md, "Verdicts").
+The last phases run in any case, also after an interrupt: faults are healed, data is collected, and
+every debt of the cleanup journal is paid. The harness's own problems are reported apart from its
+observations (docs/interfaces.md, "Verdicts").
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Runner:
         ]
 
     async def run(self) -> HarnessReport:
-        """Walks all phases. Raises UsageError before anything was changed, else never."""
+        """Runs all phases. Raises UsageError only before anything is changed."""
         with self._events:
             async with self._observer.watching(), self._limits.watching():
                 self._running = asyncio.create_task(self._work())
@@ -134,7 +134,7 @@ class Runner:
                     self._problems.add(stopped.verdict, stopped.words)
                 except UsageError:
                     raise
-                except Exception as error:  # noqa: BLE001 - the tail must be walked in any case
+                except Exception as error:  # noqa: BLE001 - the last phases must run in any case
                     self._problems.add(Verdict.HARNESS_FAILED, in_words(error))
                 finally:
                     await self._tail()
@@ -146,7 +146,7 @@ class Runner:
         return self._problems.report()
 
     def _stop(self, stop: EarlyEnd) -> None:
-        """Ends the work; in the tail, which is walked in any case, nothing more comes of it."""
+        """Ends the work; has no effect in the last phases, which run in any case."""
         if self._running is not None and not self._running.done():
             self._stopped = self._stopped or stop
             self._running.cancel()
@@ -211,7 +211,7 @@ class Runner:
         if rate < MIN_RATE:
             self._problems.add(
                 Verdict.UNKNOWN,
-                f"the load does {rate:.1f} operations/s: without load nothing can be shown",
+                f"the load does {rate:.1f} operations/s: a run without load shows nothing",
             )
 
     async def _control(self) -> None:
@@ -318,7 +318,7 @@ class Runner:
     # The tail, walked in any case --------------------------------------------------------------
 
     async def _tail(self) -> None:
-        self._problems.texts += await self._heal()  # what could not be, `clean` tries again
+        self._problems.texts += await self._heal()  # what failed, `clean` tries again
         self._events.emit("run.phase", {"phase": "end"})
         for key, action, failed in (
             ("collect", self._collect, Verdict.HARNESS_FAILED),
@@ -327,7 +327,7 @@ class Runner:
             try:
                 with self._progress.step(key):
                     await action()
-            except Exception as error:  # noqa: BLE001 - what comes after must be walked in any case
+            except Exception as error:  # noqa: BLE001 - the next steps must run in any case
                 self._problems.add(failed, f"{key}: {in_words(error)}")
 
     async def _heal(self) -> list[str]:
@@ -372,7 +372,7 @@ class Runner:
         return problems
 
     def _judge(self, events: list[RunEvent]) -> None:
-        """Says of every fault that was asked to land in a stage where it did."""
+        """Judges where each fault that is bound to a stage landed."""
         for landing in self._done.landings:
             step = self._progress.plan.step(f"fault:{landing.fault}")
             match judge(landing, events):

@@ -1,17 +1,16 @@
-"""The floor: how many replicas of a partition are alive at every moment of a plan, at worst.
+"""The floor: the least number of replicas of a partition that are alive at any moment of a plan.
 
-Pure, and by the manifest alone: which faults last at the same time, and how many replicas of one
-partition they can take away together if chance places all victims in it. Whoever wants fewer
-replicas alive than a majority says so in the manifest, `spec.floor`.
+Pure, and computed from the manifest only: which faults overlap, and how many replicas of one
+partition they can take away together if chance places all victims in it. A scenario with fewer
+replicas alive than a majority must declare it, in `spec.floor`.
 
     fault        ├─ inject ─┤├─ hold ─┤├─ recover ─┤        waitRecovered: the next one begins here
     lasts        ═══════════════════════════════════
     heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
 
-Counted as away: whoever is killed, paused, held down, cut off from its peers, or as good as that by
-links that are slow or lossy enough, or kept from its disk.
-Who only loses the API server is away for a HighAvailability zone, whose nodes stop when their
-Leases run out.
+A node counts as away if it is killed, paused, held down, cut off from its peers (or nearly so, by
+slow or lossy links), or kept from its disk. A node that only loses the API server is away for a
+HighAvailability zone, whose nodes stop when their Leases run out.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ or that heartbeats alone fill: who is behind them is as far as behind a cut."""
 class Harm:
     """The loss that one fault causes while it lasts.
 
-    `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, whoever they
-    are; `leases_only`: they go on, but without the API server. `thing`: a component of the node.
-    `lasting`: gone with its pool's size. `runs`: its victims' processes run on, so that something
-    else can be done to them.
+    `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, without names;
+    `leases_only`: they run on, but without the API server. `thing`: a component of the node.
+    `lasting`: removed with its pool's size. `runs`: the victims' processes run on, so that another
+    fault can hit them.
     """
 
     fault: str
@@ -71,7 +70,7 @@ class Harm:
 
 @dataclass(slots=True, kw_only=True)
 class _Plan:
-    """The state at the time of a fault's turn."""
+    """The state of the plan when a fault begins."""
 
     sizes: dict[str, int]
     peak: int
@@ -84,7 +83,7 @@ class _Plan:
 
 
 def check_plan(run: ChaosRun) -> None:
-    """Raises PlanRefused with a sentence for each fault that may not be done as it is planned."""
+    """Raises PlanRefused with a sentence for each fault that must not be injected as planned."""
     refused = list(objections(run))
     if refused:
         raise PlanRefused("\n".join(refused))
@@ -100,7 +99,7 @@ def objections(run: ChaosRun) -> Iterator[str]:
         if spec.floor is not None and spec.floor.alive_replicas > members:
             yield (
                 f"spec.floor.aliveReplicas is {spec.floor.alive_replicas}, but a partition of zone "
-                f"{zone.name!r} has {members} replicas: no fault could ever be done"
+                f"{zone.name!r} has {members} replicas, so no fault is possible: lower the floor"
             )
     for fault in spec.faults:
         if isinstance(fault.trigger, OnSettled):
@@ -128,7 +127,7 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
         case RollingRestartSpec():
             return Harm(fault=fault.name, others=1)
         case NetworkLossSpec() | NetworkSlowSpec() if not _as_good_as_cut(fault):
-            return None  # slow links and lossy ones still lead to everybody
+            return None  # nodes still reach each other over slow and lossy links
         case LinkFaultSpec(between=(first, second)):
             sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
             return Harm(fault=fault.name, others=min(sides))
@@ -145,7 +144,7 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
 
 
 def _as_good_as_cut(fault: NetworkLossSpec | NetworkSlowSpec) -> bool:
-    """Returns whether too little passes in time for a member to be heard as alive."""
+    """Returns whether too few packets arrive in time for the peers to count a member as alive."""
     if isinstance(fault, NetworkLossSpec):
         return fault.percent >= CUT_PERCENT
     return fault.delay_ms >= CUT_DELAY_MS or 0 < fault.bytes_per_second < CUT_BYTES_PER_SECOND
@@ -162,21 +161,21 @@ def _of_target(
     if named:
         found = {_known(name, sizes) or name for name in named}
         return Harm(fault=fault.name, nodes=frozenset(found), leases_only=leases_only)
-    # Victims that nobody waits for add up, unless each repetition waits for a settled cluster.
+    # Victims that are not awaited add up, unless each repetition waits for a settled cluster.
     adds_up = not fault.wait_recovered and not isinstance(fault.trigger, OnSettled)
     count = target.count * (fault.times if adds_up else 1)
     return Harm(fault=fault.name, others=count, leases_only=leases_only)
 
 
 def _side_size(side: list[str], peak: int) -> int:
-    """Returns how many nodes a side of a partition has at most: who is on the smaller one is
+    """Returns the maximum number of nodes on a side of a partition; those on the smaller one are
     away.
     """
     return sum(peak - 1 if word in (Side.FOLLOWERS, Side.OTHERS) else 1 for word in side)
 
 
 def _known(name: str, sizes: Mapping[str, int]) -> str | None:
-    """`pool-ordinal` of a node as `Target.nodes` names it; None if no pool has it."""
+    """Returns `pool-ordinal` of a node as `Target.nodes` names it; None if no pool has it."""
     for pool, size in sizes.items():
         for ordinal in range(size):
             short = f"{pool}-{ordinal}"
@@ -186,7 +185,7 @@ def _known(name: str, sizes: Mapping[str, int]) -> str | None:
 
 
 def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
-    """More victims than there are."""
+    """Yields an objection if there are more victims than nodes."""
     target: FaultTarget | None = getattr(fault, "target", None)
     pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
     named: list[str] = []
@@ -197,7 +196,7 @@ def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     for name in named:
         if _known(name, sizes) is None:
             return (
-                f"fault {fault.name!r} is for node {name!r}, which there will not be: pool "
+                f"fault {fault.name!r} targets node {name!r}, which will not exist then: pool "
                 f"{pools}. Give the pool more replicas before, or name another node"
             )
     if target is None:
@@ -205,14 +204,14 @@ def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     there = sizes.get(target.pool, 0) if target.pool is not None else sum(sizes.values())
     if not named and target.role is not TargetRole.ALL and target.count > there:
         return (
-            f"fault {fault.name!r} is for {target.count} nodes, and there are {there} at its turn: "
+            f"fault {fault.name!r} targets {target.count} nodes, and there are {there} then: "
             f"pool {pools}. Lower target.count, or give the pool more replicas before"
         )
     return None
 
 
 def _twice(fault: Fault, plan: _Plan) -> str | None:
-    """Two faults on the same thing at the same time."""
+    """Yields an objection if two faults hit the same thing at the same time."""
     harm = harm_of(fault, plan.sizes)
     if harm is None:
         return None
@@ -222,8 +221,8 @@ def _twice(fault: Fault, plan: _Plan) -> str | None:
             same = [harm.thing]
         if same and not earlier.runs and earlier.fault != fault.name:
             return (
-                f"fault {fault.name!r} is for {', '.join(same)}, which {earlier.fault!r} holds "
-                f"until {until!r}: end that one before (heldUntil), or aim at something else"
+                f"fault {fault.name!r} targets {', '.join(same)}, which {earlier.fault!r} holds "
+                f"until {until!r}: end that fault earlier (heldUntil), or choose another target"
             )
     return None
 
@@ -244,7 +243,9 @@ def _too_few(fault: Fault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
         floor = floor_of(run, zone, members)
         if alive < floor:
             earlier = [h.fault for h in together if h is not harm]
-            beside = f", while {', '.join(map(repr, earlier))} may last" if earlier else ""
+            beside = (
+                f", while {', '.join(map(repr, earlier))} may still be active" if earlier else ""
+            )
             majority = "a majority" if run.spec.floor is None else "spec.floor.aliveReplicas"
             yield (
                 f"fault {fault.name!r} could leave {alive} of {members} replicas of a partition of "
@@ -255,14 +256,14 @@ def _too_few(fault: Fault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
 
 
 def floor_of(run: ChaosRun, zone: RunZone, members: int) -> int:
-    """Replicas of each of the zone's partitions that must be alive at any time."""
+    """Returns how many replicas of each of the zone's partitions must be alive at any time."""
     if run.spec.floor is not None:
         return run.spec.floor.alive_replicas
     return members // 2 + 1
 
 
 def _go_on(fault: Fault, plan: _Plan) -> None:
-    """The fault was done: what of it, and of those before it, lasts on."""
+    """Updates the plan's state after a fault: what of it, and of earlier faults, still lasts."""
     harm = harm_of(fault, plan.sizes)
     if harm is not None:
         if fault.held_until is not None:
@@ -285,5 +286,5 @@ def _needs_leases(zone: RunZone) -> bool:
 
 
 def _stays_missing(zones: list[RunZone]) -> bool:
-    """Returns whether some zone waits forever for nodes that its pool has no more."""
+    """Returns whether some zone waits forever for nodes that its pool no longer has."""
     return any(zone.data_nodes_auto_adjust_scale_down == "Infinite" for zone in zones)

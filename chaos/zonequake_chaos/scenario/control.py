@@ -1,11 +1,11 @@
-"""The control of a run: what the machine itself costs, measured before the faults.
+"""The control of a run measures what the machine itself costs, before the faults.
 
     before │ control: nodes that hold nothing are restarted │ faults: those that hold data are
 
-A pool gets further data nodes once the zones are served, so that no zone takes them (their scale-up
-timers are infinite). They are restarted one after another, exactly as a `rolling_restart` restarts
-others, and the load goes on as after the faults. No replica is concerned, so whatever gets slower
-meanwhile is what kubelet, container runtime and starting processes take from the machine.
+A pool gets further data nodes once the zones are served; no zone takes them, since the zones'
+scale-up timers are infinite. They are restarted one after another, exactly as by a
+`rolling_restart`, and the load goes on as after the faults. No replica is affected, so any slowdown
+in that time is the cost of kubelet, container runtime and starting processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTROL = "control"
 
 
 def control_nodes(spec: RunSpec, release: str) -> tuple[str, ...]:
-    """The pods that hold nothing; none without a control."""
+    """Returns the pods that hold no replica; none without a control."""
     control = spec.control
     if control is None:
         return ()
@@ -33,24 +33,24 @@ def control_nodes(spec: RunSpec, release: str) -> tuple[str, ...]:
 
 
 def control_fault(nodes: Iterable[str]) -> RollingRestartSpec:
-    """The restart of these nodes, as a fault of the plan."""
+    """Returns the restart of these nodes, as a fault of the plan."""
     return RollingRestartSpec(name=CONTROL, trigger=OnSettled(), nodes=list(nodes), timeout_s=120.0)
 
 
 def with_control(spec: RunSpec, pool: str) -> int:
-    """Returns how many nodes the pool has once the control's are there."""
+    """Returns how many nodes the pool has with those of the control."""
     size = next(each.replicas for each in spec.pools if each.name == pool)
     control = spec.control
     return size + (control.nodes if control is not None and control.pool == pool else 0)
 
 
 def without_control(run: ChaosRun) -> ChaosRun:
-    """The same run of a target whose members all hold data."""
+    """Returns the same run without a control, for a target whose members all hold data."""
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, control=None))
 
 
 def holding(view: ClusterView, nodes: Iterable[str]) -> list[str]:
-    """Replicas on nodes that should hold nothing, as `default-3 holds chaos/0`."""
+    """Returns replicas on nodes that should hold none, as `default-3 holds chaos/0`."""
     wanted = set(nodes)
     return sorted(
         f"{node} holds {partition.zone}/{partition.partition}"

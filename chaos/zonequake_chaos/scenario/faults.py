@@ -1,6 +1,6 @@
 """The manifest's faults and their targets, as types.
 
-Pure: doing it is `zonequake_chaos.faults`.
+Pure: `zonequake_chaos.faults` injects them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zonequake_chaos.scenario.triggers import AtOnce, Trigger
 
 
 class TargetRole(StrEnum):
-    """The data nodes that a fault is for, seen from the partition that its trigger saw."""
+    """The data nodes that a fault targets, relative to the partition that its trigger saw."""
 
     CATCHING_UP_PEER = "catching_up_peer"
     LEADER = "leader"
@@ -62,7 +62,7 @@ class FaultSpec(ManifestPart, frozen=True, kw_only=True, tag_field="type"):
 
 
 class PodKillSpec(FaultSpec, frozen=True, kw_only=True, tag="pod_kill"):
-    """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
+    """SIGKILL the store's process and delete its pod with grace 0, at the same time."""
 
     target: FaultTarget
 
@@ -103,7 +103,7 @@ class NodeOutageSpec(FaultSpec, frozen=True, kw_only=True, tag="node_outage"):
 
 
 class Traffic(StrEnum):
-    """The packets of a pod that a fault of its links is for.
+    """The packets of a pod that a link fault affects.
 
     `all`: everything. `peers`: the members' port for each other. `clients`: their port for clients.
     `control`: the API server's ports.
@@ -116,7 +116,7 @@ class Traffic(StrEnum):
 
 
 class Direction(StrEnum):
-    """Seen from the target: what comes to it (`inbound`), what it sends (`outbound`), or both."""
+    """Relative to the target: packets to it (`inbound`), packets from it (`outbound`), or both."""
 
     BOTH = "both"
     INBOUND = "inbound"
@@ -135,9 +135,9 @@ class Side(StrEnum):
 class LinkFaultSpec(FaultSpec, frozen=True, kw_only=True):
     """The common fields of faults of links: the pods, the direction, and the packets.
 
-    Either `target`: its links to everybody; or `between`: the links from the nodes of the first
-    side to those of the second, each a list of names and of the words of `Side`. `direction` is
-    seen from the target, or from the first side.
+    Either `target`: all its links; or `between`: the links from the nodes of the first side to
+    those of the second, each a list of names and of the words of `Side`. `direction` is relative to
+    the target, or to the first side.
     """
 
     target: FaultTarget | None = None
@@ -152,7 +152,7 @@ class NetworkPartitionSpec(LinkFaultSpec, frozen=True, kw_only=True, tag="networ
 
 
 class NetworkLossSpec(LinkFaultSpec, frozen=True, kw_only=True, tag="network_loss"):
-    """Lose `percent` of the packets for `hold_s`, each by a throw of dice in the kernel."""
+    """Lose `percent` of the packets for `hold_s`, each at random in the kernel."""
 
     percent: Annotated[float, Meta(gt=0, lt=100)]
     traffic: Traffic = Traffic.PEERS
@@ -189,7 +189,7 @@ class ComponentKillSpec(FaultSpec, frozen=True, kw_only=True, tag="component_kil
 
 
 class OperatorPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="operator_pause"):
-    """SIGSTOP the operator's processes for `hold_s`: nobody decides, and nobody takes over."""
+    """SIGSTOP the operator's processes for `hold_s`: nothing is decided, no replica takes over."""
 
 
 class OperatorKillSpec(FaultSpec, frozen=True, kw_only=True, tag="operator_kill"):
@@ -197,8 +197,8 @@ class OperatorKillSpec(FaultSpec, frozen=True, kw_only=True, tag="operator_kill"
 
 
 class FailedFsyncSpec(FaultSpec, frozen=True, kw_only=True, tag="failed_fsync"):
-    """Let fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or for as
-    long as these processes live."""
+    """Make fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or as long
+    as these processes live."""
 
     target: FaultTarget
 
@@ -223,10 +223,11 @@ class LoadPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="load_pause"):
 
 
 class ResetByHandSpec(FaultSpec, frozen=True, kw_only=True, tag="reset_by_hand"):
-    """Give up lost majorities as `zonequake reset` does: of `partitions`, else of all that lost it.
+    """Give up lost majorities as `zonequake reset` does: those of `partitions`. Default: all lost
+    ones.
 
-    `zone` may be left out where the run has but one. `survivor`: the node that goes on, named as in
-    `Target.nodes`; without it the one with the newest data.
+    `zone` may be omitted if the run has only one. `survivor`: the node to continue with, named as
+    in `Target.nodes`. Default: the one with the newest data.
     """
 
     zone: str | None = None
@@ -241,7 +242,7 @@ class ReachedSpec(FaultSpec, frozen=True, kw_only=True, tag="reached"):
 
 
 class ScaleSpec(FaultSpec, frozen=True, kw_only=True, tag="scale"):
-    """Set a pool's size; this is what starts a rebalance, and no harm to anyone."""
+    """Set a pool's size; this starts a rebalance, and harms no node."""
 
     disturbs: ClassVar[bool] = False
 
@@ -288,5 +289,5 @@ ByAgent = (
 
 
 def fault_type(fault: Fault) -> str:
-    """The fault's `type` as it stands in the file and in the events."""
+    """Returns the fault's `type`, as in the file and in the events."""
     return str(type(fault).__struct_config__.tag)

@@ -1,4 +1,4 @@
-"""The common base of a manifest's parts: the naming of fields, and their kinds.
+"""The common base of a manifest's parts: names of fields, and their types.
 
 Field names in the file are camelCase with units written out: `timeout_s` is `timeoutSeconds`.
 """

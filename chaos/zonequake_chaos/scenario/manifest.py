@@ -1,7 +1,7 @@
 """Reads scenario files: YAML to `ChaosRun`, with errors that name path, value and what is allowed.
 
-A misspelled field is refused and never ignored: a fault that silently fell back to a default would
-be a run that shows less than it says.
+A misspelled field is refused: if it were ignored, the fault would use a default, and the run would
+show less than it claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
 
 
 def shipped() -> dict[str, str]:
-    """Names of the scenarios that come with the package, and their text, sorted by name."""
+    """Returns name and text of each scenario that comes with the package, sorted by name."""
     return {
         entry.name.removesuffix(".yaml"): entry.read_text()
         for entry in sorted(_SHIPPED.iterdir(), key=lambda entry: entry.name)
@@ -45,7 +45,7 @@ def shipped() -> dict[str, str]:
 
 
 def load(name_or_path: str, overrides: Sequence[str] = ()) -> ChaosRun:
-    """The scenario shipped under that name, or the file at that path.
+    """Loads the shipped scenario of that name, or the file at that path.
 
     `overrides` are `path.in.spec=value` with YAML values, for instance `zones.0.partitions=4`.
     Raises ManifestError.
@@ -67,7 +67,7 @@ def load(name_or_path: str, overrides: Sequence[str] = ()) -> ChaosRun:
 
 
 def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
-    """`text` as a checked scenario; `where` names it in errors. Raises ManifestError."""
+    """Returns `text` as a checked scenario; `where` names it in errors. Raises ManifestError."""
     try:
         document = read_yaml(text)
     except yaml.YAMLError as error:
@@ -122,7 +122,7 @@ def _override(spec: object, override: str) -> None:
 
 
 def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
-    """Every field of `value` that `kind` doesn't know, with the names that it does."""
+    """Yields every field of `value` that `kind` doesn't know, with the names that it knows."""
     if isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
@@ -147,7 +147,7 @@ def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[st
 
 
 def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
-    """The struct of a tagged union that the value's tag names, or the union itself."""
+    """Returns the struct of a tagged union that the value's tag names, or the union itself."""
     structs = [kind for kind in union.types if isinstance(kind, inspect.StructType)]
     if not isinstance(value, Mapping):
         return union
@@ -158,7 +158,7 @@ def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
 
 
 def _contradictions(run: ChaosRun) -> Iterator[str]:
-    """Yields what the types can't say: names that are used twice, or point nowhere."""
+    """Yields problems that the types can't express: duplicate names, and names of nothing."""
     spec = run.spec
     pools = [pool.name for pool in spec.pools]
     for kind, names in (
@@ -181,7 +181,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
 
 
 def _control_contradictions(spec: RunSpec) -> Iterator[str]:
-    """Nodes of a control that could come to hold something."""
+    """Yields problems of a control whose nodes could come to hold a replica."""
     control = spec.control
     if control is None:
         return
@@ -209,7 +209,7 @@ def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
             f"({', '.join(later) or 'there is none'})"
         )
     if fault.hold_s or fault.times > 1:
-        yield f"{here}: heldUntil goes with neither holdSeconds nor times"
+        yield f"{here}: heldUntil can't be combined with holdSeconds or times"
 
 
 def _fault_contradictions(
@@ -238,9 +238,9 @@ def _fault_contradictions(
                 f"({', '.join(earlier) or 'there is none'})"
             )
         if not fault.trigger.stages:
-            yield f"{here}: the trigger's stages are empty, so it can never come"
+            yield f"{here}: the trigger's stages are empty, so it can never fire: name at least one"
         if fault.trigger.min_progress > fault.trigger.max_progress:
-            yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
+            yield f"{here}: minProgress is above maxProgress, so the trigger can never fire"
     if isinstance(fault, LinkFaultSpec):
         yield from _link_contradictions(fault)
     if target is None:
@@ -250,7 +250,7 @@ def _fault_contradictions(
     if (target.role is TargetRole.NODE) != (target.node is not None):
         yield f"{here}: target.node belongs to role 'node', and to no other"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
-        yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
+        yield f"{here}: a catching-up peer needs a trigger 'when: stage'"
 
 
 def _reset_contradictions(fault: ResetByHandSpec, spec: RunSpec) -> Iterator[str]:
@@ -274,12 +274,12 @@ def _link_contradictions(fault: LinkFaultSpec) -> Iterator[str]:
     if (fault.target is None) == (fault.between is None):
         yield f"{here}: expected either target or between, and not both"
     if fault.between is not None and not all(fault.between):
-        yield f"{here}: a side of between is empty, so the fault would be for no link"
+        yield f"{here}: a side of between is empty, so the fault would affect no link"
     traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
     if fault.between is not None and traffic is Traffic.CONTROL:
-        yield f"{here}: no data node is an API server: leave between away, and name a target"
+        yield f"{here}: no data node is an API server: remove between, and name a target"
     if isinstance(fault, NetworkSlowSpec):
         if not (fault.delay_ms or fault.bytes_per_second):
-            yield f"{here}: needs delayMilliseconds or bytesPerSecond, else nothing is slow"
+            yield f"{here}: expected delayMilliseconds or bytesPerSecond"
         if fault.jitter_ms > fault.delay_ms:
             yield f"{here}: jitterMilliseconds is above delayMilliseconds"

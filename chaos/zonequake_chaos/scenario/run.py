@@ -1,9 +1,9 @@
 """A scenario: the manifest `kind: ChaosRun`, as types.
 
-Zones, node pools, load, faults with their triggers and targets, and what is expected. Pure: reading
-and checking a file is `zonequake_chaos.scenario.manifest`, doing it is
-`zonequake_chaos.runner.runner`. The same file is to drive a cluster, pytest, the simulation and
-later a resource (design §6 "Scenario"). The faults are in `zonequake_chaos.scenario.faults`.
+Zones, node pools, load, faults with their triggers and targets, and expectations. Pure:
+`zonequake_chaos.scenario.manifest` reads and checks a file, `zonequake_chaos.runner.runner` runs
+it. The same file is to drive a cluster, pytest, the simulation and later a resource (design §6
+"Scenario"). The faults are in `zonequake_chaos.scenario.faults`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
 
 
 class Pool(ManifestPart, frozen=True, kw_only=True):
-    """A node pool and how many data nodes it has when the run begins."""
+    """A node pool, and its number of data nodes when the run begins."""
 
     name: Name
     replicas: Annotated[int, Meta(ge=0, le=1000)]
@@ -88,11 +88,11 @@ class RunTimes(ManifestPart, frozen=True, kw_only=True):
 class Expectations(ManifestPart, frozen=True, kw_only=True):
     """The limits that the analysis judges the run by; an absent limit is not judged.
 
-    `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
+    `resets`: the exact number of forced resets in all partitions together. `sacrificed_at_most`,
     `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
-    unwind brought back. Where a reset ended the window, `max_reset_window_ms` and
-    `max_reset_after_proof_ms` stand in for `max_window_ms`: the whole window, and the part behind
-    the API server's word on the last loss, before which nobody may reset.
+    unwind brought back. If a reset ended the window, `max_reset_window_ms` and
+    `max_reset_after_proof_ms` replace `max_window_ms`: they limit the whole window, and its part
+    after the API server reported the last loss, before which no reset is allowed.
 
     `max_p99_ms`: p99 of the load during the faults. `p99_ratio`: that p99 over the larger one of
     the quiet time before and of the control, judged where it is above `p99_ratio_above_ms`.
@@ -114,9 +114,9 @@ class Expectations(ManifestPart, frozen=True, kw_only=True):
 
 
 class Control(ManifestPart, frozen=True, kw_only=True):
-    """A control group that shows the cost of the same faults on this machine where they meet
-    nothing: `nodes` data nodes more in `pool`, which hold no replica, restarted one after another
-    before the faults.
+    """A control group that shows what the same faults cost on this machine if they hit no replica:
+    `nodes` more data nodes in `pool`, without replicas, restarted one after another before the
+    faults.
     """
 
     pool: Name
@@ -126,24 +126,24 @@ class Control(ManifestPart, frozen=True, kw_only=True):
 class Floor(ManifestPart, frozen=True, kw_only=True):
     """The least number of replicas of every partition that must be alive at any time of the run.
 
-    Without one it is a majority: a run that breaks majorities on purpose says so.
+    Default: a majority. A run that breaks majorities on purpose must declare a floor.
     """
 
     alive_replicas: Annotated[int, Meta(ge=0)]
 
 
 class Metadata(ManifestPart, frozen=True, kw_only=True):
-    """The scenario's name and what it shows, in a sentence or two."""
+    """The scenario's name, and what it shows in a sentence or two."""
 
     name: Name
     description: str = ""
 
 
 class RunSpec(ManifestPart, frozen=True, kw_only=True):
-    """All that a run does.
+    """Everything that a run does.
 
-    `max_duration_s`: a run that is not at its tail by then is aborted, healed and cleaned. The
-    namespace of a foreign cluster sets a ceiling to it (`zonequake_chaos.release.consent`).
+    `max_duration_s`: a run that has not reached its last phases by then is aborted, healed and
+    cleaned. The namespace of a foreign cluster caps it (`zonequake_chaos.release.consent`).
     `control`: see `zonequake_chaos.scenario.control`.
     """
 

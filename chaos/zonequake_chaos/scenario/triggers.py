@@ -1,6 +1,6 @@
 """The conditions that start a fault: the manifest's `trigger`, as types.
 
-Pure: whether one holds is `zonequake_chaos.targeting.triggers`.
+Pure: `zonequake_chaos.targeting.triggers` decides whether one holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zonequake_protocol.admin import Stage
 
 
 class AtOnce(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="now"):
-    """No condition: when the fault's turn comes."""
+    """No condition: the fault begins when its turn comes."""
 
     timeout_s: Seconds = 60.0
 
@@ -31,8 +31,8 @@ class AfterTime(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="
 class OnStage(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="stage"):
     """Some partition's leader reports one of `stages` with its progress within the bounds.
 
-    Progress is that of the catching-up peer that is furthest behind. `other_partition_than` names
-    an earlier fault, whose partition is left out.
+    Progress is that of the slowest catching-up peer. `other_partition_than` names an earlier fault,
+    whose partition is excluded.
     """
 
     stages: list[Stage]
@@ -56,7 +56,7 @@ class PartitionKey(StrEnum):
 
 
 class OnKey(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="key"):
-    """A partition's key is set, or is as all given conditions say.
+    """A partition's key is set, or meets all given conditions.
 
     `empty`; it `holds` a node; it `equals` a set of nodes, in any order; it has `length` nodes, or
     links if it is the chain (whose nodes are those of its newest link); it is `forced`, or

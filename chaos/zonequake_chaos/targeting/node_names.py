@@ -1,4 +1,4 @@
-"""Data nodes as a scenario names them: by their pod, or without the release, as in `default-0`."""
+"""Data nodes as a scenario names them: by pod name, or without the release, as in `default-0`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 
 def node_named(name: str, nodes: Iterable[str]) -> str | None:
-    """The one of `nodes` that `name` stands for; None if there is none, or more than one."""
+    """Returns the one of `nodes` that `name` stands for; None if there is none, or more than
+    one."""
     known = list(nodes)
     if name in known:
         return name

@@ -1,7 +1,6 @@
-"""The choice of a fault's nodes: pure choice by role, drawn by the run's seed.
+"""Chooses a fault's nodes by role, at random from the run's seed. Pure.
 
-An empty choice is an error and never a quiet pass. The same view, sighting and seed give the same
-nodes.
+An empty choice is an error and never ignored. The same view, sighting and seed give the same nodes.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ _T = TypeVar("_T")
 
 
 class Chooser(Protocol):
-    """The part of random.Random that choices need."""
+    """The methods of random.Random that choices need."""
 
     def sample(self, population: Sequence[_T], k: int) -> list[_T]: ...
 
 
 class NoTarget(Exception):
-    """Nobody plays the role; the text says who was there."""
+    """Raised when no node has the role; the text names the nodes that were there."""
 
 
 def choose_sighting(candidates: Sequence[Sighting], chooser: Chooser) -> Sighting:
-    """One of the places where the trigger held."""
+    """Returns one of the places where the trigger held."""
     return chooser.sample(candidates, 1)[0]
 
 
 def choose_nodes(
     target: FaultTarget, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[str, ...]:
-    """Names of the nodes that the fault is for, sorted; named ones in the order of their names.
+    """Returns the names of the fault's target nodes, sorted; named ones in the order given.
 
     Raises NoTarget.
     """
@@ -54,7 +53,7 @@ def choose_nodes(
     if not chosen or (target.role is not TargetRole.ALL and len(chosen) < target.count):
         raise NoTarget(
             f"needed {target.count} of role {target.role.value}, found "
-            f"{', '.join(candidates) or 'nobody'} among {', '.join(sorted(view.nodes))}"
+            f"{', '.join(candidates) or 'none'} among {', '.join(sorted(view.nodes))}"
         )
     return tuple(sorted(chosen))
 
@@ -66,7 +65,7 @@ def choose_sides(
     sighting: Sighting,
     chooser: Chooser,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The nodes of both sides, each sorted; nobody is on both. Raises NoTarget."""
+    """Returns the nodes of both sides, each sorted; no node is on both. Raises NoTarget."""
     one = _side(first, view, sighting, chooser, apart_from=())
     return one, _side(second, view, sighting, chooser, apart_from=one)
 
@@ -95,7 +94,7 @@ def _side(
             there = chooser.sample(there, min(1, len(there)))
         if not there:
             raise NoTarget(
-                f"found no {word} apart from {', '.join(apart_from) or 'nobody'} among "
+                f"found no {word} apart from {', '.join(apart_from) or 'none'} among "
                 f"{', '.join(sorted(view.nodes))}"
             )
         found |= set(there)
@@ -103,7 +102,7 @@ def _side(
 
 
 def named_nodes(names: Sequence[str], view: ClusterView) -> list[str]:
-    """The nodes of these names, whole or without the release. Raises NoTarget."""
+    """Returns the nodes of these names, full or without the release. Raises NoTarget."""
     found = {name: node_named(name, view.nodes) for name in names}
     absent = [name for name, node in found.items() if node is None]
     if absent:
@@ -112,7 +111,7 @@ def named_nodes(names: Sequence[str], view: ClusterView) -> list[str]:
 
 
 def target_in_words(target: FaultTarget) -> str:
-    """The target as the plan prints it before it is known."""
+    """Returns the target as the plan prints it before the nodes are known."""
     many = f"{target.count} × " if target.count > 1 else ""
     pool = f" of pool {target.pool}" if target.pool else ""
     match target.role:

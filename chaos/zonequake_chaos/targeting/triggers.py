@@ -1,7 +1,7 @@
-"""The evaluation of triggers: pure predicates over a `ClusterView`.
+"""Evaluates triggers: pure predicates over a `ClusterView`.
 
-A trigger looks at observed state and never sleeps. It answers with sightings: every place where its
-condition holds right now. Which of them the fault is for is drawn by the run's seed.
+A trigger reads observed state and never sleeps. It returns sightings: every place where its
+condition holds now. The run's seed decides which of them the fault targets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PartitionPlace = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The result of a trigger; `place` is None for conditions that are not about one partition."""
+    """One result of a trigger; `place` is None for conditions that concern no single partition."""
 
     at_ns: int
     what: str
@@ -47,14 +47,14 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierFaults:
-    """The known facts of earlier faults, by name: the partition they saw, when they took effect."""
+    """Facts of earlier faults, by name: the partition that they hit, and when they took effect."""
 
     places: Mapping[str, PartitionPlace | None] = field(default_factory=dict)
     effective_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 def sightings(trigger: Trigger, view: ClusterView, before: EarlierFaults) -> list[Sighting]:
-    """All places where `trigger` holds in `view`, sorted by zone and partition."""
+    """Returns all places where `trigger` holds in `view`, sorted by zone and partition."""
     match trigger:
         case AtOnce():
             return [Sighting(at_ns=view.at_ns, what="at once")]
@@ -94,7 +94,7 @@ def unsettled(view: ClusterView) -> list[str]:
 
 
 def trigger_in_words(trigger: Trigger) -> str:
-    """The condition as the plan prints it."""
+    """Returns the condition as the plan prints it."""
     match trigger:
         case AtOnce():
             return "at once"
@@ -143,7 +143,7 @@ def _holds(
 
 
 def _key_is(trigger: OnKey, keys: KeysView) -> bool:
-    """Returns whether the key is as every condition that is given says."""
+    """Returns whether the key meets every given condition."""
     key = trigger.key
     nodes = _nodes_of(keys, key)
     if trigger.empty:

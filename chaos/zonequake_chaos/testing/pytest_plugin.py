@@ -1,12 +1,12 @@
-"""The pytest plugin: a marker and a fixture by which a team writes a scenario as a test.
+"""The pytest plugin: a marker and a fixture to write a scenario as a test.
 
     @pytest.mark.zonequake(zones={"orders": {"partitions": 4}}, seed=7)
     def test_orders_outlive_their_leaders(zonequake):
         zonequake.inject("pod_kill", role="leader", when="leader", times=2, pause_s=2)
         assert zonequake.run().passed
 
-Loaded in every session of pytest, so it imports nothing but pytest, and starts nothing, before a
-test asks for the fixture (docs/ci.md).
+pytest loads it in every session, so it imports only pytest, and starts nothing until a test uses
+the fixture (docs/ci.md).
 """
 
 from __future__ import annotations
@@ -23,39 +23,41 @@ if TYPE_CHECKING:
 _MARKER = "zonequake"
 _ABOUT = (
     "zonequake(zones=None, scenario=None, seed=None, pools=None, set=(), target='zonequake', "
-    "image=None): the zones that the fixture `zonequake` makes, or the scenario (a shipped name, "
-    "or a file) that it begins with."
+    "image=None): zones for the fixture `zonequake` to make, or a scenario to start from (the name "
+    "of a shipped one, or a file)."
 )
 _RESULTS: pytest.StashKey[list[Result]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the session: where the release under test is, and where runs are kept."""
+    """Adds the session's options: where the release under test is, and where runs are kept."""
     group = parser.getgroup("zonequake", "chaos runs against a Kubernetes cluster")
+    group.addoption("--zonequake-context", help="Context. Default: the embedded cluster.")
     group.addoption(
-        "--zonequake-context", help="context of a kubeconfig; else the embedded cluster"
+        "--zonequake-kubeconfig",
+        type=Path,
+        help="Kubeconfig. Default: the embedded cluster's, or $KUBECONFIG with a context.",
     )
-    group.addoption("--zonequake-kubeconfig", type=Path, help="else $KUBECONFIG, with a context")
-    group.addoption("--zonequake-namespace", default="zonequake", help="where the release lives")
-    group.addoption("--zonequake-release", default="zq", help="the Helm release")
-    group.addoption("--zonequake-seed", type=int, help="for every test, above the marker's")
+    group.addoption("--zonequake-namespace", default="zonequake", help="Namespace of the release.")
+    group.addoption("--zonequake-release", default="zq", help="Name of the Helm release.")
+    group.addoption("--zonequake-seed", type=int, help="Seed for all tests; overrides the marker.")
     group.addoption(
-        "--zonequake-out", type=Path, default=Path("runs"), help="folder of the run folders"
+        "--zonequake-out", type=Path, default=Path("runs"), help="Folder for the run folders."
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known, so that --strict-markers takes it."""
+    """Registers the marker, so that --strict-markers accepts it."""
     config.addinivalue_line("markers", _ABOUT)
 
 
 @pytest.fixture
 def zonequake(request: pytest.FixtureRequest) -> Iterator[OwnScenario]:
-    """The marked test's scenario; what its runs left undone is undone when the test has ended."""
+    """Yields the marked test's scenario; undoes what its runs left once the test has ended."""
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         pytest.fail(
-            f"{request.node.nodeid} takes the fixture `zonequake` and lacks its marker: "
+            f"{request.node.nodeid} uses the fixture `zonequake` without its marker: add "
             "@pytest.mark.zonequake(zones={...}) or (scenario=...)",
             pytrace=False,
         )
@@ -92,7 +94,7 @@ def zonequake(request: pytest.FixtureRequest) -> Iterator[OwnScenario]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds what the runs of a test came to: to its JUnit properties, and in words if it failed."""
+    """Adds the results of a test's runs to its JUnit properties, and as text if it failed."""
     report = yield
     results = item.stash.get(_RESULTS, [])
     if call.when == "call":

@@ -1,7 +1,7 @@
-"""A scenario that a test builds in Python: what the fixture `zonequake` is (docs/ci.md).
+"""A scenario that a test builds in Python: the value of the fixture `zonequake` (docs/ci.md).
 
-It ends up as the manifest of any other scenario, is kept in the run folder, and is run by the same
-runner, with the same checks and the same cleanup.
+It becomes a manifest like that of any other scenario, kept in the run folder, and the same runner
+runs it, with the same checks and the same cleanup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TURN_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a run. `folder` holds all of it, `report` is the page for people."""
+    """The result of a run: `folder` holds all its files, `report` is the page to read."""
 
     document: VerdictDocument
     folder: Path
@@ -58,12 +58,12 @@ class Result:
 
     @property
     def checks(self) -> dict[str, CheckEntry]:
-        """By name, as in `verdict.json`."""
+        """The checks by name, as in `verdict.json`."""
         return {check.name: check for check in self.document.checks}
 
     @property
     def numbers(self) -> Mapping[str, float | int | None]:
-        """As in `verdict.json`: operations, longest_window_certain_ms, p99_during_ms, …"""
+        """Numbers as in `verdict.json`: operations, longest_window_certain_ms, p99_during_ms, …"""
         return self.document.numbers
 
     @property
@@ -72,7 +72,7 @@ class Result:
 
     @property
     def properties(self) -> list[tuple[str, object]]:
-        """For the test's case in a JUnit file."""
+        """The properties for the test's case in a JUnit file."""
         return [
             ("zonequake.verdict", self.verdict),
             ("zonequake.seed", self.seed),
@@ -81,7 +81,7 @@ class Result:
         ]
 
     def in_words(self) -> str:
-        """The verdict's sentences, a witness of each violation, and where to look."""
+        """Returns the verdict's sentences, a witness of each violation, and the report's path."""
         lines = [f"{self.verdict} (exit code {self.document.exit_code}): {self.document.headline}"]
         for check in self.document.checks:
             if check.verdict.value != Verdict.PASSED.value:
@@ -95,8 +95,8 @@ class Result:
 
 
 class OwnScenario:
-    """Collects what is to be done, and does it. Names of fields are those of docs/scenarios.md,
-    as they stand there (`holdSeconds`) or as Python has them (`hold_s`)."""
+    """Builds a scenario and runs it. Names of fields are those of docs/scenarios.md, as written
+    there (`holdSeconds`) or in Python's form (`hold_s`)."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class OwnScenario:
         namespace: str,
         release: str,
     ) -> OwnScenario:
-        """As the marker and the session's options say. Raises UsageError."""
+        """Builds a scenario from the marker and the session's options. Raises UsageError."""
         unknown = [str(arg) for arg in args] + [name for name in marked if name not in _MARKED]
         if unknown:
             raise ManifestError(
@@ -166,7 +166,7 @@ class OwnScenario:
         self._spec.setdefault("times", {}).update(_named(fields))
 
     def expect(self, **fields: object) -> None:
-        """Sets the limits that the run is judged by, as in `spec.expectations`."""
+        """Sets the limits to judge the run by, as in `spec.expectations`."""
         self._spec.setdefault("expectations", {}).update(_named(fields))
 
     def inject(
@@ -179,9 +179,9 @@ class OwnScenario:
         target: Mapping[str, object] | None = None,
         **fields: object,
     ) -> str:
-        """A fault of type `kind`, after those before it; returns its name.
+        """Adds a fault of type `kind` after the earlier ones; returns its name.
 
-        `role` or `target`: whom it is for. `when`: its trigger's name, or all of the trigger.
+        `role` or `target`: the nodes to hit. `when`: its trigger's name, or the whole trigger.
         """
         faults = self._spec.setdefault("faults", [])
         called = name or f"{kind.replace('_', '-')}-{len(faults) + 1}"
@@ -194,9 +194,9 @@ class OwnScenario:
         return called
 
     def run(self) -> Result:
-        """Runs and judges what was collected so far; another call does it again with seed + 1.
+        """Runs and judges the scenario as built so far; each further call uses seed + 1.
 
-        Raises ChaosError where it can't begin, KeyboardInterrupt once an interrupted run is
+        Raises ChaosError if the run can't begin, KeyboardInterrupt once an interrupted run is
         cleaned up.
         """
         number = len(self._folders)
@@ -239,7 +239,7 @@ class OwnScenario:
         return result
 
     def close(self) -> list[str]:
-        """Undoes what a run that was broken off left behind; returns what could not be undone."""
+        """Undoes what an aborted run left; returns what could not be undone."""
         owing = [folder for folder in self._folders if CleanupJournal(folder).debts]
         runs = [find_run(str(folder), lambda: self._place) for folder in owing]
         return [problem for run in runs for problem in uvloop.run(clean_run(run)).problems]
@@ -252,7 +252,7 @@ class OwnScenario:
 
 
 def _begin(name: str, marked: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest to begin with: that of the scenario, or one with the zones alone."""
+    """Returns the manifest to begin with: that of the scenario, or one with only the zones."""
     scenario, zones = marked.get("scenario"), marked.get("zones")
     if (scenario is None) == (zones is None):
         raise ManifestError("@pytest.mark.zonequake: expected either zones=... or scenario=...")
@@ -282,12 +282,12 @@ def _begin(name: str, marked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(fields: Mapping[str, object]) -> dict[str, object]:
-    """Fields under the names that they have in a file."""
+    """Returns the fields with their names in a file."""
     return {file_name(name): value for name, value in fields.items()}
 
 
 def _turn(place: ReleasePlace) -> Path:
-    """A folder that stands for the release, for runs of this machine."""
+    """Returns a folder that stands for the release, to lock among runs of this machine."""
     where = f"{place.kubeconfig} {place.context} {place.namespace} {place.release}"
     return (
         Path(tempfile.gettempdir()) / f"zonequake-{hashlib.sha256(where.encode()).hexdigest()[:12]}"

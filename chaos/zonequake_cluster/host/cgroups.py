@@ -110,7 +110,7 @@ def _try_remove(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:
-        return  # busy, or gone already: the next round tells
+        return  # busy, or gone already: the next round decides
 
 
 def _pass_down(group: Path) -> None:

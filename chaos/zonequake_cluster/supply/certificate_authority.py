@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DEFAULT_LIFETIME = timedelta(days=365)
-#: A clock that is set back by a day must not make certificates invalid, even if it went after the
-#: one by which they were made.
+#: A clock that is set back by a day must not make certificates invalid, even if it was behind the
+#: #: clock of their maker.
 CLOCK_SLACK = timedelta(days=1, hours=1)
 
 

@@ -23,7 +23,7 @@ PROGRAMS = ("zonequake-node", "pause", "helm")
 
 _HELM = "helm.sh/helm/v3/cmd/helm"
 _OLDEST_GO = (1, 24)
-#: Another process may be at the same build, which takes about ten minutes at worst.
+#: Another process may be doing the same build, which takes about ten minutes at worst.
 _LOCK_WAIT_S = 1800.0
 _PROGRESS_EVERY_S = 10.0
 _POLL_S = 0.2
@@ -81,7 +81,9 @@ def ensure_programs(
         return programs
     with lock_folder(folder, wait_s=_LOCK_WAIT_S) as held:
         if not held:
-            raise BuildFailed(f"another build in {folder} runs since {_LOCK_WAIT_S:.0f} s: end it")
+            raise BuildFailed(
+                f"another build in {folder} has been running for {_LOCK_WAIT_S:.0f} s: end it"
+            )
         if not _is_built(programs, digest):
             _build(programs, digest, say, environment or {})
     return programs
@@ -131,7 +133,7 @@ def _link_flags(module: str) -> str:
     """Without them the components call themselves v0.0.0, which Helm charts refuse."""
     kubernetes, helm = _KUBERNETES.search(module), _HELM_VERSION.search(module)
     if kubernetes is None or helm is None:
-        raise BuildFailed(f"{SOURCES / 'go.mod'} names no version of Kubernetes or of Helm")
+        raise BuildFailed(f"{SOURCES / 'go.mod'}: found no version of Kubernetes or of Helm")
     major, minor, patch = kubernetes.groups()
     version = "k8s.io/component-base/version"
     words = ["-s", "-w"]

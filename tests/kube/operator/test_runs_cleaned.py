@@ -67,7 +67,7 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
             mark = await place_mark(kube, release=RELEASE, run="dead", folder="/f", zones=["z"])
             assert dict(mark.scales) == {"zq-default": 0}
             assert mark.volumes == {"data-zq-default-0"}
-            with pytest.raises(UsageError, match="is that of the run dead"):
+            with pytest.raises(UsageError, match="is in use by run dead"):
                 await place_mark(kube, release=RELEASE, run="other", folder="/f", zones=[])
             server.patch("sts", "zq-default", {"spec": {"replicas": 1}})
             server.apply(claim("data-zq-default-1", STORE))

@@ -306,7 +306,7 @@ def test_an_agent_that_a_dead_harness_left_at_work_is_found(tmp_path: Path) -> N
             line = Path(f"/proc/{working.pid}/cmdline")
             while b"zonequake_agent" not in line.read_bytes():
                 time.sleep(0.01)
-            expected = [f"agent process {working.pid}, which goes on with {verb}"]
+            expected = [f"agent process {working.pid}, which still runs {verb}"]
             assert leftovers.left(UID) == (expected if harms else [])
             working.kill()
 

@@ -101,7 +101,7 @@ def test_a_process_that_outlives_its_kill_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "kill", lambda pid, number: None)
     monkeypatch.setattr(links, "_saved", lambda uid: "")
     monkeypatch.setattr(links, "delayers", lambda uid, name=None: [4_000_000])
-    with pytest.raises(links.LinkTrouble, match=r"go on after SIGKILL, as \[4000000\]"):
+    with pytest.raises(links.LinkTrouble, match=r"are still running after SIGKILL, as \[4000000\]"):
         links.undo(UID)
 
 

@@ -41,7 +41,10 @@ def plan(**fault: Any) -> ChaosRun:
         ({"target": {"role": "any"}, "between": [["leader"], ["others"]]}, "and not both"),
         ({"between": [["leader"], []]}, "a side of between is empty"),
         ({"between": [["leader"], ["others"]], "cut": "control"}, "no data node is an API server"),
-        ({"type": "network_slow", "target": {"role": "any"}}, "else nothing is slow"),
+        (
+            {"type": "network_slow", "target": {"role": "any"}},
+            "expected delayMilliseconds or bytesPerSecond",
+        ),
         (
             {
                 "type": "network_slow",

@@ -92,7 +92,7 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
             "{when: now}",
             ["'when: stage'"],
         ),
-        ("minProgress: 0.3", "minProgress: 0.6, maxProgress: 0.5", ["can never come"]),
+        ("minProgress: 0.3", "minProgress: 0.6, maxProgress: 0.5", ["can never fire"]),
         ("{role: catching_up_peer}", "{role: node}", ["target.node"]),
         ("kind: ChaosRun", "kind: Chaos", ["Chaos"]),
         (
@@ -101,7 +101,11 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
             ["since names 'later'", "(grow)"],
         ),
         ("replicas: 4}", "replicas: 4, heldUntil: grow}", ["no later fault (kill)"]),
-        ("replicas: 4}", "replicas: 4, heldUntil: kill, holdSeconds: 1}", ["neither holdSeconds"]),
+        (
+            "replicas: 4}",
+            "replicas: 4, heldUntil: kill, holdSeconds: 1}",
+            ["can't be combined with holdSeconds"],
+        ),
         ("{role: catching_up_peer}", "{role: nodes}", ["target.nodes"]),
         ("{role: catching_up_peer}", "{role: any, nodes: [default-0]}", ["target.nodes"]),
         ("partitions: 4", "storage: Volatil", ["Volatil", "zones[0].storage"]),

@@ -76,7 +76,7 @@ def test_the_plan_shows_numbered_steps_and_every_fault_before_the_run() -> None:
 
 def test_the_plan_says_what_is_reset_by_hand_and_who_goes_on() -> None:
     text = drawn(build_plan(manifest.load("ha-dead-survivor"), seed=1))
-    assert "reset by hand of partitions 0, 1, on from what default-0 holds, at once" in text
+    assert "reset by hand of partitions 0, 1, from the data of default-0, at once" in text
     all_of_them = ["faults.6.partitions=[]", "faults.6.survivor=null", "faults.6.zone=chaos"]
     text = drawn(build_plan(manifest.load("ha-dead-survivor", all_of_them), seed=1))
     assert "of all partitions of zone chaos that lost their majority, at once" in text

@@ -90,7 +90,7 @@ def test_a_reset_by_hand_takes_nobody_away_and_is_onto_a_node_that_there_is() ->
     by_hand = {"name": "by-hand", "type": "reset_by_hand"}
     assert not list(objections(plan(by_hand | {"survivor": "default-2"}, kill("one"))))
     (refused,) = objections(plan(by_hand | {"survivor": "default-3"}))
-    assert "'by-hand' is for node 'default-3', which there will not be" in refused
+    assert "'by-hand' targets node 'default-3', which will not exist then" in refused
 
 
 def test_a_declared_floor_may_also_be_higher_than_a_majority() -> None:
@@ -100,7 +100,7 @@ def test_a_declared_floor_may_also_be_higher_than_a_majority() -> None:
 
 def test_a_floor_that_no_partition_can_have_is_refused() -> None:
     (refused,) = objections(plan(floor=4))
-    assert "has 3 replicas: no fault could ever be done" in refused
+    assert "has 3 replicas, so no fault is possible" in refused
 
 
 def test_faults_that_are_held_count_together_and_are_named() -> None:
@@ -112,7 +112,7 @@ def test_faults_that_are_held_count_together_and_are_named() -> None:
         )
     )
     assert "fault 'second' could leave 1 of 3" in refused
-    assert "while 'first' may last" in refused
+    assert "while 'first' may still be active" in refused
 
 
 def test_whoever_nobody_waited_for_is_away_until_the_cluster_has_settled() -> None:
@@ -141,9 +141,9 @@ def test_the_same_node_counts_once() -> None:
 
 def test_more_nodes_than_the_pool_has_are_refused() -> None:
     (refused,) = objections(plan(kill("four", 4), floor=0))
-    assert "fault 'four' is for 4 nodes, and there are 3 at its turn: pool default has 3" in refused
+    assert "fault 'four' targets 4 nodes, and there are 3 then: pool default has 3" in refused
     (refused,) = objections(plan(outage("nobody", "default-3"), floor=0))
-    assert "node 'default-3', which there will not be" in refused
+    assert "node 'default-3', which will not exist then" in refused
     grow = {"name": "grow", "type": "scale", "pool": "default", "replicas": 4}
     assert not list(objections(plan(grow, outage("now", "default-3"), floor=0)))
 
@@ -158,12 +158,12 @@ def test_two_faults_on_the_same_thing_at_the_same_time_are_refused() -> None:
             floor=0,
         )
     )
-    assert "fault 'twice' is for default-0, which 'down' holds until 'end'" in refused
+    assert "fault 'twice' targets default-0, which 'down' holds until 'end'" in refused
     hang = {"type": "component_pause"}
     (refused,) = objections(
         plan({"name": "a", "heldUntil": "end"} | hang, {"name": "b"} | hang, end)
     )
-    assert "'b' is for kube-apiserver, which 'a' holds" in refused
+    assert "'b' targets kube-apiserver, which 'a' holds" in refused
 
 
 def test_what_was_held_until_a_refused_fault_ends_with_it() -> None:
@@ -175,7 +175,7 @@ def test_what_was_held_until_a_refused_fault_ends_with_it() -> None:
             floor=1,
         )
     )
-    assert "'twice' is for default-0" in refused
+    assert "'twice' targets default-0" in refused
 
 
 def test_two_things_can_be_done_to_a_node_whose_process_runs_on() -> None:

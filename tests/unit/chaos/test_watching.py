@@ -30,7 +30,7 @@ async def test_a_watch_that_broke_ends_a_wait_with_its_cause() -> None:
     kube = cast("Kube", Api())
     observer = Observer(kube=kube, clock=SystemClock(), member_source=StoreMemberSource(kube))
     async with observer.watching():
-        with pytest.raises(HarnessError, match="can't be watched any more: KeyError: 'spec'"):
+        with pytest.raises(HarnessError, match="the watch of the cluster failed: KeyError: 'spec'"):
             await observer.wait(
                 lambda view: bool(view.nodes), timeout_s=5, waiting_for=lambda view: "a node"
             )

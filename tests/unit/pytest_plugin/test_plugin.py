@@ -224,7 +224,7 @@ WRONG = {
         "@pytest.mark.zonequake(scenario='no-such')",
         "*found neither a scenario nor a file named 'no-such'*",
     ),
-    "unmarked": ("", "*test_unmarked*lacks its marker: @pytest.mark.zonequake*"),
+    "unmarked": ("", "*test_unmarked*without its marker: add @pytest.mark.zonequake*"),
 }
 """Tests by their names: their marker, and what pytest must print of them."""
 

@@ -1,7 +1,7 @@
-"""Steps the wall clock of the victims' processes, and no other's (`zonequake_agent.wall_clock`).
+"""Steps the wall clock of the victims' processes only (`zonequake_agent.wall_clock`).
 
-The monotonic clock, the node and all other pods keep theirs. A restarted process has the
-machine's clock again.
+The monotonic clock, the node's clock and those of other pods are unchanged. A restarted process
+has the machine's clock again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _TOLERANCE_S = 3.0
 
 
 class ClockStep:
-    """As in `scenario.faults`. Effective once each victim's HTTP server dates its answers so."""
+    """As in `scenario.faults`. Effective once the dates in each victim's HTTP answers show the
+    step."""
 
     def __init__(self, *, step_s: int) -> None:
         self._step_s = step_s
@@ -30,7 +31,7 @@ class ClockStep:
     async def prepare(self, injection: Injection) -> None:
         if abs(self._step_s) <= _TOLERANCE_S:
             raise FaultFailed(
-                f"{injection.name}: a step of {self._step_s} s couldn't be told from none; "
+                f"{injection.name}: a step of {self._step_s} s is too small to be measured; "
                 f"stepSeconds must be more than {_TOLERANCE_S:g}, or less than -{_TOLERANCE_S:g}"
             )
         for victim in injection.victims:
@@ -62,13 +63,13 @@ class ClockStep:
                     shell, victim.on_node, list[ClockOffset], "clock", victim.pod_uid
                 )
             except NoProcess:
-                injection.ended_early = f"{victim.node} has no process of before any more"
+                injection.ended_early = f"all processes of {victim.node} were replaced"
                 continue
             off = {each.pid for each in clocks if each.step_s == self._step_s}
             if off != self._stepped[victim.node]:
                 injection.ended_early = f"{victim.node} had a process with the machine's clock"
             elif abs(await _off_s(injection, victim) - self._step_s) > _TOLERANCE_S:
-                injection.ended_early = f"{victim.node} told the machine's time again"
+                injection.ended_early = f"{victim.node} reported the machine's time again"
         await self._restore(injection)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
@@ -91,12 +92,12 @@ class ClockStep:
 
 
 async def _off_s(injection: Injection, victim: Victim) -> float:
-    """By how much the victim's HTTP server dates its answers otherwise than this machine would."""
+    """Returns the offset in seconds of the victim's HTTP Date header from this machine's clock."""
     kube = injection.world.kube
     probe = http_probe(await kube.get("Pod", victim.node))
     if probe is None:
         raise FaultFailed(
-            f"{injection.name}: pod {victim.node} has no HTTP probe, so nothing tells its clock"
+            f"{injection.name}: pod {victim.node} has no HTTP probe, so its clock can't be read"
         )
     said = await kube.pod_date(victim.node, probe.port, probe.path, scheme=probe.scheme)
     return round((said - datetime.now(UTC)).total_seconds(), 1)

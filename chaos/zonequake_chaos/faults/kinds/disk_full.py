@@ -1,8 +1,8 @@
 """Fills the victims' volumes, so that the kernel answers their writes with ENOSPC.
 
-A file takes all room in the volume (`zonequake_agent.filling`); the agent refuses volumes that
-share their file system with anything else. The file lies in the volume, so it outlives the pod:
-it is taken away from whichever pod has the volume then.
+A file takes all space in the volume (`zonequake_agent.filling`); the agent refuses volumes that
+share their file system with anything else. The file lies in the volume, so it outlives the pod: it
+is deleted through the pod that has the volume then.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class DiskFull:
             path = claim_path(await injection.world.kube.get("Pod", victim.node))
             if path is None:
                 raise FaultFailed(
-                    f"{injection.name}: pod {victim.node} has no volume that a claim stands for, "
-                    "so there is nothing that could be filled without filling the node"
+                    f"{injection.name}: pod {victim.node} has no volume from a claim: filling any "
+                    "other would fill the node"
                 )
             self._paths[victim.node] = path
             injection.owe(EmptyVolume(pod=victim.node, path=path))
@@ -48,7 +48,7 @@ class DiskFull:
                 stands[victim.node] = await self._ask(injection, victim, "filled")
             return all(found.refuses for found in stands.values())
 
-        await injection.until(all_refuse, waiting_for=lambda: f"the volumes stand so: {stands}")
+        await injection.until(all_refuse, waiting_for=lambda: f"state of the volumes: {stands}")
         volumes = {name: asdict(found) for name, found in stands.items()}
         return {"volumes": volumes, "error": "ENOSPC"}
 
@@ -60,7 +60,7 @@ class DiskFull:
         await self._empty(injection)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
-        """Every victim answers, and has nothing to say against its storage."""
+        """Waits until every victim answers and reports no storage trouble."""
         names = [victim.node for victim in injection.victims]
 
         def troubles(view: ClusterView) -> list[str]:
@@ -95,7 +95,8 @@ def _trouble(node: NodeView | None) -> str | None:
 
 
 async def empty_volume(kube: Kube, shell: NodeShell, *, pod: str, path: str) -> None:
-    """Sees to it that the volume holds no fill file, whichever pod of that name has it now."""
+    """Deletes the fill file, if there is one, through the pod of that name that has the volume
+    now."""
     await _ask_there(kube, shell, pod, path, "empty")
 
 

@@ -1,8 +1,8 @@
-"""Lets the victims' fsync, fdatasync and msync fail, as on a disk that loses pages.
+"""Makes the victims' fsync, fdatasync and msync fail, as on a disk that loses pages.
 
 The node's agent answers these calls in the kernel's place (`zonequake_agent.failing_syncs`). Only
-processes that run now are hit: a victim that ends because of it comes back to a disk that is sound
-again, which is the hardest case: the next sync would succeed, and tell nothing of what was lost.
+processes that run now are affected: a victim that ends because of it restarts on a sound disk. That
+is the hardest case: the next sync would succeed and not report what was lost.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FailedFsync:
         for victim in injection.victims:
             found = await _ask(injection, victim, "failing-syncs")
             if self._hit[victim.node] & set(found.running) - set(found.traced):
-                injection.ended_early = f"nothing made the syncs of {victim.node} fail any more"
+                injection.ended_early = f"the syncs of {victim.node} had stopped failing"
             await _ask(injection, victim, "let-syncs-pass")
 
     async def wait_until_recovered(self, injection: Injection) -> None:

@@ -1,7 +1,7 @@
-"""Faults of a pod's links: cut, lossy, slow; one way or both; to everybody or between two sides.
+"""Faults of a pod's links: cut, lossy, slow; one way or both; all links or between two sides.
 
-All of them are rules in the victim's own network namespace, put there by the agent on its node
-(`zonequake_agent`). Rules that no packet comes to have no effect: such a fault is missed.
+Each is a set of rules that the agent on the node adds to the victim's network namespace
+(`zonequake_agent`). Rules that match no packet have no effect: such a fault counts as missed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def check_shell(faults: Sequence[Fault], shell: NodeShell | None) -> None:
     needed = [fault.name for fault in faults if isinstance(fault, ByAgent)]
     if needed and shell is None:
         raise UsageError(
-            f"{', '.join(needed)}: such faults are made by the fault agent, which this release "
-            "doesn't have: install it with --set faultAgent.enabled=true (docs/agent.md), or use "
-            "an embedded cluster on this machine: `zonequake cluster up`"
+            f"{', '.join(needed)}: these faults need the fault agent, which this release lacks: "
+            "install it with --set faultAgent.enabled=true (docs/agent.md), or use an embedded "
+            "cluster on this machine: `zonequake cluster up`"
         )
 
 
 class LinkFaultLife(ABC):
-    """The common part of faults of links; they differ in what is ordered and in what proves it."""
+    """The common part of faults of links; they differ in the agent's order and in the proof."""
 
     def __init__(self, *, traffic: Traffic, direction: Direction) -> None:
         self._traffic = traffic
@@ -56,7 +56,7 @@ class LinkFaultLife(ABC):
 
     @abstractmethod
     def harm(self) -> dict[str, object]:
-        """The part of the agent's order that says what happens to a packet."""
+        """Returns the part of the agent's order that says what happens to a packet."""
 
     @abstractmethod
     async def wait_until_effective(self, injection: Injection) -> Proof: ...
@@ -82,8 +82,8 @@ class LinkFaultLife(ABC):
         for victim in injection.victims:
             if not await holds(_shell(injection), victim.on_node, _chain(injection, victim)):
                 injection.ended_early = (
-                    f"{victim.node} has none of it any more: its pod was replaced, or somebody "
-                    "took it out, or its deadline has passed"
+                    f"{victim.node} is free of it: its pod was replaced, the fault was undone, or "
+                    "its deadline has passed"
                 )
         await self._undo(injection)
 
@@ -175,12 +175,12 @@ class NetworkLoss(LinkFaultLife):
 
 
 class NetworkSlow(LinkFaultLife):
-    """See `scenario.faults`. Effective once packets were held, and round trips to each victim last
-    longer than before by most of the delay; a rate alone needs only packets that were held.
+    """See `scenario.faults`. Effective once packets were held, and round trips to each victim have
+    grown by most of the delay; a rate alone needs only packets that were held.
 
-    The round trip is measured from inside another member's network namespace, a TCP connection's
-    first packet and its answer. Where there is nobody to measure from, or the links are those to
-    the API server, what the delayer held and how long is the proof alone.
+    A round trip is a TCP connection's first packet and its answer, from inside another member's
+    network namespace. Without another member, or for links to the API server, the proof is only
+    the number of packets that the delayer held, and for how long.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class NetworkSlow(LinkFaultLife):
         }
 
     async def _round_trips_ms(self, injection: Injection) -> dict[str, float | None]:
-        """From another member to each victim, at the port that the fault is for."""
+        """Measures from another member to each victim, at the port of the fault."""
         ports = injection.world.observer.ports
         port = ports.clients if self._traffic is Traffic.CLIENTS else ports.peers
         if self._traffic is Traffic.CONTROL:
@@ -259,8 +259,8 @@ class NetworkSlow(LinkFaultLife):
 
 
 def _grown(before_ms: float, during_ms: float | None, felt_ms: float) -> bool:
-    # No answer at all within the probe's time-out is slower than any delay asked for. A rate delays
-    # a lone probe by next to nothing, less than it varies anyway.
+    # No answer within the probe's time-out is slower than any requested delay. A rate delays a lone
+    # # probe by less than round trips vary anyway.
     return felt_ms == 0 or during_ms is None or during_ms - before_ms >= felt_ms
 
 
@@ -278,7 +278,7 @@ def _of_each(seen: dict[str, LinkFaultEffect]) -> dict[str, dict[str, object]]:
 
 
 def _chain(injection: Injection, victim: Victim) -> str:
-    """The name of this fault's rules at this victim; another for each injection."""
+    """Returns the name of this fault's rules at this victim; it differs for each injection."""
     about = f"{injection.name}/{injection.sighting.at_ns}/{victim.pod_uid}"
     return f"ZQ-{hashlib.blake2b(about.encode(), digest_size=4).hexdigest()}"
 

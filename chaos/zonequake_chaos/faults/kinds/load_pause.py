@@ -1,6 +1,6 @@
-"""Takes the load away for a while: what happens then, no user's write belongs to.
+"""Pauses the load for a while, so that faults in that time meet no user's write.
 
-Nothing is owed: the load goes with the run.
+There is nothing to undo: the load ends with the run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class LoadPause:
     """See `LoadPauseSpec`. Effective once nothing is outstanding in any load pod."""
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing will have to be undone."""
+        """Records nothing: there is nothing to undo."""
 
     async def inject(self, injection: Injection) -> None:
         for load in injection.world.loads:
@@ -31,7 +31,7 @@ class LoadPause:
             await load.enter(Phase.LOAD)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
-        """A pod that was asked to work works."""
+        """Returns at once: a load pod works again as soon as it accepts the phase."""
 
     async def clean_up(self, injection: Injection) -> None:
         injection.pay()

@@ -1,11 +1,11 @@
 """Holds data nodes down for any time.
 
-A finalizer goes on the pod, then its process is killed and the pod deleted: its containers end with
-the kubelet's word, and the StatefulSet can't put a successor in its place as long as the object is
-there. Recovery removes the finalizer.
+The pod gets a finalizer, then its process is killed and the pod deleted: the kubelet reports the
+end of its containers, and the StatefulSet can't create a successor while the object exists.
+Recovery removes the finalizer.
 
-Both at the same moment: a pod that is only killed is restarted, and one that is deleted before gets
-two seconds from the kubelet, in which a data node hands over what it leads.
+Kill and deletion come together: a pod that is only killed is restarted, and one that is deleted
+first gets two seconds from the kubelet, in which a data node hands over its leaderships.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NodeOutage:
 
 
 async def remove_finalizer(kube: Kube, *, pod: str, finalizer: str) -> None:
-    """Sees to it that the pod doesn't carry the finalizer, if there is such a pod at all."""
+    """Removes the finalizer from the pod, if pod and finalizer exist."""
     try:
         found = await kube.get("Pod", pod)
         metadata = found["metadata"]

@@ -1,7 +1,7 @@
-"""Faults made on the node itself: a hung kubelet, a hung or dead API server.
+"""Faults on the node itself: a hung kubelet, a hung or dead API server.
 
-They need the embedded cluster (`zonequake_chaos.node_access.own_machine`); elsewhere the run is
-refused before it begins.
+They need the embedded cluster (`zonequake_chaos.node_access.own_machine`); on any other cluster the
+run is refused before it begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zonequake_kube.errors import ClusterError, FaultFailed, UsageError, in_word
 KUBELET = "kubelet"
 
 _KILL_AGAIN_S = 0.1
-"""Between two looks whether a component is back: far less than an API server takes to begin."""
+"""Time between two checks whether a component is back: far less than an API server's start."""
 
 _ANSWER_S = 1.0
 
@@ -31,16 +31,16 @@ def check_node(faults: Sequence[Fault], node: OwnMachine | None) -> None:
     needed = [fault.name for fault in faults if isinstance(fault, OnTheNode)]
     if needed and node is None:
         raise UsageError(
-            f"{', '.join(needed)}: such faults are made on the node itself, which only an embedded "
-            "cluster on this machine allows: `zonequake cluster up`, and leave --context away"
+            f"{', '.join(needed)}: these faults need an embedded cluster: run `zonequake cluster "
+            "up` and omit --context"
         )
 
 
 class ForceDelete:
     """As in `scenario.faults`. Effective once the objects are gone and processes run on.
 
-    A kubelet that hangs is what a node looks like that lost its network: the API server forgets the
-    pod, and nobody has stopped it.
+    A hung kubelet looks like a node without network: the API server forgets the pod, while its
+    processes run on.
     """
 
     async def prepare(self, injection: Injection) -> None:
@@ -82,7 +82,7 @@ class ForceDelete:
 
 
 class ComponentPause:
-    """As in `scenario.faults`. Effective once the kernel says that its process stands still."""
+    """As in `scenario.faults`. Effective once the kernel reports the process as stopped."""
 
     def __init__(self, *, component: str) -> None:
         self._component = component
@@ -105,7 +105,7 @@ class ComponentPause:
 
     async def recover(self, injection: Injection) -> None:
         if not is_stopped(self._pid):
-            injection.ended_early = f"{self._component} did not stand still to the end of its pause"
+            injection.ended_early = f"{self._component} was resumed before its pause ended"
         _node(injection).resume(self._component)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
@@ -119,8 +119,8 @@ class ComponentPause:
 class ComponentKill:
     """As in `scenario.faults`. Effective once it was killed and its port refuses connections.
 
-    The node's supervisor starts it again after fractions of a second, so it is killed whenever it
-    is back. Nothing is owed: with the harness the kills end.
+    The node's supervisor restarts it within a second, so it is killed each time it is back. There
+    is nothing to undo: the kills end with the harness.
     """
 
     def __init__(self, *, component: str) -> None:
@@ -129,7 +129,7 @@ class ComponentKill:
         self._killing: asyncio.Task[None] | None = None
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing will have to be undone."""
+        """Records nothing: there is nothing to undo."""
 
     async def inject(self, injection: Injection) -> None:
         self._killing = asyncio.create_task(self._kill_again(_node(injection)))
@@ -143,7 +143,7 @@ class ComponentKill:
         await injection.until(
             refused,
             waiting_for=lambda: (
-                f"{self._component} was killed {len(self._killed)} times and isn't known to refuse"
+                f"{self._component} was killed {len(self._killed)} times; its port may still accept"
             ),
         )
         return {"component": self._component, "killed": list(self._killed), "refused": True}
@@ -170,11 +170,11 @@ class ComponentKill:
             await asyncio.sleep(_KILL_AGAIN_S)
 
     def _kills_ended(self) -> str | None:
-        """Returns why nobody kills the component any more, if so."""
+        """Returns why the kills of the component have ended; None while they go on."""
         if self._killing is None or not self._killing.done() or self._killing.cancelled():
             return None
         error = self._killing.exception()
-        return f"{self._component} is killed no more: {in_words(error) if error else 'ended'}"
+        return f"kills of {self._component} ended: {in_words(error) if error else 'cancelled'}"
 
     async def _stop(self) -> None:
         if self._killing is not None:
@@ -186,8 +186,8 @@ class ComponentKill:
 async def _api_answers(injection: Injection) -> bool:
     """Returns whether the API server answers a request.
 
-    A connection that it accepts and that is reset is no answer: between two looks it may have begun
-    to listen, and then it was killed.
+    An accepted connection that is reset is no answer: the server may have begun to listen between
+    two checks and then been killed.
     """
     try:
         async with asyncio.timeout(_ANSWER_S):
@@ -198,7 +198,7 @@ async def _api_answers(injection: Injection) -> bool:
 
 
 async def _until_all_answer(injection: Injection, *, through: str) -> None:
-    """Every data node's report comes through the API server."""
+    """Waits until every data node answers; their reports come through the API server."""
     await injection.world.observer.wait(
         lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
         timeout_s=injection.timeout_s,

@@ -1,7 +1,7 @@
-"""Stops the operator, or kills it: for a while nobody decides, or another process starts over.
+"""Stops the operator, or kills it: nothing is decided for a while, or a new process starts over.
 
 The operator runs under an init like the data nodes (`zonequake_chaos.faults.signals`), so both
-signals can be sent from inside its container. Of several replicas all are meant.
+signals can be sent from inside its container. All replicas of the operator are hit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Operators:
     before: tuple[PodView, ...] = ()
 
     async def find(self, injection: Injection) -> tuple[PodView, ...]:
-        """Raises FaultFailed if there is none."""
+        """Finds the operator's pods. Raises FaultFailed if there is none."""
         found = await _operators(injection)
         if not found:
             raise FaultFailed(f"{injection.name}: no pod with the labels {OPERATOR_LABELS} runs")
@@ -37,10 +37,10 @@ class _Operators:
 
 
 class OperatorPause:
-    """As in `scenario.faults`. Effective once the kernel says that the processes stand still.
+    """As in `scenario.faults`. Effective once the kernel reports the processes as stopped.
 
     A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and
-    says so.
+    is reported so.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class OperatorPause:
             except HarnessError:
                 still = []
             if not still:
-                injection.ended_early = f"{pod.name} did not stand still to the end of its pause"
+                injection.ended_early = f"{pod.name} was resumed before its pause ended"
             await continue_process(injection.world.kube, pod=pod.name, uid=pod.uid)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
@@ -87,15 +87,15 @@ class OperatorPause:
 
 
 class OperatorKill:
-    """As in `scenario.faults`. Effective once the signal met a process, or the kubelet has
-    counted a restart."""
+    """As in `scenario.faults`. Effective once the signal reached a process, or the kubelet counted
+    a restart."""
 
     def __init__(self) -> None:
         self._operators = _Operators()
         self._killed: dict[str, str] = {}
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing to undo: the kubelet restarts the container."""
+        """Records nothing: the kubelet restarts the container."""
         await self._operators.find(injection)
 
     async def inject(self, injection: Injection) -> None:
@@ -118,7 +118,7 @@ class OperatorKill:
         return {"killed": self._killed}
 
     async def recover(self, injection: Injection) -> None:
-        """The kubelet does."""
+        """Does nothing: the kubelet restarts the container."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         async def restarted() -> bool:
@@ -142,14 +142,12 @@ async def _operators(injection: Injection) -> tuple[PodView, ...]:
 
 
 def _restarts(before: tuple[PodView, ...], pod: PodView) -> int:
-    """Returns what the same pod had counted; a pod that was not there has started over as a
-    whole.
-    """
+    """Returns the restarts that the same pod had before; a new pod counts from 0."""
     return next((each.restarts for each in before if each.uid == pod.uid), -1)
 
 
 async def _signal(injection: Injection, pod: PodView, number: signal.Signals) -> str:
-    """The processes that it met. Raises FaultFailed if there was none."""
+    """Sends the signal; returns the processes that it reached. Raises FaultFailed if none."""
     result = await send_signal(
         injection.world.kube, pod=pod.name, container=pod.container, number=number
     )
@@ -162,7 +160,7 @@ async def _signal(injection: Injection, pod: PodView, number: signal.Signals) ->
 
 
 async def _stopped(injection: Injection, pod: PodView) -> list[int]:
-    """The processes that stand still; none unless all of them do."""
+    """Returns the stopped processes; none unless all of them are stopped."""
     states = await process_states(injection.world.kube, pod=pod.name, container=pod.container)
     return sorted(states) if states and set(states.values()) == {STILL} else []
 

@@ -1,9 +1,9 @@
-"""Kills pods: the process by SIGKILL, and in the same breath the pod's object with grace 0.
+"""Kills pods: the process by SIGKILL, and at the same time the pod's object with grace 0.
 
-Both are needed. The kubelet gives even a pod that is deleted with grace 0 two seconds after a
-SIGTERM, in which a data node hands over its leaderships and stops in good order: that is no kill.
-And a process that is only killed comes back in its old pod. The StatefulSet puts a successor in the
-pod's place; that is the recovery.
+Both are needed. Even a pod that is deleted with grace 0 gets two seconds after a SIGTERM from the
+kubelet, in which a data node hands over its leaderships and stops gracefully: that is no kill. A
+process that is only killed restarts in its old pod. The StatefulSet creates a successor of the pod;
+that is the recovery.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def kill_and_delete(injection: Injection) -> None:
 
 
 async def delete_pod(injection: Injection, victim: Victim, *, grace_s: int | None) -> None:
-    """Deletes exactly the pod that was chosen: a successor has another UID."""
+    """Deletes exactly the chosen pod: a successor has another UID."""
     try:
         await injection.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=grace_s)
     except NotFound:

@@ -14,7 +14,7 @@ class ProcessKill:
     """SIGKILL; the kubelet restarts the container in the same pod."""
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing to undo: the kubelet restarts the container."""
+        """Records nothing: the kubelet restarts the container."""
 
     async def inject(self, injection: Injection) -> None:
         await signal_all(injection, signal.SIGKILL)
@@ -23,7 +23,7 @@ class ProcessKill:
         return await until_processes_gone(injection)
 
     async def recover(self, injection: Injection) -> None:
-        """The kubelet does."""
+        """Does nothing: the kubelet restarts the container."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_back(injection)
@@ -43,7 +43,7 @@ class ProcessPause:
         await signal_all(injection, signal.SIGSTOP)
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
-        """The command that stopped it reported its PID; that it is silent is seen here."""
+        """Waits until the process is silent; the command that stopped it reported its PID."""
         silent = {victim.node for victim in injection.victims}
         await injection.world.observer.wait(
             lambda view: all(n.report is None for n in view.nodes.values() if n.name in silent),

@@ -1,8 +1,8 @@
 """Gives up lost majorities as a person does, by `zonequake reset --yes`.
 
-The proof comes first, and refuses in its own words what may still have a majority. Effective once
-the operator has carried the reset out. Nothing is owed: what was given up doesn't come back, and a
-request goes with its zone.
+The proof comes first, and refuses a partition that may still have a majority. Effective once the
+operator has carried out the reset. There is nothing to undo: lost data doesn't come back, and a
+request is deleted with its zone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zonequake_operator.resources.model import ResetRequest
 
 
 class ResetByHand:
-    """See `ResetByHandSpec`. Its only victim, if any, is the node that is to go on."""
+    """See `ResetByHandSpec`. Its only victim, if any, is the surviving node."""
 
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone
@@ -27,7 +27,7 @@ class ResetByHand:
         self._requests: Mapping[int, ResetRequest] = {}
 
     async def prepare(self, injection: Injection) -> None:
-        """Looks at the proof. Raises FaultFailed if something chosen may still have a majority."""
+        """Checks the proof. Raises FaultFailed if a chosen partition may still have a majority."""
         zone, survivor = self._zone_of(injection), _survivor(injection)
         try:
             found = await reset_by_hand.proofs_of(
@@ -57,13 +57,13 @@ class ResetByHand:
         if outcome.lapsed:
             which = partitions_text(outcome.lapsed)
             raise FaultFailed(
-                f"{injection.name}: nothing came of the request for {which} of zone {zone}: the "
+                f"{injection.name}: the request for {which} of zone {zone} had no effect: the "
                 "assignments were changed meanwhile, and not by a reset"
             )
         others = {done.survivor for done in outcome.done.values()} - {wanted, ""}
         if wanted is not None and others:
             raise FaultFailed(
-                f"{injection.name}: asked to go on from {wanted}, the operator took "
+                f"{injection.name}: requested {wanted} as survivor, the operator chose "
                 f"{', '.join(sorted(others))}"
             )
         survivors = {number: done.survivor or wanted for number, done in outcome.done.items()}
@@ -81,16 +81,16 @@ class ResetByHand:
         }
 
     async def recover(self, injection: Injection) -> None:
-        """Nothing can be taken back."""
+        """Does nothing: a reset can't be undone."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
-        """A partition that was reset leads already."""
+        """Returns at once: a partition that was reset has a leader already."""
 
     async def clean_up(self, injection: Injection) -> None:
         injection.pay()
 
     def _zone_of(self, injection: Injection) -> str:
-        """The one that is named, else the run's only one."""
+        """Returns the zone that the fault names, or the run's only one."""
         return self._zone if self._zone is not None else injection.world.zones[0]
 
     def _given_up(self, number: int, survivor: str | None) -> list[str]:

@@ -1,7 +1,7 @@
 """Restarts data nodes one after another, each gracefully, as an upgrade would.
 
-The next one's turn comes only when the one before is Ready (its readiness gate included: the
-operator's word that its replicas have caught up) and every partition is settled again.
+A node is restarted only when the one before is Ready (which includes its readiness gate: the
+operator reports that its replicas have caught up) and every partition is settled again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RollingRestart:
         self._proofs: list[Proof] = []
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing to undo: the StatefulSet brings each pod back."""
+        """Records nothing: the StatefulSet brings each pod back."""
 
     async def inject(self, injection: Injection) -> None:
         deletion = GracefulDelete()
@@ -44,11 +44,11 @@ class RollingRestart:
             events.emit("fault.recovered", step, node=victim.node)
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
-        """Each restart was proven on its own."""
+        """Returns the proof: each restart was proven on its own."""
         return {"restarts": self._proofs}
 
     async def recover(self, injection: Injection) -> None:
-        """Each node recovered on its own."""
+        """Does nothing: each node recovers by itself."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_back(injection)

@@ -1,4 +1,4 @@
-"""Sets a pool's size. Effective once the nodes that came answer, or those that went are gone."""
+"""Sets a pool's size. Effective once the added nodes answer, or the removed ones are gone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from zonequake_kube.client import Kube
 
 
 class Scale:
-    """`replicas` nodes in the pool `pool` of the release."""
+    """Scales the pool `pool` of the release to `replicas` nodes."""
 
     def __init__(self, *, pool: str, replicas: int) -> None:
         self._pool = pool
         self._replicas = replicas
 
     async def prepare(self, injection: Injection) -> None:
-        """Records the size of before; it is given back at the end of the run, not of the fault."""
+        """Records the old size; it is restored at the end of the run, not of the fault."""
         name = stateful_set(injection.world.release, self._pool)
         found = await injection.world.kube.get("StatefulSet", name)
         before = int(found["spec"]["replicas"])
@@ -43,20 +43,20 @@ class Scale:
         return {"pool": self._pool, "nodes": sorted(wanted)}
 
     async def recover(self, injection: Injection) -> None:
-        """The new size stays."""
+        """Does nothing: the new size stays."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
-        """A size has nothing to recover from."""
+        """Returns at once: a size has nothing to recover from."""
 
     async def clean_up(self, injection: Injection) -> None:
         injection.pay()
 
 
 def stateful_set(release: str, pool: str) -> str:
-    """A pool's StatefulSet (docs/interfaces.md, "Names")."""
+    """Returns the name of a pool's StatefulSet (docs/interfaces.md, "Names")."""
     return f"{release}-{pool}"
 
 
 async def set_replicas(kube: Kube, *, name: str, replicas: int) -> None:
-    """Sees to it that the StatefulSet has this many replicas. Raises NotFound."""
+    """Sets the replicas of the StatefulSet. Raises NotFound."""
     await kube.patch("StatefulSet", name, {"spec": {"replicas": replicas}}, "scale")

@@ -254,7 +254,7 @@ async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
         await clean_run(find_run(str(tmp_path / "run"), nowhere))
     with pytest.raises(UsageError, match=f"{name} is under way"):
         await clean_run(find_run(name, lambda: place))
-    with pytest.raises(UsageError, match="is that of the run"):
+    with pytest.raises(UsageError, match="is in use by run"):
         await start(place, tmp_path / "second")
     assert not (tmp_path / "second").exists()
     await abort_run(find_run(name, lambda: place), print)
@@ -283,10 +283,10 @@ async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
     cluster.objects["configmaps", "zq-run"]["data"].pop("host")
     _, report = await asyncio.wait_for(running, timeout=120)
     assert report.work is Verdict.HARNESS_FAILED
-    assert any("can't be watched any more: ConfigMap zq-run" in p for p in report.problems)
-    assert any("is no run's mark" in p for p in report.unclean or [])
+    assert any("the watch of the run failed: ConfigMap zq-run" in p for p in report.problems)
+    assert any("is not a run's mark" in p for p in report.unclean or [])
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
-    with pytest.raises(HarnessError, match="is no run's mark"):
+    with pytest.raises(HarnessError, match="is not a run's mark"):
         await start(place, tmp_path / "next")
 
 
@@ -321,7 +321,7 @@ async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
     running = start(place, tmp_path / "run", faults, "maxDurationSeconds=3")
     _, report = await asyncio.wait_for(running, timeout=120)
     assert report.verdict is Verdict.UNKNOWN
-    assert "ended early: the run may last 3 s, and these are over" in report.problems
+    assert "ended early: the run may last 3 s, which have passed" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
 
 
@@ -332,7 +332,7 @@ async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
         ({"zonequake.io/chaos-max-seconds": "soon"}, "", "is 'soon', expected seconds"),
         ({"zonequake.io/chaos": "no"}, "", "does not allow chaos"),
         ({}, "maxDurationSeconds=7200", "is 7200, and the namespace allows 3600 s"),
-        ({"zonequake.io/chaos-max-seconds": "30"}, "", "the plan takes 60.2 s"),
+        ({"zonequake.io/chaos-max-seconds": "30"}, "", "the plan takes at least 60.2 s"),
     ],
 )
 async def test_a_foreign_namespace_says_both_that_and_how_long(

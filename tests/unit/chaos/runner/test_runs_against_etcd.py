@@ -151,7 +151,7 @@ async def test_an_etcd_that_is_no_runs_is_left_alone(
 ) -> None:
     somebodys = {"metadata": {"name": "zq-etcd-default"}}
     cluster.objects["statefulsets", "zq-etcd-default"] = somebodys
-    with pytest.raises(UsageError, match="is no run's"):
+    with pytest.raises(UsageError, match="belongs to no run"):
         await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
     assert cluster.objects["statefulsets", "zq-etcd-default"] is somebodys
     assert CleanupJournal(tmp_path / "run").debts == []
@@ -199,11 +199,15 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
     [
         ("kill-during-catchup", (), "'kill-catching-up' waits for a stage of a rebalance"),
         ("kill-during-catchup", (), "'grow' scales a pool"),
-        ("operator-pause", ("pools.0.replicas=3",), "is for our operator"),
+        ("operator-pause", ("pools.0.replicas=3",), "targets our operator"),
         ("chain-example-1", (), "is of mode HighAvailability"),
-        ("ha-dead-survivor", (), "'by-hand' resets partitions by hand, which is our operator's"),
+        (
+            "ha-dead-survivor",
+            (),
+            "'by-hand' resets partitions by hand, which only our operator can do",
+        ),
         ("in-memory-restart", (), "is volatile"),
-        ("clock-step", (), f"leave one, for instance by --set '{ONE_ZONE}'"),
+        ("clock-step", (), f"keep one, for instance by --set '{ONE_ZONE}'"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),
         ("leader-kill", ("expectations={resets: 1}",), "expects forced resets"),
         ("leader-kill", ("etcd={heartbeatMilliseconds: 300}",), "at least 5 times"),

@@ -99,7 +99,7 @@ async def test_the_workflow_for_teams_runs_packs_and_tells(
     assert shell.summary.read_text().startswith("# ✓ leader-kill: passed in 2 runs")
     code, output = await shell.run(scripts["Pack"])
     assert code == 0, output
-    assert "taken out: kubeconfig path" in output
+    assert "removed: kubeconfig path" in output
     with tarfile.open(tmp_path / "chaos.tar.gz") as archive:
         names = archive.getnames()
         (text,) = [

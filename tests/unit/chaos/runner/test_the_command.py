@@ -60,7 +60,7 @@ async def test_two_runs_without_an_analysis_are_unknown_and_told_of_in_one_file(
     process = await started(place, *words, "--out", str(out), "--summary", str(summary))
     code, output = await ended(process)
     assert code == 2, output
-    assert results(out / "junit.xml") == [{"analysis": "not asked for: --no-analyze"}] * 2
+    assert results(out / "junit.xml") == [{"analysis": "no analysis requested: --no-analyze"}] * 2
     assert summary.read_text().startswith("# ? leader-kill: unknown in 2 runs")
     suites: list[Any] = list(JUnitXml.fromfile(str(out / "junit.xml")))
     assert {case.name for case in suites[0]} == {"harness", "cleanup", "analysis"}

@@ -389,7 +389,7 @@ async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     fault = {"name": "hang", "type": "component_pause"}
-    with pytest.raises(UsageError, match="hang: such faults are made on the node itself"):
+    with pytest.raises(UsageError, match="hang: these faults need an embedded cluster"):
         await run_once(
             ask(
                 "node-outage",

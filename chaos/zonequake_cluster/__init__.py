@@ -1,1 +1,1 @@
-"""The clusters that chaos runs on: an embedded node of one's own, or any kubeconfig context."""
+"""The clusters that chaos runs on: an embedded node, or any kubeconfig context."""

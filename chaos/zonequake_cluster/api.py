@@ -1,6 +1,6 @@
-"""The few questions that a provider asks an API server, put through kubectl.
+"""The few calls of a provider to an API server, made with kubectl.
 
-Through kubectl, because a kubeconfig of somebody else's cluster may name a log-in program.
+With kubectl, because the kubeconfig of a foreign cluster may name a login program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Api:
     context: str | None
 
     def ready_nodes(self) -> tuple[int, int]:
-        """(nodes that are Ready, all nodes). Raises ProviderError if it can't be asked."""
+        """Returns (number of Ready nodes, of all nodes). Raises ProviderError without an answer."""
         nodes = self._get("nodes")
         ready = [
             node
@@ -36,7 +36,8 @@ class Api:
         return len(ready), len(nodes)
 
     def node_images(self) -> list[str]:
-        """Image names that the nodes report, digests left out; a node reports its 50 largest."""
+        """Returns the image names that the nodes report, without digests; a node reports its 50
+        largest."""
         return sorted(
             {
                 name
@@ -57,8 +58,8 @@ class Api:
         return bool(self._kubectl(*words, "--output", "name").strip())
 
     def released_volumes(self, storage_class: str) -> list[str]:
-        """Returns the names of volumes of this class whose claim is gone: Kubernetes gives such a
-        one to nobody else. Raises ProviderError."""
+        """Returns the names of volumes of this class whose claim is gone: Kubernetes binds them to
+        no other claim. Raises ProviderError."""
         return [
             volume["metadata"]["name"]
             for volume in self._get("persistentvolumes")

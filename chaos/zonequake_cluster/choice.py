@@ -1,4 +1,4 @@
-"""The cluster that a command means."""
+"""Chooses the cluster of a command."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def choose_cluster(
     *,
     say: Callable[[str], None],
 ) -> Cluster:
-    """The foreign cluster of `context` or `kubeconfig`, else the embedded one of `name`.
+    """Returns the foreign cluster of `context` or `kubeconfig`; by default the embedded one of
+    `name`.
 
-    Raises UsageError if both are asked for, or the kubeconfig does not exist.
+    Raises UsageError if both are given, or if the kubeconfig does not exist.
     """
     if context is None and kubeconfig is None:
         return EmbeddedCluster(name, say=say)

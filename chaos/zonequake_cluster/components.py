@@ -1,4 +1,4 @@
-"""The programs of a node: how each is called, what it waits for, and when it is ready.
+"""The programs of a node: the command line of each, what it waits for, and when it is ready.
 
 containerd ──────────────┐
 etcd → kube-apiserver ─┬─┴ kubelet
@@ -18,7 +18,7 @@ API_PORT = 6443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """`after` names those that must be ready first.
+    """A program of the node; `after` names those that must be ready first.
 
     Ready is: `socket` exists, `port` accepts on loopback, `health` (a path of the API server)
     answers 200; none of them: as soon as it runs.
@@ -33,7 +33,7 @@ class Component:
 
 
 def components(spec: InstanceSpec) -> tuple[Component, ...]:
-    """Every component of the node, those that others wait for first."""
+    """Returns every component of the node, dependencies first."""
     return (
         Component(
             name="containerd",
@@ -173,8 +173,8 @@ def _controller_manager() -> dict[str, str]:
 
 
 def _scheduler() -> dict[str, str]:
-    # One pod in some hundreds isn't woken when its claim is bound, which here takes milliseconds;
-    # after this it is tried again, by default after five minutes.
+    # The scheduler misses about one claim in some hundreds being bound, which takes milliseconds
+    # here; it retries such a pod after this time, by default five minutes.
     return _controller("kube-scheduler") | {"pod-max-in-unschedulable-pods-duration": "5s"}
 
 

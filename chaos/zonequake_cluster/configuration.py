@@ -1,4 +1,4 @@
-"""The files that the node's components read, as pure functions of the instance's specification."""
+"""Renders the configuration of the node's components: pure functions of the specification."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PAUSE_IMAGE = "localhost/zonequake/pause:1"
 STORAGE_PROVISIONER = "zonequake.io/directory"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 
-#: The kernel settings that a kubelet insists on, with its own values. The supervisor shows them to
-#: it as files of the node's own, so that it leaves the machine's alone.
+#: The kernel settings that a kubelet requires, with its values. The supervisor shows them to the
+#: kubelet as the node's own files, so that it leaves the machine's settings unchanged.
 KERNEL_SETTINGS = {
     "kernel/keys/root_maxbytes": "25000000",
     "kernel/keys/root_maxkeys": "1000000",
@@ -26,7 +26,7 @@ KERNEL_SETTINGS = {
 
 
 def render_all(spec: InstanceSpec) -> dict[str, str]:
-    """Content by path below the instance's folder."""
+    """Returns the content of each file, by path below the instance's folder."""
     return {
         "containerd.toml": containerd(spec),
         "cni/10-zonequake.conflist": cni(spec),
@@ -40,10 +40,10 @@ def render_all(spec: InstanceSpec) -> dict[str, str]:
 
 
 def containerd(spec: InstanceSpec) -> str:
-    """containerd 1.6 and later; sockets and state are below the node's own /run.
+    """Renders containerd's configuration, 1.6 and later; its state is below the node's own /run.
 
-    `restrict_oom_score_adj`: a machine may forbid to lower a score. AppArmor is off because its
-    profiles belong to the whole machine and would stay behind.
+    `restrict_oom_score_adj`: a machine may forbid lowering a score. AppArmor is off because its
+    profiles belong to the whole machine and would stay after the node's end.
     """
     return dedent(f"""\
         version = 2
@@ -84,9 +84,9 @@ def containerd(spec: InstanceSpec) -> str:
 
 
 def cni(spec: InstanceSpec) -> str:
-    """Each pod on a wire of its own, routed by the node.
+    """Renders the CNI configuration: each pod has its own veth, routed by the node.
 
-    No bridge: its traffic would pass by kube-proxy's rules unless the machine has br_netfilter.
+    No bridge: its traffic would bypass kube-proxy's rules unless the machine has br_netfilter.
     """
     return json.dumps(
         {
@@ -109,7 +109,7 @@ def cni(spec: InstanceSpec) -> str:
 
 
 def kubelet(spec: InstanceSpec) -> str:
-    """Crash back-off of at most 1 s: chaos kills the same container again and again."""
+    """Renders the kubelet's configuration; crash back-off is at most 1 s, for repeated kills."""
     return yaml.safe_dump(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -135,8 +135,8 @@ def kubelet(spec: InstanceSpec) -> str:
             "podLogsDir": f"{INSIDE}/pod-logs",
             "volumePluginDir": f"{INSIDE}/kubelet/volume-plugins",
             "oomScoreAdj": 0,
-            # The machine's disk is not the node's: a full one elsewhere must not evict pods, and
-            # an image that is removed can't be pulled again.
+            # The disk is shared with the machine: other data on it must not evict pods, and a
+            # removed image can't be pulled again.
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
@@ -153,7 +153,7 @@ def kubelet(spec: InstanceSpec) -> str:
 
 
 def kube_proxy(spec: InstanceSpec) -> str:
-    """No connection tracking limits: they are the whole machine's."""
+    """Renders kube-proxy's configuration, without connection tracking limits of the machine."""
     return yaml.safe_dump(
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -179,10 +179,11 @@ def kube_proxy(spec: InstanceSpec) -> str:
 
 
 def corefile(spec: InstanceSpec) -> str:
-    """Names live for 0 s and nothing is cached: a pod that comes back is found at once.
+    """Renders CoreDNS's configuration: TTL 0 s and no cache, so that a restarted pod is found at
+    once.
 
-    Other names don't exist: there is no way out of the node. They have a block of their own:
-    within one, CoreDNS asks `template` before `kubernetes`, whatever the order here.
+    Other names don't exist: there is no route out of the node. They have a separate block: within
+    one, CoreDNS calls `template` before `kubernetes`, regardless of the order here.
     """
     return dedent(f"""\
         cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
@@ -205,10 +206,10 @@ def corefile(spec: InstanceSpec) -> str:
 
 
 def audit_policy() -> str:
-    """Returns the audit policy: logs each request and its answer's status, but those of the node's
-    own components; no bodies.
+    """Returns the audit policy: it logs each request with its answer's status, without bodies, and
+    not those of the node's own components.
 
-    What pods and people were refused stands there, which is how a missing right is noticed.
+    The log shows refused requests of pods and users, and so reveals missing rights.
     """
     return yaml.safe_dump(
         {

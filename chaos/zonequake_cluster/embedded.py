@@ -1,9 +1,9 @@
-"""The embedded cluster: a whole Kubernetes node on this machine, apart from everything else.
+"""The embedded cluster: a whole Kubernetes node on this machine, isolated from everything else.
 
-Its init is the supervisor, in a network, a mount and a PID namespace of its own: killing it ends
-every process, and with them every mount, interface and iptables rule of the node. What the kernel
-does not end by itself (cgroups, the host's end of the wire, the folder) carries the instance's key
-and is removed by that, never by what was recorded; so `down` works after an `up` killed anywhere.
+Its init is the supervisor, in separate network, mount and PID namespaces: killing it ends every
+process, and with them every mount, interface and iptables rule of the node. What the kernel does
+not remove by itself (cgroups, the host's end of the veth, the folder) has the instance's key in its
+name and is found by it, never by a record; so `down` works after an `up` killed at any point.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _API_POLL_S = 0.25
 
 
 class EmbeddedCluster:
-    """The instance `name` below `root`; without arguments this installation's own one."""
+    """The instance `name` below `root`; by default this installation's own."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EmbeddedCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """Exists from the moment on that the node is Ready, until `down`."""
+        """The kubeconfig; the file exists from the time that the node is Ready until `down`."""
         return self._instance.kubeconfig
 
     @property
@@ -73,7 +73,7 @@ class EmbeddedCluster:
     def up(self) -> None:
         """Starts the node and returns when it is Ready; does nothing if it runs.
 
-        What an earlier `up` left unfinished is removed first. Raises ProviderError.
+        Removes first what an unfinished `up` left. Raises ProviderError.
         """
         requirements.check(requirements.missing(), os.geteuid())
         with self._instance.locked(wait_s=_LOCK_WAIT_S):
@@ -92,7 +92,7 @@ class EmbeddedCluster:
             self._say(f"cluster {self.name} is Ready after {time.monotonic() - started_s:.1f} s")
 
     def down(self) -> None:
-        """Ends the node and removes every trace of it but programs and image caches."""
+        """Ends the node and removes all its traces except programs and image caches."""
         if not self._instance.folder.exists() and not self._has_traces():
             return
         with self._instance.locked(wait_s=_LOCK_WAIT_S):
@@ -104,7 +104,7 @@ class EmbeddedCluster:
             return  # another instance of this root lives there
 
     def status(self) -> ClusterStatus:
-        """Returns the present status; never raises because something does not run."""
+        """Returns the present status; a component that does not run is no error."""
         init, spec = self._init(), self._instance.read_spec()
         if init is None or spec is None:
             left = self._instance.folder.exists() or self._has_traces()
@@ -147,13 +147,12 @@ class EmbeddedCluster:
         return import_archive(self._running_init(), archive)
 
     def images(self) -> list[str]:
-        """Names of the node's images. Raises NotRunning."""
+        """Returns the names of the node's images. Raises NotRunning."""
         return list_images(self._running_init())
 
     def limit_volumes(self, *, count: int, mebibytes: int) -> None:
-        """Sees to it that there are so many volumes of the class `limited`, each with a file system
-        of its own; one whose claim is gone is emptied and free again. Raises NotRunning,
-        ProviderError."""
+        """Makes sure that there are `count` volumes of the class `limited`, each with its own file
+        system; empties and frees those whose claim is gone. Raises NotRunning, ProviderError."""
         init, spec = self._running_init(), self._instance.read_spec()
         if spec is None:
             raise NotRunning(f"cluster {self.name} is just starting: wait until it is Ready")
@@ -220,7 +219,7 @@ class EmbeddedCluster:
         )
 
     def _make_usable(self, programs: Programs) -> None:
-        """Waits for each part, and adds the pause image and the first objects as they can be."""
+        """Waits for each component, and adds the pause image and the first objects."""
         api = Api(
             kubectl=programs.kubectl,
             kubeconfig=self._instance.folder / "kubeconfigs" / "admin",
@@ -240,7 +239,7 @@ class EmbeddedCluster:
         self._until(lambda: api.exists("serviceaccount", "default", "default"), deadline)
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        """Asks again until it is so; an answer that can't be had yet is a no."""
+        """Polls a condition until it holds; a missing answer counts as no."""
         while True:
             reason = "it does not exist yet"
             try:
@@ -276,7 +275,7 @@ class EmbeddedCluster:
         cgroups.remove(self._instance.cgroup, timeout_s=_END_TIMEOUT_S)
 
     def _end_keeping_logs(self) -> None:
-        """After a failed start: nothing runs on, and the logs can be read until `down`."""
+        """Ends all processes after a failed start; keeps the logs until `down`."""
         self._end()
         for path in self._instance.folder.iterdir():
             if path != self._instance.logs:
@@ -311,7 +310,8 @@ def _applied(api: Api, manifests: Path) -> bool:
 
 
 def _snapshotter(folder: Path) -> str:
-    """An overlay can't have its upper layer on another overlay, as inside a container."""
+    """Chooses containerd's snapshotter: an overlay can't have its upper layer on another
+    overlay."""
     done = subprocess.run(
         ["stat", "--file-system", "--format=%T", str(folder)],
         check=True,
@@ -322,7 +322,7 @@ def _snapshotter(folder: Path) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Readers see all of it or nothing, and nobody but the owner sees it."""
+    """Writes a file atomically, readable by its owner only."""
     written = path.with_name(f"{path.name}.new")
     written.touch(mode=0o600)
     written.write_bytes(content)

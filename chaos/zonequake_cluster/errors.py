@@ -18,11 +18,11 @@ from zonequake_kube.errors import HarnessError
 
 
 class ProviderError(HarnessError):
-    """Base of this package's errors; the text says what was found and what mends it."""
+    """Base of this package's errors; the text says what was found and what to do."""
 
 
 class RequirementsMissing(ProviderError):
-    """Programs or rights are missing; the text holds the command that mends it."""
+    """Programs or rights are missing; the text holds the command that installs them."""
 
 
 class BuildFailed(ProviderError):
@@ -50,4 +50,4 @@ class FileNotShipped(ProviderError):
 
 
 class Unsupported(ProviderError):
-    """This kind of cluster can't do what was asked."""
+    """This kind of cluster does not support the call."""

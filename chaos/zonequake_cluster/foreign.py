@@ -1,4 +1,4 @@
-"""Somebody else's cluster: any context of a kubeconfig. It is used, never started or stopped."""
+"""A foreign cluster: any context of a kubeconfig. It is used, never started or stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ForeignCluster:
         return False
 
     def up(self) -> None:
-        """Checks that it answers and has a Ready node. Raises ProviderError."""
+        """Checks that the cluster answers and has a Ready node. Raises ProviderError."""
         ready, nodes = self._api().ready_nodes()
         if ready == 0:
             raise StartFailed(
@@ -62,11 +62,11 @@ class ForeignCluster:
         self._say(f"cluster {self.name} has {ready} of {nodes} nodes Ready")
 
     def down(self) -> None:
-        """Leaves it as it is, and says so."""
+        """Leaves the cluster unchanged, and prints that."""
         self._say(f"cluster {self.name} was not started by zonequake: left unchanged")
 
     def status(self) -> ClusterStatus:
-        """Returns the API server's status; never raises because it does not answer."""
+        """Returns the API server's status; a missing answer is no error."""
         try:
             ready, nodes = self._api().ready_nodes()
         except ProviderError as error:
@@ -79,14 +79,14 @@ class ForeignCluster:
         )
 
     def load_image(self, archive: Path) -> str:
-        """Raises Unsupported: only a registry reaches all of its nodes."""
+        """Raises Unsupported: only a registry reaches all nodes."""
         raise Unsupported(
             f"{archive} can't be put onto the nodes of cluster {self.name}: push the image to a "
             "registry that they reach, and name it there with --image"
         )
 
     def images(self) -> list[str]:
-        """Names that its nodes report. Raises ProviderError."""
+        """Returns the image names that its nodes report. Raises ProviderError."""
         return self._api().node_images()
 
     def _api(self) -> Api:
@@ -96,6 +96,6 @@ class ForeignCluster:
 
 
 def default_kubeconfig() -> Path:
-    """The first file of $KUBECONFIG, else ~/.kube/config, as kubectl has it."""
+    """Returns the first file of $KUBECONFIG, else ~/.kube/config, as kubectl does."""
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(named) if named else Path.home() / ".kube" / "config"

@@ -1,7 +1,7 @@
-"""One embedded cluster: its name, its folders, and what it writes down about itself.
+"""One embedded cluster: its name, its folders, and its state files.
 
-Everything an instance is, is below its folder, or carries its key: a digest of that folder's path,
-so that two checkouts never share a name, whatever they call their instances.
+Everything of an instance is below its folder, or has its key in its name: a digest of that folder's
+path, so that two checkouts never collide, whatever the names of their instances.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 INSIDE = Path("/run/zonequake")
 INSIDE_BIN = Path("/run/zonequake-bin")
 
-#: In the environment of every process that `up` starts, from its start on, so that `down` finds #:
-#: the processes of an `up` that was killed before it wrote anything.
+#: In the environment of every process that `up` starts, from its start on, so that `down` finds the
+#: processes of an `up` that was killed before it wrote anything.
 MARK = "ZONEQUAKE_CLUSTER"
 
 
@@ -51,7 +51,7 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """A component as the supervisor sees it; `pid` counts inside the node, 0: not running."""
+    """A component as the supervisor sees it; `pid` is that inside the node, 0 if not running."""
 
     name: str
     pid: int
@@ -68,7 +68,7 @@ class Instance:
 
     @property
     def folder(self) -> Path:
-        """Holds all of its state; `down` removes it."""
+        """The folder with all its state; `down` removes it."""
         return state_folder(self.root) / "cluster" / self.name
 
     @property
@@ -83,12 +83,12 @@ class Instance:
 
     @property
     def cgroup(self) -> str:
-        """Name of its cgroup below the root of every hierarchy."""
+        """The name of its cgroup below the root of every hierarchy."""
         return f"zonequake-{self.key}"
 
     @property
     def interface(self) -> str:
-        """The host's end of its network; an interface's name may hold 15 bytes."""
+        """The name of the host's end of its network; at most 15 bytes."""
         return f"zq-{self.key}"
 
     @property
@@ -103,23 +103,23 @@ class Instance:
 
     @property
     def spec_file(self) -> Path:
-        """Holds an InstanceSpec."""
+        """The file with its InstanceSpec."""
         return self.folder / "instance.json"
 
     @property
     def state_file(self) -> Path:
-        """Holds a list of ComponentState."""
+        """The file with its list of ComponentState."""
         return self.folder / "components.json"
 
     def read_spec(self) -> InstanceSpec | None:
-        """None if it was never written."""
+        """Returns the specification; None if it was never written."""
         try:
             return msgspec.json.decode(self.spec_file.read_bytes(), type=InstanceSpec)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def read_components(self) -> list[ComponentState]:
-        """Empty before the supervisor's first word."""
+        """Returns the components; empty before the supervisor has written them."""
         try:
             return msgspec.json.decode(self.state_file.read_bytes(), type=list[ComponentState])
         except (FileNotFoundError, msgspec.DecodeError):
@@ -127,9 +127,9 @@ class Instance:
 
     @contextmanager
     def locked(self, *, wait_s: float) -> Iterator[None]:
-        """Holds the instance for this process alone; makes its folder.
+        """Locks the instance for this process; creates its folder.
 
-        The lock is the folder itself, so that no lock file stays behind. Raises InstanceBusy.
+        The lock is the folder itself, so that no lock file is left. Raises InstanceBusy.
         """
         with lock_folder(self.folder, wait_s=wait_s) as held:
             if not held:
@@ -143,10 +143,10 @@ class Instance:
 
 
 def find_instance(name: str | None = None, root: Path | None = None) -> Instance:
-    """The instance `name` of `root`; without a name it is named by a digest of the root's path.
+    """Returns the instance `name` of `root`. Default: the name is a digest of the root's path.
 
-    The environment's ZONEQUAKE_CLUSTER_NAME counts as a name. Raises UsageError for a name that
-    Kubernetes could not take as part of a node's.
+    The environment's ZONEQUAKE_CLUSTER_NAME also sets the name. Raises UsageError for a name that
+    Kubernetes does not accept as part of a node's.
     """
     root = root if root is not None else find_own_files().root
     if name is None:

@@ -25,7 +25,8 @@ class OwnFiles:
     checkout: Path | None
 
     def find(self, name: str) -> Path:
-        """The file or folder that the repository calls `name`. Raises FileNotShipped."""
+        """Returns the file or folder with the path `name` in the repository. Raises
+        FileNotShipped."""
         folder, _, rest = name.partition("/")
         if self.checkout is not None:
             found = self.checkout / name
@@ -69,11 +70,11 @@ class OwnFiles:
 
 
 def state_folder(root: Path) -> Path:
-    """The folder below a checkout or a home that `OwnFiles.state` names."""
+    """The folder of `OwnFiles.state`, below a checkout or a home."""
     return root / ".zonequake"
 
 
 def find_own_files() -> OwnFiles:
-    """The one that this module was imported from."""
+    """Returns the installation that this module was imported from."""
     root = _PACKAGES.parent
     return OwnFiles(checkout=root if (root / "pyproject.toml").is_file() else None)

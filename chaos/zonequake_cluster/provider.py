@@ -1,4 +1,4 @@
-"""The interface of every cluster, whatever runs it."""
+"""The interface of every cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ComponentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """`ready`: the API server answers and every node is Ready. `detail` is one sentence."""
+    """The status of a cluster. `ready`: the API server answers and every node is Ready. `detail` is
+    one sentence."""
 
     name: str
     running: bool
@@ -40,15 +41,16 @@ class Cluster(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the cluster in messages."""
+        """The cluster's name in messages."""
 
     @property
     def kubeconfig(self) -> Path:
-        """File with address and credentials; of an embedded cluster it exists while it is up."""
+        """The file with address and credentials; that of an embedded cluster exists while it is
+        up."""
 
     @property
     def context(self) -> str | None:
-        """Context in `kubeconfig`; None is its current one."""
+        """The context in `kubeconfig`; None for its current one."""
 
     @property
     def embedded(self) -> bool:
@@ -58,13 +60,13 @@ class Cluster(Protocol):
         """Makes the cluster usable; does nothing if it is."""
 
     def down(self) -> None:
-        """Removes what `up` made; does nothing if there is nothing."""
+        """Removes what `up` created; does nothing if there is nothing."""
 
     def status(self) -> ClusterStatus:
         """Returns the present status."""
 
     def load_image(self, archive: Path) -> str:
-        """Puts the image of an OCI or Docker archive on the nodes and returns its name."""
+        """Loads the image of an OCI or Docker archive onto the nodes; returns its name."""
 
     def images(self) -> list[str]:
-        """Names of the images on the nodes, sorted."""
+        """Returns the names of the images on the nodes, sorted."""

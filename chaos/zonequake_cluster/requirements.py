@@ -1,5 +1,4 @@
-"""The needs of the embedded cluster and the images on the machine, and the command that installs
-each.
+"""The programs that the embedded cluster and the images need, and the command that installs them.
 
 `python -m zonequake_cluster.requirements` prints the missing Debian packages of both, one per line
 (`--all`: every one), for the set-up script: standard library only, as it runs before anything is
@@ -26,7 +25,7 @@ CNI_PLUGINS = ("ptp", "host-local", "loopback")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A program that must be there, and the Debian package that has it."""
+    """A required program, and the Debian package that has it."""
 
     program: str
     package: str
@@ -63,7 +62,7 @@ _CNI = Requirement(
 
 
 def cni_folder() -> Path | None:
-    """The folder that holds every CNI plugin needed."""
+    """Returns the folder that holds every required CNI plugin."""
     for folder in CNI_FOLDERS:
         if all((folder / plugin).is_file() for plugin in CNI_PLUGINS):
             return folder
@@ -71,7 +70,7 @@ def cni_folder() -> Path | None:
 
 
 def find_program(program: str) -> str | None:
-    """Its path, also where a user's PATH leaves out the sbin folders."""
+    """Returns a program's path, even if the user's PATH lacks the sbin folders."""
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}")
 
 
@@ -98,22 +97,22 @@ def missing_for_images(
 
 
 def packages(requirements: list[Requirement]) -> list[str]:
-    """Their Debian packages, each once, sorted."""
+    """Returns their Debian packages, each once, sorted."""
     return sorted({requirement.package for requirement in requirements})
 
 
 def named(absent: list[Requirement]) -> str:
-    """The programs, each with what it is for."""
+    """Returns the programs as text, each with its purpose."""
     return "; ".join(f"{each.program} ({each.why})" for each in absent)
 
 
 def command(absent: list[Requirement]) -> str:
-    """The command that brings them."""
+    """Returns the command that installs them."""
     return f"apt-get install -y --no-install-recommends {' '.join(packages(absent))}"
 
 
 def check(absent: list[Requirement], effective_user: int) -> None:
-    """Raises RequirementsMissing with the command that mends it, if anything is missing."""
+    """Raises RequirementsMissing with the command to run, if anything is missing."""
     if absent:
         raise RequirementsMissing(f"the machine lacks {named(absent)}: run `{command(absent)}`")
     if effective_user != 0:

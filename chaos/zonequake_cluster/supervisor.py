@@ -1,7 +1,7 @@
-"""Process 1 of an embedded node: gives it folders and addresses, then keeps its components alive.
+"""Process 1 of an embedded node: sets up folders and addresses, then keeps its components running.
 
-`up` starts it in namespaces of its own (network, mounts, processes), so that its end is the end of
-everything it has made. It writes `components.json` whenever a component starts or ends.
+`up` starts it in separate namespaces (network, mounts, processes), so that everything it has
+created ends with it. It writes `components.json` whenever a component starts or ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zonequake_cluster.restarts import restart_delay_s
 
 _POLL_S = 0.1
 _PROBE_TIMEOUT_S = 2.0
-#: The node mounts its own empty folders over these: it must not see the machine's contents, and #:
+#: The node mounts its own empty folders over these: it must not see the machine's contents, and
 #: what it writes there must not stay on the machine.
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/lib", "/var/log")  # noqa: S108
 
@@ -47,7 +47,7 @@ class _Supervised:
 
 
 def main() -> None:
-    """Called with the instance's folder and the folder of the built programs."""
+    """Runs the supervisor; arguments: the instance's folder, the folder of the built programs."""
     folder, programs = Path(sys.argv[1]), Path(sys.argv[2])
     _mount_folders(folder, programs)
     spec = _wait_for_spec()
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 class Supervisor:
-    """Starts what is due, reaps what has ended, forever."""
+    """Starts due components and reaps ended ones, forever."""
 
     def __init__(self, spec: InstanceSpec) -> None:
         self._supervised = {
@@ -72,7 +72,7 @@ class Supervisor:
         }
 
     def run(self) -> None:
-        """Never returns: the node ends by the kill of this process."""
+        """Runs without end: the node ends when this process is killed."""
         while True:
             changed = self._reap()
             now_s = time.monotonic()
@@ -118,7 +118,7 @@ class Supervisor:
         each.ready = False
 
     def _reap(self) -> bool:
-        """Takes the ends of components, and of orphans that became this process's children."""
+        """Reaps ended components, and orphans that became this process's children."""
         by_pid = {each.pid: each for each in self._supervised.values() if each.pid != 0}
         changed = False
         while True:
@@ -181,7 +181,7 @@ def _mount_folders(folder: Path, programs: Path) -> None:
 
 
 def _wait_for_spec() -> InstanceSpec:
-    """`up` writes it after it has connected the network: the addresses are known only then."""
+    """Waits for the specification, which `up` writes once it has connected the network."""
     path = INSIDE / "instance.json"
     while not path.exists():
         time.sleep(_POLL_S / 5)
@@ -194,7 +194,7 @@ def _set_addresses(spec: InstanceSpec) -> None:
     address = f"{spec.node_address}/{spec.prefix_length}"
     _run("ip", "address", "add", address, "dev", NODE_INTERFACE)
     _run("ip", "link", "set", NODE_INTERFACE, "up")
-    # The API server reads its own address from the default route; nothing answers there, as the #
+    # The API server reads its own address from the default route; nothing answers there, as the
     # machine forwards nothing for the node.
     _run("ip", "route", "add", "default", "via", spec.host_address)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")

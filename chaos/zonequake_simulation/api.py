@@ -16,8 +16,8 @@ API = "api"
 class StoredWish:
     """The operator's stored wish for a group.
 
-    `lineage`: the token of the last reset, below which nobody takes part; `survivor`: who was
-    forced then, until a leader of that lineage reports itself.
+    `lineage`: the token of the last reset, below which no replica takes part; `survivor`: the node
+    of that forced reset, until a leader of that lineage reports.
     """
 
     token: int
@@ -27,7 +27,7 @@ class StoredWish:
 
 
 class ApiServer:
-    """Strongly consistent; what was read of it may be old when it is used."""
+    """A strongly consistent API server; a value that was read may be old when it is used."""
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
@@ -35,13 +35,13 @@ class ApiServer:
         self._leases: dict[str, tuple[LeaseRecord, int]] = {}
 
     def read(self, group: str) -> tuple[int, StoredWish]:
-        """A group's object and its version."""
+        """Returns a group's object and its version."""
         return self._wishes[group]
 
     def write(self, group: str, version: int, wish: StoredWish) -> bool:
-        """Replace a group's object; False, and no effect, unless `version` is still the newest.
+        """Replaces a group's object; returns False, without effect, unless `version` is the newest.
 
-        Version 0: there is none yet.
+        Version 0: there is no object yet.
         """
         if self._wishes.get(group, (0, None))[0] != version:
             return False
@@ -51,12 +51,12 @@ class ApiServer:
     # ── the nodes' Leases ────────────────────────────────────────────────────────────────────
 
     def read_lease(self, node: str) -> tuple[LeaseRecord, str] | None:
-        """A Lease and its version."""
+        """Returns a Lease and its version."""
         found = self._leases.get(node)
         return None if found is None else (found[0], str(found[1]))
 
     def put_lease(self, node: str, put: PutLease) -> str | None:
-        """Write a Lease; None, and no effect, unless its version is still the newest."""
+        """Writes a Lease; returns None, without effect, unless its version is still the newest."""
         found = self._leases.get(node)
         if put.version != (None if found is None else str(found[1])):
             return None
@@ -65,7 +65,7 @@ class ApiServer:
         return str(version)
 
     def leases(self) -> dict[str, Lease]:
-        """All Leases, as an operator reads them."""
+        """Returns all Leases, as an operator reads them."""
         return {
             node: Lease(
                 name=node,

@@ -1,4 +1,4 @@
-"""The surroundings of catch-up in a simulated process: its disk, its lines, and threads."""
+"""The environment of catch-up in a simulated process: its disk, connections and threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CatchUpProcess(Protocol):
 
 
 class SimulatedCatchUpHost(CatchUpHost):
-    """One process's."""
+    """The catch-up host of one process."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class SimulatedCatchUpHost(CatchUpHost):
         return True
 
     def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn, in this event or a later one."""
+        """Schedules a turn for a replica, in this event or a later one."""
         self._turns.wake(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
@@ -83,11 +83,11 @@ class SimulatedCatchUpHost(CatchUpHost):
         return self._disk.storage.new_number()
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run a job on the data environment."""
+        """Runs a job on the data environment."""
         self._disk.write_data(job, done)
 
     def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
-        """Open what is durable of a replica's state."""
+        """Opens the durable part of a replica's state."""
 
         def open_it() -> None:
             cells = replica.cells
@@ -101,11 +101,11 @@ class SimulatedCatchUpHost(CatchUpHost):
         self._soon(open_it)
 
     def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Read after a while."""
+        """Reads after a delay."""
         self._soon(lambda: done(read()))
 
     def _soon(self, work: Callable[[], None]) -> None:
-        """Work of this process, unless it dies before."""
+        """Schedules work of this process, which is dropped if the process dies first."""
         catch_up = self._process.catch_up
 
         def run() -> None:

@@ -1,8 +1,8 @@
-"""Processes that work for this one and never outlive it, however it ends.
+"""Worker processes that never outlive this process.
 
 Each child watches a pipe of which only this process holds the other end. The pipe closes when the
-work is over, when it is given up (Ctrl-C), and when this process dies, be it by SIGKILL; a child
-that sees it close ends at once, whatever it is doing.
+work is over, when it is aborted (Ctrl-C), and when this process dies, even by SIGKILL; a child ends
+at once when its pipe closes.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def in_order(
 
 @contextmanager
 def no_interrupt() -> Iterator[None]:
-    """For a moment SIGINT waits, and processes that begin meanwhile never get it.
+    """Blocks SIGINT inside the block; processes that start meanwhile never get it.
 
-    Ctrl-C reaches all processes of a terminal; a child would tell of it in twenty lines.
+    Ctrl-C reaches all processes of a terminal; a child would print a traceback of twenty lines.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -60,7 +60,7 @@ class SimulatedClients:
         scenario: Scenario,
         certainly_failed: Callable[[OnceId], None],
     ) -> None:
-        """`certainly_failed` is told of transactions that never happened."""
+        """`certainly_failed` is called for transactions that never happened."""
         self.name = "client"
         self.certainly_failed = certainly_failed
         self.history: list[HistoryEvent] = []
@@ -209,8 +209,8 @@ class SimulatedClients:
         )
 
     def final(self, ended: Callable[[Operation, Outcome], None]) -> int:
-        """Write once to each partition, then read every key by a process of its own; the number of
-        operations that end."""
+        """Writes once to each partition, then reads every key, each by a separate process; returns
+        the number of operations that end."""
         keys = list(self._keys)
 
         def read(key: str) -> None:
@@ -292,7 +292,7 @@ class SimulatedClients:
     # ── routes ───────────────────────────────────────────────────────────────────────────────
 
     def way_changed(self) -> None:
-        """The table names another leader: wake who waits for one."""
+        """Wakes the operations that wait for a leader, since the table names another one."""
         for run in list(self.under_way.values()):
             run.hear()
 
@@ -328,7 +328,7 @@ class _Process:
 
 
 class _Run:
-    """Carries out what the rules say about one operation."""
+    """Carries out the rules' decisions for one operation."""
 
     def __init__(
         self,
@@ -387,7 +387,7 @@ class _Run:
         self.hear()
 
     def hear(self) -> None:
-        """Perhaps another leader is known now."""
+        """Checks whether another leader is known now."""
         if self._listens:
             assert self._pause is not None, "only a pause is listened in"
             leader = self._client.table.leader(self._attempts.partition)
@@ -408,6 +408,6 @@ def _lane(process: int) -> str:
 
 
 def _key_for(stem: str, partition: int, partitions: int) -> str:
-    """A key that begins with `stem` and belongs to `partition`."""
+    """Returns a key that begins with `stem` and belongs to `partition`."""
     names = itertools.chain([stem], (f"{stem}.{number}" for number in itertools.count()))
     return next(name for name in names if partition_of(name, partitions) == partition)

@@ -1,7 +1,7 @@
 """The operator in virtual time: gives replicas permission to start, changes peers, grants, resets.
 
-Level-triggered: it looks, and does the next thing that brings a group to what is wanted. Several
-run at once: each acts on what it saw, which may be old when its order arrives, and writes by
+Level-triggered: it observes a group, and takes the next step to its target. Several run at the same
+time: each acts on its observation, which may be old when its order arrives, and writes by
 compare-and-swap; term and token guard the rest.
 """
 
@@ -47,7 +47,7 @@ def leader_of(
 
 
 class GroupOperator:
-    """The operators of one group, and what they share through the API server."""
+    """The operators of one group, and their shared state at the API server."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class GroupOperator:
     # ── permission to start ──────────────────────────────────────────────────────────────────
 
     def node_started(self, node: SimulatedNode) -> None:
-        """A process began: its replica may start once the operator says so."""
+        """Takes note of a new process: its replica may start once the operator permits it."""
         delay_us = self._random.randrange(5_000, 300_000)
         self._world.later(delay_us, lambda: self._permit(node, node.process))
 
@@ -219,7 +219,7 @@ class GroupOperator:
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
     def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
-        """The leader of the highest term, whoever can hear it."""
+        """The leader of the highest term, even if it is not reachable."""
         return leader_of(self._nodes, self.place.name)
 
     def is_settled(self, status: RaftStatus) -> bool:
@@ -329,7 +329,7 @@ class GroupOperator:
         )
 
     def _begin_reset(self, version: int, wish: StoredWish) -> None:
-        """Give up the majority: who of those alive has the newest log goes on alone."""
+        """Gives up the majority: the live node with the newest log continues alone."""
         best: tuple[int, int, Peer] | None = None
         for name, peer in self._present().items():
             log = self._nodes[name].replicas[self.place.name].core_now()._replica.log
@@ -349,7 +349,8 @@ class GroupOperator:
         self._world.tally["resets decided"] += 1
 
     def _enforce(self, wish: StoredWish) -> None:
-        """Tell who can be reached below which lineage nobody takes part; some only later."""
+        """Sends reachable nodes the lineage below which no replica takes part; to some only
+        later."""
         for node in self._nodes.values():
             if self._hears(node) and (self.quiet or self._random.random() < 0.7):
                 node.act(self.place.name, lambda replica: replica.core_now().enforce(wish.lineage))
@@ -377,8 +378,8 @@ class GroupOperator:
             node.act(self.place.name, lambda replica: orders.reset_peers(replica, wish))
 
     def _untold(self, wish: StoredWish, survivor: Peer) -> bool:
-        """Returns whether somebody who hasn't left may not know of the reset: he could acknowledge
-        yet.
+        """Returns whether a node that hasn't left may not know of the reset: it could still
+        acknowledge.
         """
         group = self.place.name
         return any(

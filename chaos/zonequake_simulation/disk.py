@@ -1,8 +1,8 @@
 """One node's disk: the store's real data directory, and what faults and crashes leave of it.
 
-Writes are queued, take a while, and are stored in their order, log and data apart, as the store's
-two writer threads do. A crash stores the first few of each queue and forgets the rest: the write
-was done and nobody heard of it, or it never was. The directory lies in memory.
+Writes are queued, take some time, and are stored in order, log and data separately, as by the
+store's two writer threads. A crash stores the first few of each queue and drops the rest: such a
+write was done without an acknowledgement, or never done. The directory is in memory.
 
     full disk     nothing is stored until there is room; all waits, and what frees space goes first
     full map      the same for the log or the data alone
@@ -231,7 +231,7 @@ class Disk:
         return 0.0
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
-        """A disk that is full shows it to whoever asks; a map of this size does not."""
+        """Returns the shortage of a full disk, else None; a map of this size never has one."""
         return "the disk is full" if self.trouble is FaultKind.FULL_DISK else None
 
     def fail(self, name: str, store: Callable[[], None]) -> None:
@@ -250,7 +250,7 @@ class Disk:
         self.watcher.storage_failed(name, error)
 
     def crash(self) -> None:
-        """The process is gone: of what was under way, some was stored."""
+        """Ends the process: some of the pending writes are stored."""
         self._log_queue.crash(self._random)
         self._data_queue.crash(self._random)
         self.close()

@@ -58,7 +58,7 @@ class SimulatedFlushing:
         self._disk.write_data(lambda: data.flush(jobs), flushed)
 
     def wake(self) -> None:
-        """Nobody waits for a flush here."""
+        """Does nothing: no caller waits for a flush here."""
 
     def compact(self, replica: Replica) -> None:
         """Forget what a fault wants forgotten of a log, if it is stored as state."""

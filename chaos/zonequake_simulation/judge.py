@@ -84,8 +84,8 @@ def _found(ops: pa.Table, c: Columns) -> dict[str, Violation]:
 
 
 def _exact(rows: list[dict[str, Any]]) -> str | None:
-    """The rule that the operations on one key break for certain. What certainly failed was written
-    by nobody: an answer that shows it has no order."""
+    """Returns the rule that the operations on one key certainly break. A write that certainly
+    failed was never made: an answer that shows its value has no order."""
     judged_rows = [
         row
         for row in rows

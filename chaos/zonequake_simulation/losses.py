@@ -36,9 +36,9 @@ class Losses:
 
         What was lost before counts as gone; of every configuration that any replica might still go
         by, each half must keep a majority, and so must what the operator has decided or may be
-        about to decide by what it heard before the loss, though no replica has been told: the first
-        members, and peers that are caught up. Nobody could hear of the loss in time. Who goes on
-        alone after a reset has all.
+        about to decide by reports from before the loss, without any order sent yet: the first
+        members, and peers that are caught up. The loss could not be reported in time. The survivor
+        of a reset must keep everything.
         """
         gone = {node.name}
         if self._is_volatile and self._control is not None:

@@ -1,4 +1,4 @@
-"""The operator's orders to replicas, old and forbidden ones among them, and what may come of each.
+"""The operator's orders to replicas, including old and forbidden ones, and their allowed effects.
 
 Research §7, invariants 12 to 17 and 23 to 25, at the moment of the order.
 """
@@ -21,7 +21,7 @@ from zonequake_store.replica.replica import Replica
 
 
 def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
-    """Want other peers of who was seen to lead."""
+    """Requests other peers from the leader that was last seen."""
     before = replica.core_now().status()
     answer = replica.core_now().change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
     if before.term != seen.term or before.role is not RaftRole.LEADER:
@@ -54,7 +54,7 @@ def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
 
 
 def cancel(replica: Replica, seen: RaftStatus) -> bool:
-    """Cancel the change that was seen; whether that ended one."""
+    """Cancels the change that was seen; returns whether that ended one."""
     before = replica.core_now().status()
     answer = replica.core_now().cancel_change_peers(term=seen.term, token=seen.stage_token)
     after = replica.core_now().status()
@@ -94,7 +94,7 @@ def cancel(replica: Replica, seen: RaftStatus) -> bool:
 
 
 def grant(replica: Replica, seen: RaftStatus, wish: StoredWish) -> bool:
-    """Let a change go on that was seen to be caught up; whether it does."""
+    """Grants a change that was seen to be caught up; returns whether it proceeds."""
     before = replica.core_now().status()
     answer = replica.core_now().grant(term=seen.term, token=wish.token, peers=wish.wanted)
     if answer is not GrantAnswer.RECEIVED:
@@ -116,7 +116,7 @@ def grant(replica: Replica, seen: RaftStatus, wish: StoredWish) -> bool:
 
 
 def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
-    """Repeat orders of older terms and tokens to a leader."""
+    """Repeats orders of older terms and tokens to a leader."""
     raft = replica.core_now()
     before = raft.status()
     if before.configuration is None or before.role is not RaftRole.LEADER:
@@ -138,7 +138,7 @@ def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
 
 
 def try_forbidden_reset(replica: Replica) -> None:
-    """Reset who leads or hears a leader."""
+    """Tries to reset a replica that leads or has a live leader."""
     raft, before = replica.core_now(), replica.core_now().status()
     if before.configuration is None or not raft._replica.hears_leader:
         return
@@ -154,7 +154,7 @@ def try_forbidden_reset(replica: Replica) -> None:
 
 
 def reset_peers(replica: Replica, wish: StoredWish) -> None:
-    """Let the survivor go on alone."""
+    """Resets the group to the survivor alone."""
     if replica.me != wish.survivor or replica.core_now().status().configuration is None:
         return
     before = replica.core_now().status()

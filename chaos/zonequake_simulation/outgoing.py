@@ -1,6 +1,6 @@
-"""The output of a simulated node to other nodes: messages, letters and frames, each on its own.
+"""The output of a simulated node to other nodes: messages, letters and frames, each separately.
 
-Everything is encoded as the real transport does it, and decoded by whom it reaches.
+Everything is encoded as by the real transport, and decoded by the receiver.
 """
 
 from __future__ import annotations

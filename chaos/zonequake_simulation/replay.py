@@ -1,4 +1,4 @@
-"""One seed again: traced, or with as few of its faults as still break the same rule."""
+"""Repeats one seed: traced, or with the fewest faults that still break the same rule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Replay:
 
 
 def replay(seed: int, scenario: Scenario, *, plan: FaultPlan | None, steps: int) -> Replay:
-    """Run, settle and judge a seed with its trace; a broken rule becomes the last event."""
+    """Runs, settles and judges a seed with its trace; a broken rule becomes the last event."""
     violation: Violation | None = None
     with Simulation(seed, scenario, plan, trace=True) as simulation:
         try:
@@ -63,7 +63,7 @@ def shrunk(
     steps: int,
     progress: Callable[[int, int], None],
 ) -> tuple[str, FaultPlan]:
-    """The rule that a seed breaks, and the fewest of its faults with which it still does.
+    """Returns the rule that a seed breaks, and the fewest of its faults that still break it.
 
     Raises UsageError if the seed breaks none.
     """
@@ -80,12 +80,12 @@ def shrunk(
 
 
 def write_plan(path: Path, plan: FaultPlan) -> None:
-    """Keep a plan as JSON, for `read_plan`."""
+    """Writes a plan as JSON, for `read_plan`."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(plan)) + b"\n")
 
 
 def read_plan(path: Path) -> FaultPlan:
-    """A plan from a file. Raises UsageError."""
+    """Reads a plan from a file. Raises UsageError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=FaultPlan)
     except OSError as error:

@@ -27,7 +27,7 @@ class SeedReport:
 def simulate(
     seed: int, scenario: Scenario, *, plan: FaultPlan | None = None, steps: int | None = None
 ) -> SeedReport:
-    """Run, settle and judge one seed. `steps`: the scenario's, if not given."""
+    """Runs, settles and judges one seed. `steps` default: the scenario's."""
     found: Violation | None = None
     phase = "run"
     with Simulation(seed, scenario, plan) as simulation:

@@ -1,4 +1,4 @@
-"""Many seeds of one scenario, in several processes, and what they came to together."""
+"""Runs many seeds of one scenario in several processes, and sums up their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 
 
 def parse_seeds(text: str) -> range:
-    """`A..B`, both included, or one number. Raises UsageError."""
+    """Parses `A..B`, both included, or one number. Raises UsageError."""
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         raise UsageError(
@@ -39,7 +39,7 @@ def parse_seeds(text: str) -> range:
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario of this name. Raises UsageError that lists all."""
+    """Returns the scenario of this name. Raises UsageError that lists all."""
     found = SCENARIOS.get(name)
     if found is None:
         known = ", ".join(SCENARIOS)
@@ -50,7 +50,7 @@ def find_scenario(name: str) -> Scenario:
 def simulate_many(
     seeds: Iterable[int], scenario: Scenario, *, steps: int, jobs: int
 ) -> Iterator[SeedReport]:
-    """Reports in the order of the seeds, as they become ready.
+    """Yields the reports in the order of the seeds, as they become ready.
 
     Raises HarnessError if the simulation itself fails, with the seed that shows it.
     """
@@ -78,7 +78,7 @@ def _one(seed: int, *, scenario: str, steps: int) -> SeedReport:
 
 
 def summed(reports: Iterable[SeedReport]) -> Counter[str]:
-    """The tallies of all reports together."""
+    """Returns the sum of the tallies of all reports."""
     total: Counter[str] = Counter()
     for report in reports:
         total.update(report.tally)

@@ -1,7 +1,7 @@
-"""Whether one order of all operations explains what clients were told, over several keys.
+"""Decides whether one order of all operations explains the clients' answers, over several keys.
 
-The checkers of histories judge each key by itself. Two keys that a transaction writes together can
-each be right and still contradict each other:
+The checkers of histories judge each key separately. Two keys that a transaction writes together can
+each be correct and still contradict each other:
 
     T1 appends to a and b;  a reader finds T1 in a, and then, later, does not find it in b
 
@@ -26,10 +26,10 @@ from zonequake_simulation.violation import Violation, require
 
 @dataclass(slots=True, kw_only=True)
 class ObservedOperation:
-    """An operation on one or several keys that may have happened, and what its client was told.
+    """An operation on one or several keys that may have happened, and its client's answer.
 
-    `appends`: element by list. `reads`: what each list held before. `fin_us` is None if nobody
-    knows whether it happened.
+    `appends`: element by list. `reads`: what each list held before. `fin_us` is None if its outcome
+    is unknown.
     """
 
     name: str
@@ -83,7 +83,7 @@ def judge(operations: Iterable[ObservedOperation], lists: dict[str, tuple[int, .
 
 
 def _add_real_time(told: list[ObservedOperation], order: dict[str, set[str]]) -> None:
-    """Chain the moments at which something ended: whoever begins later stands behind the chain."""
+    """Chains the end times: an operation that begins later comes after the chain."""
     ended = sorted((each.fin_us, each.name) for each in told if each.fin_us is not None)
     moments: list[int] = []
     for place, (fin_us, name) in enumerate(ended):

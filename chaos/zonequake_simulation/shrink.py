@@ -1,4 +1,4 @@
-"""Makes a list of causes small: which of them are needed for the failure (delta debugging).
+"""Reduces a list of causes to those needed for the failure (delta debugging).
 
 Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), `ddmin`.
 The result is 1-minimal: without any single one of its elements there is no failure.
@@ -23,9 +23,9 @@ def shrink(
     *,
     progress: Callable[[int, int], None] = lambda left, runs: None,
 ) -> tuple[Cause, ...]:
-    """The fewest of `causes`, in their order, for which `fails` is still true.
+    """Returns the fewest of `causes`, in their order, for which `fails` is still true.
 
-    `fails` must give the same answer whenever it is asked the same. `progress` gets the number of
+    `fails` must be deterministic. `progress` gets the number of
     causes left and of runs so far. Raises NothingToShrink if all causes together don't fail.
     """
     runs = 0

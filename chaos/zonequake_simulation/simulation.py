@@ -1,4 +1,4 @@
-"""One seed of one scenario: a cluster in virtual time, its faults, and what must hold of it.
+"""One seed of one scenario: a cluster in virtual time, its faults, and its rules.
 
 run(steps)   faults as planned; every rule after every step
 settle()     no faults any more: everything must come to rest, all replicas equal
@@ -187,14 +187,14 @@ class Simulation:
         return self._world.events
 
     def run(self, steps: int | None = None) -> None:
-        """Let `steps` events happen, or the scenario's. Raises Violation."""
+        """Runs `steps` events; by default as many as the scenario has. Raises Violation."""
         for _ in range(self.scenario.steps if steps is None else steps):
             self._step()
         clocks_ms = [node.clock_ms() for node in self.nodes.values()]
         self.tally["ms between the clocks"] += max(clocks_ms) - min(clocks_ms)
 
     def settle(self) -> None:
-        """End all faults and wish for nothing more; all must come to rest. Raises Violation."""
+        """Ends all faults and changes; everything must come to rest. Raises Violation."""
         world = self._world
         self._trouble.end()
         self.client.quiet = True
@@ -230,7 +230,8 @@ class Simulation:
             )
 
     def _writes_nothing(self, control: ControlPlane) -> None:
-        """A settled zone writes nothing, once views and messages had their turn."""
+        """Checks that a settled zone writes nothing, once pending views and messages are
+        processed."""
         self._pass(_VIEWS_MS)
         before = control.writes
         self._pass(_SILENCE_MS)
@@ -246,7 +247,7 @@ class Simulation:
             self._step()
 
     def histories(self) -> dict[str, list[HistoryEvent]]:
-        """The clients' history as each lineage must explain it, by names for `judged`."""
+        """Returns the clients' history as each lineage must explain it, by names for `judged`."""
         ledgers = [rules.ledger for rules in self.rules.values()]
         numbers = sorted({number for ledger in ledgers for number in ledger.lineages})
         if len(numbers) == 1:
@@ -264,7 +265,7 @@ class Simulation:
         }
 
     def judge(self) -> None:
-        """Have the clients' history judged. Raises Violation."""
+        """Judges the clients' history. Raises Violation."""
         for violation in judged(self.histories(), self._folder).values():
             raise violation
         if self.scenario.transactions:
@@ -348,7 +349,7 @@ class Simulation:
         )
 
     def _compare(self) -> None:
-        """Replicas of one group hold the same, at one moment."""
+        """Checks that replicas of one group hold the same at one moment."""
         for group, operator in self.operators.items():
             found = {
                 peer.node: self._content(self.nodes[peer.node], group)

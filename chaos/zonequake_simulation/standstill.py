@@ -1,4 +1,4 @@
-"""A process that stands still (SIGSTOP, a long pause): what comes for it meanwhile waits."""
+"""A paused process (SIGSTOP, a long pause): its input waits meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zonequake_simulation.world import World
 
 
 class Standstill:
-    """The standstill of one node, whichever process runs there."""
+    """The pause of one node, with any process that runs there."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -17,16 +17,16 @@ class Standstill:
         self._held: list[Callable[[], None]] = []
 
     def begin(self, for_us: int) -> None:
-        """It stands still from now on, so long at least."""
+        """Pauses the process from now on, for at least this time."""
         self._until_us = max(self._until_us, self._world.now_us + for_us)
 
     def end(self) -> None:
-        """It goes on at once, and so does what was held."""
+        """Resumes the process at once, and delivers its waiting input."""
         self._until_us = 0
         self._go_on()
 
     def left_us(self) -> int:
-        """Returns how long it still stands still."""
+        """Returns the remaining time of the pause, in µs."""
         left_us = max(0, self._until_us - self._world.now_us)
         if left_us:
             self._world.bites(FaultKind.STALL)

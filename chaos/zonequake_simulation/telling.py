@@ -1,4 +1,4 @@
-"""The counts and trace events that a replica's and a storage's events become."""
+"""Turns the events of replicas and storage into counts and trace events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zonequake_store.raft.messages import Message, Peer
 
 
 def tell(world: World, me: Peer, event: RaftEvent) -> None:
-    """Count and trace what the core of `me` told."""
+    """Counts and traces the events of the core of `me`."""
     tally, node = world.tally, me.node
     if isinstance(event, LeaderElected):
         tally["elections"] += 1
@@ -47,7 +47,7 @@ class StorageJournal:
         self._node = node
 
     def add(self, kind: str, *, data: dict[str, object]) -> None:
-        """Count and trace it."""
+        """Counts and traces an entry."""
         self._world.tally[kind] += 1
         self._world.note(TraceKind.FAULT, self._node, f"{kind}: {data['reason']}")
 

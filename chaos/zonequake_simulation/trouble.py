@@ -1,4 +1,4 @@
-"""Carries a plan's faults out, and ends them."""
+"""Carries out a plan's faults, and ends them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _AGAIN_US = 100_000
 
 
 class Trouble:
-    """Everything that goes wrong in a run."""
+    """The faults of a run."""
 
     def __init__(
         self,
@@ -362,8 +362,8 @@ class Trouble:
         replica.core_now().report_unreachable(peer)
 
     def _arm(self, fault: Fault) -> None:
-        """The leader dies, or hears nobody any more, shortly after the next grant, which is asked
-        for."""
+        """Requests a change, and makes the leader die, or lose its connections, shortly after the
+        next grant."""
         operators = list(self._operators.values())
         operator = operators[fault.choice % len(operators)]
         operator.wish_for(fault.choice)

@@ -74,7 +74,7 @@ class Turns(Edge):
         self._awake.pop(group, None)
 
     def process_ended(self) -> None:
-        """Nobody waits any more."""
+        """Drops all waiting replicas."""
         self._awake.clear()
 
     def wake(self, replica: Replica) -> None:

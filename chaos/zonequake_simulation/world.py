@@ -1,7 +1,7 @@
 """Virtual time: a heap of events, seeded streams of randomness, what is counted and traced.
 
-Whatever is random comes from a stream of its own name, so that a change in one part of a run (a
-fault less in the plan) changes the draws of the others as little as possible.
+Each kind of random choice has its own named stream, so that a change in one part of a run (a fault
+less in the plan) changes the draws of the others as little as possible.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
        ├─ kubepods   1,024 shares for each core, by the kubelet
        └─ components 1,024 shares: API server, etcd, kubelet, containerd
 
-These are the shares of a node of its own, where pods are `kubepods` and the rest is one group of
+These are the shares of a dedicated node, where pods are `kubepods` and the rest is one group of
 services. Without them all pods together get as much of a busy machine as one thread of the kubelet.
 
-Both versions are handled: with version 1 every controller is a hierarchy of its own, with version 2
-there is one, in which controllers are passed down by `cgroup.subtree_control`.
+Both versions are supported: with version 1 every controller has its own hierarchy, with version 2
+there is one, in which `cgroup.subtree_control` passes controllers down.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def is_unified(root: Path = _ROOT) -> bool:
 
 
 def hierarchies(root: Path = _ROOT) -> list[Path]:
-    """The hierarchies' roots; a link as `cpu,cpuacct` has is counted once."""
+    """Returns the hierarchies' roots; a link as for `cpu,cpuacct` is counted once."""
     if is_unified(root):
         return [root]
     return [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()]
 
 
 def create(name: str, root: Path = _ROOT) -> None:
-    """Makes the group in every hierarchy, ready for groups below it."""
+    """Creates the group in every hierarchy, ready for groups below it."""
     for hierarchy in hierarchies(root):
         group = hierarchy / name
         if is_unified(root):
@@ -58,8 +58,8 @@ def create(name: str, root: Path = _ROOT) -> None:
 
 
 def share_out(name: str, *, cores: int, root: Path = _ROOT) -> None:
-    """Gives the group its share of the processors, and takes this process, with all that it will
-    start, into its part for components."""
+    """Sets the group's share of the processors, and moves this process, with its later children,
+    into the part for components."""
     for group in find(name, root):
         if not _give(group, (cores + 1) * _CORE_SHARES):
             continue
@@ -82,14 +82,14 @@ def _give(group: Path, shares: int) -> bool:
 
 
 def find(name: str, root: Path = _ROOT) -> list[Path]:
-    """The group's folders that exist, in every hierarchy."""
+    """Returns the group's folders that exist, in every hierarchy."""
     return [hierarchy / name for hierarchy in hierarchies(root) if (hierarchy / name).is_dir()]
 
 
 def remove(name: str, *, timeout_s: float, root: Path = _ROOT) -> None:
-    """Removes the group and all below it; their processes must have ended.
+    """Removes the group and all groups below it; their processes must have ended.
 
-    Waits, as the kernel lets go of a group a moment after its last process. Raises ProviderError.
+    Waits, since the kernel releases a group shortly after its last process. Raises ProviderError.
     """
     deadline = time.monotonic() + timeout_s
     while groups := find(name, root):

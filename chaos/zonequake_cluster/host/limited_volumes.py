@@ -1,8 +1,8 @@
 """Volumes of the embedded cluster whose size the kernel enforces, for faults that fill them.
 
-The ordinary volumes are folders of the machine's own disk, which nobody may fill. Each of these is
-an ext4 of its own in a sparse file below the instance's folder, mounted by a loop device inside the
-node's mount namespace: both go when the node ends.
+The ordinary volumes are folders on the machine's own disk, which must not be filled. Each of these
+has its own ext4 in a sparse file below the instance's folder, mounted by a loop device inside the
+node's mount namespace: both end with the node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ done
 
 
 def make(init_pid: int, *, count: int, mebibytes: int) -> None:
-    """Sees to it that the node has so many. Raises ProviderError."""
+    """Creates missing volumes up to this number. Raises ProviderError."""
     done = _on_the_node(init_pid, "sh", "-c", _MAKE, "make", _FOLDER, count, mebibytes)
     if done.returncode != 0:
         raise ProviderError(
@@ -63,7 +63,7 @@ def _on_the_node(init_pid: int, *words: object) -> subprocess.CompletedProcess[s
 
 
 def manifests(spec: InstanceSpec, *, count: int, mebibytes: int) -> str:
-    """Their storage class, and one volume each: a JSON list for kubectl."""
+    """Returns their storage class and one volume each, as a JSON list for kubectl."""
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

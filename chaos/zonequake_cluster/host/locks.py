@@ -1,4 +1,4 @@
-"""Locks between processes that leave no file behind: the lock is a folder that exists anyway."""
+"""Locks between processes without lock files: the lock is a folder that exists anyway."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _POLL_S = 0.1
 
 @contextmanager
 def lock_folder(folder: Path, *, wait_s: float) -> Iterator[bool]:
-    """Yields whether the folder is locked now; the kernel ends the lock with its process.
+    """Locks the folder; yields whether that succeeded. The kernel ends the lock with its process.
 
-    The folder may be removed and made again by the one that held it: the lock counts only if it is
-    still the folder of that path, and is tried again otherwise.
+    The former holder may have removed and created the folder again: the lock counts only if the
+    path still leads to the locked folder, and is tried again otherwise.
     """
     deadline = time.monotonic() + wait_s
     while True:

@@ -1,7 +1,7 @@
-"""Addresses of an embedded node, and the one wire that leads to it.
+"""The addresses of an embedded node, and its only link to the host.
 
-A node lives in a network namespace of its own. Pods, services and kube-proxy's rules stay in there;
-the host has one veth with a network of four addresses, and no rule and no forwarding for it.
+A node has its own network namespace, with its pods, services and kube-proxy's rules; the host has
+one veth with a network of four addresses, and no rule and no forwarding for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCK_WAIT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """The parts of one block: wire .0.0/30, DNS .0.10, services .64.0/18, pods .128.0/17."""
+    """The parts of one block: veth .0.0/30, DNS .0.10, services .64.0/18, pods .128.0/17."""
 
     block: ipaddress.IPv4Network
 
@@ -62,7 +62,7 @@ class Addresses:
 
 
 def choose(used: Iterable[ipaddress.IPv4Network]) -> Addresses:
-    """The first candidate that overlaps nothing in `used`. Raises NoFreeNetwork."""
+    """Returns the first candidate that overlaps nothing in `used`. Raises NoFreeNetwork."""
     taken = list(used)
     for block in CANDIDATES:
         if not any(block.overlaps(network) for network in taken):
@@ -74,7 +74,7 @@ def choose(used: Iterable[ipaddress.IPv4Network]) -> Addresses:
 
 
 def parse_used(routes: str, links: str) -> list[ipaddress.IPv4Network]:
-    """Networks in the output of `ip -json route` and `ip -json address`, the default left out."""
+    """Parses the networks in `ip -json route` and `ip -json address`, without the default route."""
     used = [
         ipaddress.IPv4Network(route["dst"], strict=False)
         for route in json.loads(routes or "[]")
@@ -90,9 +90,9 @@ def parse_used(routes: str, links: str) -> list[ipaddress.IPv4Network]:
 
 
 def connect(interface: str, init_pid: int) -> Addresses:
-    """Chooses a network and lays the wire from the host to the namespace of `init_pid`.
+    """Chooses a network and creates the veth from the host to the namespace of `init_pid`.
 
-    One at a time on the machine: the choice is visible to the next one as a route.
+    One process at a time on the machine: the next one sees the choice as a route.
     """
     with lock_folder(Path(tempfile.gettempdir()), wait_s=_LOCK_WAIT_S) as held:
         if not held:
@@ -115,7 +115,7 @@ def connect(interface: str, init_pid: int) -> Addresses:
 
 
 def disconnect(interface: str) -> None:
-    """Removes the host's end, and with it the other; does nothing if there is none."""
+    """Removes the host's end of the veth, and so the other; does nothing if there is none."""
     if Path("/sys/class/net", interface).exists():
         subprocess.run(["ip", "link", "delete", interface], check=False, capture_output=True)
 

@@ -1,8 +1,8 @@
 """Finds and ends an instance's processes by a mark in their environment.
 
-A mark rather than a recorded process id: it is there from the moment of exec on, so no window is
-left in which a killed `up` has started what nobody can find. The node is a PID namespace: the
-kernel ends all in it with its init, and lets the init vanish only after the rest has gone.
+A mark rather than a recorded process id: a process has it from its exec on, so that a killed `up`
+leaves no process that can't be found. The node is a PID namespace: the kernel ends all its
+processes with its init, and removes the init only after the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Marked:
 
 
 def find_marked(mark: str, value: str) -> list[Marked]:
-    """Every process whose environment holds `mark=value`, zombies left out."""
+    """Returns every process whose environment holds `mark=value`, except zombies."""
     wanted = f"{mark}={value}".encode()
     found = []
     for folder in _PROC.iterdir():
@@ -43,7 +43,7 @@ def find_marked(mark: str, value: str) -> list[Marked]:
 
 
 def find_init(mark: str, value: str) -> int | None:
-    """The marked init's process id, as the host counts."""
+    """Returns the marked init's process id on the host."""
     for process in find_marked(mark, value):
         if process.is_init:
             return process.pid
@@ -53,7 +53,7 @@ def find_init(mark: str, value: str) -> int | None:
 def end_marked(mark: str, value: str, *, timeout_s: float) -> None:
     """Kills every marked process, inits first, and waits until none is left.
 
-    Raises ProviderError with the ids that are still there after `timeout_s`.
+    Raises ProviderError with the ids of processes that are left after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     while processes := find_marked(mark, value):
@@ -69,7 +69,7 @@ def end_marked(mark: str, value: str, *, timeout_s: float) -> None:
 
 
 def host_pid(init_pid: int, inner_pid: int) -> int:
-    """The host's number of a process that is `inner_pid` in the namespace of `init_pid`, or 0."""
+    """Returns the host's PID of process `inner_pid` in the namespace of `init_pid`, or 0."""
     namespace = _namespace(init_pid)
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():
@@ -84,9 +84,10 @@ def host_pid(init_pid: int, inner_pid: int) -> int:
 
 
 def namespace_memory_bytes(init_pid: int) -> int:
-    """Resident memory of the processes in the namespace of `init_pid`, containers left out.
+    """Returns the resident memory of the processes in the namespace of `init_pid`, without
+    containers.
 
-    Each page counts for the processes that share it in equal parts (PSS).
+    A shared page counts in equal parts for the processes that share it (PSS).
     """
     namespace, total_kib = _namespace(init_pid), 0
     for folder in _PROC.iterdir():
@@ -104,7 +105,7 @@ def namespace_memory_bytes(init_pid: int) -> int:
 
 
 def _kill(pid: int, mark: str, value: str) -> None:
-    """Through a descriptor, as the number may belong to another process by now."""
+    """Kills through a descriptor, as the number may belong to another process by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

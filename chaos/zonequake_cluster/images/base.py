@@ -1,8 +1,7 @@
 """The base of all images: a minimal root file system of the machine's own distribution.
 
-It is made by mmdebstrap from the package sources that the machine's apt is configured with, so it
-works wherever `apt-get install` works: nothing is pulled from a registry, and no address is written
-down here.
+mmdebstrap builds it from the package sources of the machine's apt, so it works wherever
+`apt-get install` works: nothing is pulled from a registry, and this code contains no address.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A base as it is wanted on this machine; `archive` may still have to be made.
+    """A base for this machine; its `archive` may not be built yet.
 
-    `name` tells the bases from each other, of which there is one for each set of packages.
+    `name` identifies a base; there is one for each set of packages.
     """
 
     codename: str
@@ -75,7 +74,7 @@ def base_of_this_machine(
 
 
 def build_base(base: Base) -> None:
-    """Makes the root file system; takes about 20 s and needs root."""
+    """Builds the root file system; takes about 20 s and needs root."""
     programs.require("mmdebstrap")
     base.archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = base.archive.with_suffix(".unfinished")
@@ -94,7 +93,7 @@ def build_base(base: Base) -> None:
 
 
 def python_version(base: Base) -> str:
-    """`major.minor` of the Python in a finished base; BaseUnusableError if it is too old."""
+    """Returns `major.minor` of a base's Python. Raises BaseUnusableError if it is too old."""
     with tarfile.open(base.archive) as tar:
         target = tar.getmember("./usr/bin/python3").linkname
     version = target.rpartition("python")[2]
@@ -107,7 +106,7 @@ def python_version(base: Base) -> str:
 
 
 def _package_sources(codename: str) -> list[str]:
-    """The distribution's own sources among those of this machine's apt, as one-line entries."""
+    """Returns the distribution's own sources of this machine's apt, as one-line entries."""
     wanted = {codename, f"{codename}-updates", f"{codename}-security"}
     fields = "$(ORIGIN)\t$(RELEASE)\t$(COMPONENT)\t$(REPO_URI)"
     listed = programs.run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages"])
@@ -126,8 +125,6 @@ def _package_sources(codename: str) -> list[str]:
 
 
 def _apt_proxies() -> list[str]:
-    """Returns how this machine's apt reaches its sources: mmdebstrap's own apt doesn't read
-    that.
-    """
+    """Returns the proxy settings of this machine's apt, which mmdebstrap's own apt doesn't read."""
     settings = programs.run(["apt-config", "dump"]).splitlines()
     return [line for line in settings if line.lower().startswith(("acquire::http", "acquire::ftp"))]

@@ -1,8 +1,8 @@
 """The content of an image, as a CycloneDX bill of materials.
 
-Taken from what the image is made of: the base's packages, as its own dpkg lists them, the wheels
-that the lock chose, our packages, and a program of this machine. The same parts give the same
-bytes, so that an image that is built again is the same.
+Built from the image's parts: the base's packages, as its own dpkg lists them, the wheels of the
+lock, our packages, and a program of this machine. The same parts give the same bytes, so that a
+rebuilt image is identical.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RELEASE = "./usr/lib/os-release"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillItem:
-    """One thing that an image holds. `qualifiers` and `vendor` are the package URL's."""
+    """One part of an image. `qualifiers` and `vendor` are those of the package URL."""
 
     kind: str
     name: str
@@ -43,7 +43,7 @@ class BillItem:
 
 
 def packages_of(archive: Path) -> Iterator[BillItem]:
-    """The distribution's packages in a base, which is the tar of a root file system."""
+    """Returns the distribution's packages in a base, which is the tar of a root file system."""
     with tarfile.open(archive) as tar:
         texts = {name: _text(tar, name) for name in (_STATUS, _RELEASE)}
     release = dict(line.split("=", 1) for line in texts[_RELEASE].splitlines() if "=" in line)
@@ -69,7 +69,7 @@ def _text(tar: tarfile.TarFile, name: str) -> str:
 
 
 def wheels_in(folder: Path) -> Iterator[BillItem]:
-    """Python packages, by the files that are installed."""
+    """Returns the Python packages of these wheel files."""
     for path in sorted(folder.glob("*.whl")):
         name, version, *_ = path.name.split("-")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -79,7 +79,7 @@ def wheels_in(folder: Path) -> Iterator[BillItem]:
 
 
 def bill_of(ref: str, parts: Iterable[BillItem], *, made_s: float) -> str:
-    """The bill of the image `ref`, as JSON. `made_s`: when its oldest part was fetched, unix
+    """Returns the bill of the image `ref` as JSON. `made_s`: when its oldest part was fetched, unix
     seconds."""
     name, _, version = ref.rpartition(":")
     image = Component(type=ComponentType.CONTAINER, name=name, version=version, bom_ref="image")

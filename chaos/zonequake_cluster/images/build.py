@@ -49,16 +49,16 @@ class BuiltImage(NamedTuple):
 
     @property
     def bill(self) -> Path:
-        """The bill of materials (CycloneDX); the same stands in the image."""
+        """The bill of materials (CycloneDX); the image contains the same."""
         return self.archive.with_suffix(".cdx.json")
 
 
 def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
-    """Brings every image up to date; by name: `store`, `operator`, `prometheus`.
+    """Brings every image up to date; returns them by name: `store`, `operator`, `prometheus`.
 
-    `also`: images that are built only when they are asked for (`agent`). The load runs from the
-    store's image. `progress` gets one sentence per step. Two builds of one
-    installation at the same time wait for each other. Raises ImageError.
+    `also`: images that are built only on request (`agent`). The load runs from the store's image.
+    `progress` gets one sentence per step. Concurrent builds of one installation wait for each
+    other. Raises ImageError.
     """
     own = find_own_files()
     planned = planned_images(own)
@@ -81,7 +81,7 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
 def push_all(
     repository: str, *, tag: str, plain_http: bool, progress: Progress
 ) -> dict[str, BuiltImage]:
-    """Brings our own images up to date and pushes each as `repository/name:tag`; by name.
+    """Brings our images up to date and pushes each as `repository/name:tag`; returns them by name.
 
     Prometheus is not ours: a registry has its own. Raises ImageError.
     """
@@ -97,7 +97,8 @@ def push_all(
 
 
 def planned_images(own: OwnFiles) -> dict[str, BuiltImage]:
-    """Name and archive of each image as the sources are now; an archive may not exist yet."""
+    """Returns name and archive of each image for the present sources; an archive may not exist
+    yet."""
     planned: dict[str, BuiltImage] = {}
     for spec in IMAGES:
         files = [_named(own, spec.dockerfile)]
@@ -207,7 +208,7 @@ def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[BillIte
 
 
 def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, context: Path) -> None:
-    """Lays out the build context: this image's files alone, so that no other change rebuilds it."""
+    """Writes the build context: only this image's files, so that no other change rebuilds it."""
     # Only here, since `docker build .` of a clone has no bill (it makes its own: --sbom).
     dockerfile = own.find(spec.dockerfile).read_text()
     (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")

@@ -1,4 +1,4 @@
-"""buildah with a storage of its own, so that it shares nothing with the machine's."""
+"""buildah with its own storage, which shares nothing with the machine's."""
 
 from __future__ import annotations
 

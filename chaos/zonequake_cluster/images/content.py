@@ -23,10 +23,9 @@ class ImageSpec:
     """One image of ours.
 
     `extra` names the distribution's extra and so the lock file `requirements/<extra>.txt`;
-    `sources` are the packages' folders that it holds, as the repository calls them. `program` is a
-    program of this machine that is copied in, instead of Python code. `base` names the base, and
-    `packages` what it is made of, where that isn't the common one. `asked_for`: built only if
-    somebody asks for it by its name.
+    `sources` are its packages' folders in the repository. `program` is a program of this machine
+    that is copied in, instead of Python code. `base` and `packages` name a base other than the
+    common one, and its packages. `asked_for`: built only if it is requested by name.
     """
 
     name: str
@@ -40,12 +39,12 @@ class ImageSpec:
 
     @property
     def lock(self) -> str | None:
-        """The lock file, as the repository calls it."""
+        """The lock file's path in the repository."""
         return f"requirements/{self.extra}.txt" if self.extra else None
 
 
 class NamedFile(NamedTuple):
-    """A file, and the name it has in the repository and in the context of a build."""
+    """A file, and its name in the repository and in the context of a build."""
 
     name: str
     path: Path
@@ -87,7 +86,7 @@ IMAGES = (
 
 
 def source_files(name: str, folder: Path) -> Iterator[NamedFile]:
-    """All files below `folder` that belong to an image, sorted; `name` is what it is called by."""
+    """Returns all files below `folder` that belong to an image, sorted; `name` is the folder's."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not _IGNORED_FOLDERS.intersection(inside.parts):
@@ -95,10 +94,9 @@ def source_files(name: str, folder: Path) -> Iterator[NamedFile]:
 
 
 def content_hash(files: Iterable[NamedFile], facts: Iterable[str]) -> str:
-    """The first 12 hex digits of a SHA-256 over facts, names of files and their contents.
+    """Returns the first 12 hex digits of a SHA-256 over facts, names of files and their contents.
 
-    Every part goes in with its length, so that moving a byte from one part to the next changes the
-    hash.
+    The length of each part is hashed too, so that moving a byte between parts changes the hash.
     """
     digest = hashlib.sha256()
 

@@ -1,7 +1,7 @@
 """The image of etcd for the embedded cluster: its node's own binary, under the name `etcd`.
 
-That binary is every program of the node, and looks at the name it is called by. It is static, so
-the image holds nothing else.
+That binary contains every program of the node and selects one by the name it is called with. It is
+static, so the image holds nothing else.
 """
 
 from __future__ import annotations

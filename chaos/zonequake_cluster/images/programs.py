@@ -1,4 +1,4 @@
-"""Running the programs that the build is made of, with their output kept for the error message."""
+"""Runs the programs of the build; keeps their output for the error message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zonequake_cluster.images.errors import ProgramFailedError, ProgramMissingEr
 
 
 def require(program: str, *, package: str | None = None) -> str:
-    """The program's path; ProgramMissingError (with the Debian package's name) if it has none."""
+    """Returns the program's path. Raises ProgramMissingError with the Debian package's name."""
     found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if found is None:
         raise ProgramMissingError(program, package or program)

@@ -1,4 +1,4 @@
-"""The wheels of one lock file, downloaded once on the host, so that builds need no network."""
+"""Downloads the wheels of a lock file once on the host, so that builds need no network."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def wheel_folder(wheels: Path, lock: NamedFile, python: str) -> Path:
 
 
 def download_wheels(folder: Path, lock: Path, python: str) -> None:
-    """Downloads what the lock names, checks each file's hash, and then puts the folder in place.
+    """Downloads the lock's wheels, checks each file's hash, and then moves the folder into place.
 
-    `python` is `major.minor` of the Python that will install them. Folders of older versions of
-    the same lock are removed.
+    `python` is `major.minor` of the Python that will install them. Removes the folders of older
+    versions of the same lock.
     """
     unfinished = folder.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DEFAULT_LIFETIME = timedelta(days=365)
 #: A clock that is set back by a day must not make certificates invalid, even if it was behind the
-#: #: clock of their maker.
+#: clock of their maker.
 CLOCK_SLACK = timedelta(days=1, hours=1)
 
 
@@ -27,7 +27,7 @@ class Credential:
 
 
 class Authority:
-    """Signs certificates from a moment on."""
+    """Signs certificates; they are valid from a given time."""
 
     def __init__(
         self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, now: datetime
@@ -38,7 +38,7 @@ class Authority:
 
     @classmethod
     def made(cls, name: str, now: datetime, *, lifetime: timedelta = DEFAULT_LIFETIME) -> Authority:
-        """A new one."""
+        """Creates a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def read(cls, credential: Credential, now: datetime) -> Authority:
-        """One that was made before. Raises ValueError."""
+        """Reads an existing authority. Raises ValueError."""
         key = serialization.load_pem_private_key(credential.key, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError(f"found a key of {type(key).__name__}, expected one of a curve (EC)")
@@ -62,7 +62,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """PEM."""
+        """The certificate as PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
@@ -78,7 +78,8 @@ class Authority:
         *,
         lifetime: timedelta = DEFAULT_LIFETIME,
     ) -> Credential:
-        """A credential of `user` in `groups`; with `hosts` (names, addresses) it also serves."""
+        """Signs a credential of `user` in `groups`; with `hosts` (names, addresses) also for a
+        server."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
             [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -146,7 +147,7 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """PEM, PKCS 8, not encrypted."""
+    """Returns the key as PEM, PKCS 8, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

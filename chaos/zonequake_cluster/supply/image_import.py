@@ -1,4 +1,4 @@
-"""Puts images into a node's containerd, and makes the one that every pod needs."""
+"""Imports images into a node's containerd, and builds the pause image that every pod needs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 def program_archive(
     program: bytes, *, image: str, machine: str, path: str = "program", compression: int = 9
 ) -> bytes:
-    """An OCI archive of an image that holds one static program at `path`, and nothing else.
+    """Returns an OCI archive of an image that holds only one static program, at `path`.
 
-    `machine` is the kernel's word for the processor. The same input gives the same bytes.
+    `machine` is the kernel's name for the processor. The same input gives the same bytes.
     """
     layer = _tar({path: (program, 0o755)})
     packed = gzip.compress(layer, compression, mtime=0)
@@ -60,7 +60,7 @@ def program_archive(
 def import_archive(init_pid: int, archive: Path) -> str:
     """Imports an OCI or Docker archive and returns the image's name. Raises ProviderError.
 
-    Through standard input, as the node does not see all of the machine's folders.
+    By way of standard input, as the node does not see all of the machine's folders.
     """
     with archive.open("rb") as content:
         done = subprocess.run(
@@ -79,7 +79,7 @@ def import_archive(init_pid: int, archive: Path) -> str:
 
 
 def list_images(init_pid: int) -> list[str]:
-    """Names of the images, digests left out, sorted."""
+    """Returns the names of the images without digests, sorted."""
     done = subprocess.run(
         _ctr(init_pid, "images", "list", "--quiet"), check=False, capture_output=True, text=True
     )

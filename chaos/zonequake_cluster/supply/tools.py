@@ -15,15 +15,15 @@ OLDEST_HELM = 3
 
 
 def kubectl_path(say: Callable[[str], None] = print) -> Path:
-    """The kubectl of the embedded node; builds it if need be. Raises BuildFailed."""
+    """Returns the kubectl of the embedded node; builds it if needed. Raises BuildFailed."""
     return ensure_programs(programs_folder(), say=say).kubectl
 
 
 def helm_path(say: Callable[[str], None] = print) -> Path:
-    """Our own Helm if it is built, else the machine's if it is Helm 3 or later, else builds ours.
+    """Returns our own Helm if it is built, else the machine's if it is Helm 3 or later, else builds
+    ours. Raises BuildFailed.
 
-    Who installs into another cluster needs no node, and shall not build one for Helm alone.
-    Raises BuildFailed.
+    An installation into a foreign cluster needs no node, and must not build one only for Helm.
     """
     if not are_built(programs_folder()) and (found := _machines_helm()) is not None:
         return found

@@ -1,4 +1,4 @@
-"""What suppliers and demanders may say to each other."""
+"""Rules for the messages between suppliers and demanders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zonequake_store.raft.messages import Peer
 
 @dataclass(slots=True)
 class _Snapshot:
-    """A snapshot as its pieces tell of it. `positions`: where one may begin."""
+    """A snapshot as its pieces describe it. `positions`: where one may begin."""
 
     positions: set[tuple[int, bytes]] = field(default_factory=lambda: {(0, b"")})
     pairs: dict[bytes, bytes] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Snapshot:
 
 @dataclass(slots=True)
 class _Spent:
-    """What a leader has sent beyond its rate."""
+    """The bytes that a leader has sent beyond its rate."""
 
     raft: Raft
     over_bytes: float = 0.0
@@ -44,7 +44,7 @@ class _Spent:
 
 
 class CatchUpRules:
-    """One group's. They look at what is sent, not at what arrives."""
+    """The catch-up rules of one group. They check what is sent, not what arrives."""
 
     def __init__(self, settings: RaftSettings) -> None:
         self._rate = settings.catch_up_bytes_per_second
@@ -61,7 +61,8 @@ class CatchUpRules:
         now_us: int,
         stored: Callable[[], dict[str, Staging]] | None,
     ) -> None:
-        """A frame leaves a replica. `stored`: what its disk holds of snapshots, if it has one."""
+        """Checks a frame that leaves a replica. `stored`: the snapshots on its disk, if it has
+        one."""
         if isinstance(frame, Invite | Supply | Piece):
             require(
                 raft.status().role is RaftRole.LEADER,
@@ -93,7 +94,7 @@ class CatchUpRules:
                 pass
 
     def recovered(self, staging: Staging, pairs: int) -> None:
-        """A process begins with a snapshot on its disk, and so many pairs of it."""
+        """Checks a process that starts with a snapshot and a number of its pairs on disk."""
         require(
             pairs == staging.pairs,
             "a snapshot and how far it is are stored together",
@@ -166,7 +167,8 @@ class CatchUpRules:
             )
 
     def _spend(self, raft: Raft, to: Peer, size_bytes: int, now_us: int) -> None:
-        """Peers that catch up get no more than the rate; a clock may be 5 % too fast."""
+        """Checks that peers that catch up get no more than the rate; a clock may be 5 % too
+        fast."""
         leadership = raft._replica.leadership
         if not self._rate or not size_bytes:
             return

@@ -1,4 +1,4 @@
-"""All rules of one group, the ledger that they share, and each replica's observer, which asks."""
+"""All rules of one group, the ledger that they share, and each replica's observer."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ class GroupRules:
         self.replies = ReplyRules(self.ledger)
 
     def stored(self, peer: Peer, ready: Ready) -> None:
-        """A Ready is on a replica's disk."""
+        """Takes note that a Ready is on a replica's disk."""
         self.ledger.stored[peer].store(ready)
         if ready.hard_state is not None:
             self.raft.vote_stored(peer, ready.hard_state)
 
     def compacted(self, peer: Peer, meta: SnapshotMeta) -> None:
-        """A replica's stored log begins behind `meta` now."""
+        """Takes note that a replica's stored log now begins after `meta`."""
         self.ledger.stored[peer].compact(meta)
 
     def sent(self, messages: Sequence[Message]) -> None:
-        """Messages leave a replica."""
+        """Judges messages that leave a replica."""
         for message in messages:
             self.storage.sent(message)
             self.raft.sent(message)
 
 
 class JudgedLife(Life):
-    """Observes a replica: has each of its steps judged."""
+    """Observes a replica and judges each of its steps."""
 
     def __init__(self, rules: GroupRules, raft: WatchedRaft) -> None:
         super().__init__(raft)
@@ -72,12 +72,12 @@ class JudgedLife(Life):
         self.state_is_at(log.applied, log.term(log.applied))
 
     def began(self, *, is_volatile: bool) -> None:
-        """It begins with what was recovered."""
+        """Judges the recovered state with which a replica begins."""
         self.rules.storage.recovered(self, is_volatile=is_volatile)
         self.after_step()
 
     def state_is_at(self, index: int, term: int) -> None:
-        """Its state is that behind this entry: after a start, or a snapshot."""
+        """Takes note of a state at this entry, after a start or a snapshot."""
         self.handed_to, self.digest = index, self.rules.ledger.digests[index, term]
 
     def after_step(self) -> None:
@@ -124,6 +124,6 @@ class JudgedLife(Life):
         self.rules.stored(self.peer, ready)
 
     def event_ended(self) -> None:
-        """All that one event led to is done."""
+        """Takes note that all consequences of one event are done."""
         self.after_step()
         self.was_leader = self.core.role is RaftRole.LEADER

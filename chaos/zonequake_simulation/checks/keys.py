@@ -1,6 +1,6 @@
-"""What a partition's keys may become: judged at each write, from outside (design §3).
+"""Rules for a partition's keys, judged at each write, from outside (design §3).
 
-Nothing here asks the operator's rules: what was committed and who lives is known from the nodes.
+They don't use the operator's rules: the nodes show what was committed and which processes run.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class KeyRules:
             )
 
     def _locked(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """Checks a lock that is let go, or whose peers are replaced: the group isn't on its way
-        there. A leader of an older term proves nothing: a newer one may have told before it died
-        that it doesn't run what was locked (hole 15). Nor does one whose peers lost their majority
-        for good: it never gets there.
+        """Checks a lock that is released, or whose peers are replaced: the group must not be
+        changing to it. A leader of an older term proves nothing: a newer one may have reported
+        before it died that it doesn't run the locked change (hole 15). Nor does a leader whose
+        peers lost their majority for good: it never completes the change.
         """
         lock = before.pending_lock
         if lock is None or before.pending is None or after.pending_lock == lock:
@@ -132,7 +132,7 @@ class KeyRules:
         )
 
     def _begins_anew(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """By no configuration could anybody lead any more."""
+        """Checks that no member could lead by any configuration when a group starts over."""
         present = {node.home.present(self._group) for node in self._nodes.values()}
         known = {
             configuration
@@ -176,7 +176,7 @@ class KeyRules:
         )
 
     def _applied(self) -> set[frozenset[str]]:
-        """Sets of every committed configuration that is known anywhere."""
+        """Returns the sets of every committed configuration that is known anywhere."""
         found = set(self.group.reconfiguration.applied)
         for node in self._nodes.values():
             life = node.home.lives.get(self._group)
@@ -200,14 +200,15 @@ class KeyRules:
         )
 
     def granting(self, leader: Peer, order: Grant) -> None:
-        """A grant is about to be carried out: it counts only for what was locked."""
+        """Checks a grant that is about to be carried out: it must be for the locked set."""
         if (order.token, tuple((p.node, p.incarnation) for p in order.peers)) in self.locks:
             self.group.reconfiguration.grants.add(
                 (leader, order.term, order.token, peers_of(order.peers))
             )
 
     def is_needed(self, node: SimulatedNode) -> str | None:
-        """Whether the group's newest committed configuration names this node's replica: how."""
+        """Returns how the group's newest committed configuration names this node's replica, if it
+        does."""
         life = node.home.known(self._group)
         if life is None or node.home.present(self._group) is None:
             return None

@@ -1,4 +1,4 @@
-"""What an observer who sees everything knows of one group; the rules write and read it."""
+"""The knowledge of an omniscient observer about one group; the rules write and read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 
 
 class StoredLog:
-    """What a replica has on its disk now: terms of its entries, its term and its vote."""
+    """The content of a replica's disk now: terms of its entries, its term and its vote."""
 
     __slots__ = ("first_index", "start_term", "term", "terms", "vote")
 
@@ -28,14 +28,14 @@ class StoredLog:
         return self.first_index - 1 + len(self.terms)
 
     def holds(self, index: int, term: int) -> bool:
-        """Whether the entry is stored, or was and is part of a snapshot."""
+        """Returns whether the entry is stored, or was stored and is part of a snapshot."""
         place = index - self.first_index
         if place < 0:
             return True
         return place < len(self.terms) and self.terms[place] == term
 
     def store(self, ready: Ready) -> None:
-        """A Ready is stored."""
+        """Records a stored Ready."""
         if ready.snapshot is not None:
             self.first_index, self.start_term = ready.snapshot.index + 1, ready.snapshot.term
             self.terms.clear()
@@ -46,13 +46,13 @@ class StoredLog:
             self.term, self.vote = ready.hard_state.term, ready.hard_state.vote
 
     def compact(self, meta: SnapshotMeta) -> None:
-        """The log begins behind `meta` now."""
+        """Records that the log now begins after `meta`."""
         del self.terms[: meta.index + 1 - self.first_index]
         self.first_index, self.start_term = meta.index + 1, meta.term
 
 
 class Lineage:
-    """What was committed between two resets, with what the survivor had committed before."""
+    """The entries committed between two resets, with those that the survivor had before."""
 
     def __init__(self, chosen: dict[int, int] | None = None, model: Model | None = None) -> None:
         self.chosen = {} if chosen is None else chosen
@@ -64,24 +64,24 @@ class Lineage:
         self._grown_to: list[int] = []
 
     def forked(self, index: int, now_us: int) -> Lineage:
-        """A lineage that goes on behind `index` from now on."""
+        """Returns a lineage that continues after `index` from now on."""
         chosen = {at: term for at, term in self.chosen.items() if at <= index}
         fork = Lineage(chosen, self.model.forked(index))
         fork.grew(index, now_us)
         return fork
 
     def grew(self, index: int, now_us: int) -> None:
-        """All up to `index` is committed."""
+        """Records that everything up to `index` is committed."""
         self._grown_us.append(now_us)
         self._grown_to.append(index)
 
     def chosen_by(self, us: float) -> int:
-        """Up to where everything was committed at a time."""
+        """Returns the index up to which everything was committed at a time."""
         place = bisect_right(self._grown_us, us)
         return self._grown_to[place - 1] if place else 0
 
     def has(self, index: int, term: int) -> bool:
-        """Whether this entry is committed here."""
+        """Returns whether this entry is committed here."""
         return self.chosen.get(index) == term
 
 
@@ -115,7 +115,7 @@ class Ledger:
 
 
 def has_quorum(configuration: Configuration, peers: set[Peer]) -> bool:
-    """Written again, and differently, so that an error in the core's quorum.py shows."""
+    """Returns whether there is a quorum; written independently, to reveal an error in quorum.py."""
     return all(
         2 * len(peers.intersection(half)) > len(half)
         for half in (configuration.peers, configuration.old_peers)

@@ -9,7 +9,7 @@ from zonequake_store.raft.messages import Configuration, Peer
 
 
 class Life:
-    """Remembers what a step may not undo."""
+    """Remembers the facts that a step must not undo."""
 
     def __init__(self, raft: WatchedRaft) -> None:
         self.raft = raft
@@ -38,5 +38,5 @@ class Life:
         """The end of its log, and what it had applied, when its newest user entry was judged."""
 
     def enforces(self, lineage: int) -> None:
-        """It is told below which lineage nobody takes part."""
+        """Takes the lineage below which no replica takes part."""
         self.enforced = max(self.enforced, lineage)

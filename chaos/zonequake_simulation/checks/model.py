@@ -1,7 +1,7 @@
-"""The state that a partition's entries produce, written again in the plainest way.
+"""A plain, independent model of the state that a partition's entries produce.
 
-Keeps every version of every key, so that an answer about any index can be looked up. It knows no
-bounds: a simulated run is far below those of the store's tables.
+Keeps every version of every key, so that the answer at any index can be looked up. It has no size
+limits: a simulated run is far below those of the store's tables.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PreparedPart:
     until: int | None = None
 
     def writes(self, key: str) -> bool:
-        """Whether it is about to write this key."""
+        """Returns whether it is about to write this key."""
         return any(step.key == key and step.kind is not StepKind.READ for step in self.steps)
 
 
@@ -100,14 +100,14 @@ class Model:
         self._ahead: set[int] = set()
 
     def forked(self, index: int) -> Model:
-        """The same up to `index`, without what came behind."""
+        """Returns a copy of the model up to `index`."""
         other = Model()
         for entry in self._entries[:index]:
             other.apply(entry)
         return other
 
     def apply(self, entry: Entry) -> list[TransactionEvent]:
-        """Apply the next entry; one that was applied before changes nothing."""
+        """Applies the next entry; one that was applied before changes nothing."""
         if entry.index != self.index + 1:
             return []
         self.index = entry.index
@@ -120,7 +120,7 @@ class Model:
 
     @property
     def keys(self) -> Iterable[str]:
-        """All that were ever written."""
+        """Returns all keys that were ever written."""
         return self._versions.keys()
 
     def value_at(self, key: str, index: int) -> ModelValue:
@@ -131,16 +131,16 @@ class Model:
 
     @property
     def lists(self) -> dict[str, tuple[int, ...]]:
-        """The present lists, by key."""
+        """Returns the present lists, by key."""
         held = {key: versions[-1][1] for key, versions in self._versions.items()}
         return {key: value for key, value in held.items() if isinstance(value, tuple)}
 
     def written_by(self, first: int, last: int) -> set[str]:
-        """Keys that these entries wrote."""
+        """Returns the keys that these entries wrote."""
         return {key for index in range(first, last + 1) for key in self._writes.get(index, ())}
 
     def writer_at(self, key: str, index: int) -> TransactionId | None:
-        """A transaction that is prepared at `index`, and about to write `key`."""
+        """Returns a transaction that is prepared at `index`, and about to write `key`."""
         for transaction, part in self.parts.items():
             is_open = part.since <= index and (part.until is None or index < part.until)
             if is_open and part.writes(key):
@@ -157,7 +157,7 @@ class Model:
         return _open_at(self._decisions, index)
 
     def done_by(self, index: int) -> Iterator[tuple[str, int, CommandResult]]:
-        """Clients, sequences and outcomes of all requests up to this entry."""
+        """Returns clients, sequences and outcomes of all requests up to this entry."""
         for (client, sequence), done in self._done.items():
             if done.index <= index:
                 yield client, sequence, done
@@ -323,7 +323,7 @@ def _changed(held: ModelValue, command: PlainCommand) -> ModelValue:
 
 
 def _plain(step: TransactionStep) -> PlainCommand:
-    """A writing step as a command of its own."""
+    """Returns a writing step as a separate command."""
     assert step.value is not None, "it writes"
     if step.kind is StepKind.CAS:
         return CasCommand(step.key, step.expected, step.value)
@@ -334,7 +334,7 @@ def _plain(step: TransactionStep) -> PlainCommand:
 
 
 def _ranges(numbers: set[int]) -> list[Range]:
-    """Numbers as ranges (number before the first, how many)."""
+    """Returns numbers as ranges (number before the first, count)."""
     found: list[Range] = []
     for number in sorted(numbers):
         start, delta = found[-1] if found else (-1, 0)
@@ -346,5 +346,5 @@ def _ranges(numbers: set[int]) -> list[Range]:
 
 
 def shown(value: Value) -> ModelValue:
-    """A reply's value as the model has it."""
+    """Returns a reply's value in the model's form."""
     return tuple(value) if isinstance(value, list) else value

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RaftRules:
-    """What figure 3 of the Raft paper promises, and what it rests on."""
+    """The guarantees of figure 3 of the Raft paper, and their preconditions."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -30,7 +30,7 @@ class RaftRules:
         """(index, term) of a committed entry → term of the leader that counted it."""
 
     def went_on(self, life: Life) -> None:
-        """Terms and commits never go back in one life, but commits of a lineage that ended."""
+        """Checks that terms and commits never decrease in one life, except for an ended lineage."""
         core = life.core
         if core.term < life.term:
             raise Violation("terms never fall", peer=life.peer, before=life.term, term=core.term)
@@ -42,7 +42,8 @@ class RaftRules:
             )
 
     def leads(self, life: Life) -> None:
-        """One leader to a term, elected by a stored majority, with every committed entry."""
+        """Checks that a term has one leader, elected by a stored majority, with every committed
+        entry."""
         term = life.core.term
         if life.core.abstains:
             raise Violation("who abstains does not lead", peer=life.peer, term=term)
@@ -96,7 +97,7 @@ class RaftRules:
                 )
 
     def _reset(self, life: Life, forced: Configuration, before: Configuration) -> None:
-        """A survivor goes on alone, in a lineage of its own."""
+        """Checks a survivor that continues alone, in a new lineage."""
         number, term = forced.lineage, life.core.term
         require(
             forced.peers == (life.peer,) and not forced.is_joint and forced.token == number,
@@ -135,7 +136,8 @@ class RaftRules:
         self.resets += 1
 
     def committed(self, life: Life, index: int, term: int) -> None:
-        """A replica counts an entry as committed: rightly, and the same as all others."""
+        """Checks that a replica is right to count an entry as committed, and agrees with all
+        others."""
         ledger, core = self._ledger, life.core
         lineage = ledger.lineage(core.term)
         known = lineage.chosen.get(index)
@@ -181,7 +183,7 @@ class RaftRules:
         )
 
     def told_elected(self, life: Life, term: int) -> None:
-        """A leader says that it was elected: its first own entry is committed."""
+        """Checks a leader's report of its election: its first own entry must be committed."""
         log = life.core.log
         if not any(log.term(at) == term for at in range(log.commit, log.first_index - 1, -1)):
             raise Violation(
@@ -192,7 +194,8 @@ class RaftRules:
             )
 
     def appended(self, life: Life, ready: Ready) -> None:
-        """Two logs with an entry of one index and term are equal up to it, and a leader's grows."""
+        """Checks that logs with an entry of one index and term are equal up to it, and a leader's
+        grows."""
         entries = ready.entries
         term, last = life.core.term, entries[-1].index
         if life.core.role is RaftRole.LEADER:
@@ -222,12 +225,12 @@ class RaftRules:
             previous = entry.term
 
     def vote_stored(self, peer: Peer, hard_state: HardState) -> None:
-        """A vote is on disk."""
+        """Takes note of a vote on disk."""
         if hard_state.vote is not None:
             self._vote(peer, hard_state.term, hard_state.vote)
 
     def sent(self, message: Message) -> None:
-        """A vote is given away."""
+        """Checks a vote that is sent."""
         if message.kind is MessageKind.VOTE_REPLY and not message.reject:
             self._vote(message.sender, message.term, message.to)
 

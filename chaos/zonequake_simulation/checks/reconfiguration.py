@@ -23,10 +23,10 @@ _FOLLOWING = {
 
 
 class ReconfigurationRules:
-    """What a change of peers may do, and when."""
+    """Rules for what a change of peers may do, and when."""
 
     def __init__(self, ledger: Ledger, settings: RaftSettings, leaders: Mapping[int, Peer]) -> None:
-        """`leaders`: who leads or led each term."""
+        """`leaders`: the present and former leader of each term."""
         self._ledger = ledger
         self._settings = settings
         self._leaders = leaders
@@ -75,7 +75,8 @@ class ReconfigurationRules:
             )
 
     def took_effect(self, life: Life) -> None:
-        """A replica goes by another configuration now: the newest of its log, none that was cut."""
+        """Checks a replica's new configuration: the newest in its log, and none that was
+        truncated."""
         log = life.core.log
         if log.configuration_index < log.first_index:
             return
@@ -91,7 +92,7 @@ class ReconfigurationRules:
         )
 
     def entered(self, life: Life, event: StageChanged) -> None:
-        """A leader tells of a stage."""
+        """Checks a stage that a leader reports."""
         before = life.stage
         if event.stage not in _FOLLOWING[before]:
             raise Violation(
@@ -116,7 +117,7 @@ class ReconfigurationRules:
             )
 
     def announced(self, life: Life, event: ConfigurationApplied) -> None:
-        """A leader tells that a change is done."""
+        """Checks a leader's report that a change is done."""
         self.tokens.add(event.token)
         self.applied.add(frozenset(peer.node for peer in event.peers))
         at, configuration = life.core.log.configuration_at(event.index)

@@ -1,4 +1,4 @@
-"""What clients are told (research §7, invariants 25 and 40, seen from inside)."""
+"""Rules for replies to clients (research §7, invariants 25 and 40, seen from inside)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 
 class ReplyRules:
-    """An answer rests on what is committed, and says what a plain model says."""
+    """A reply depends only on committed entries, and equals that of a plain model."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def seen(self) -> tuple[int, int]:
-        """Returns what is committed when a request comes: the newest lineage, and how far it is."""
+        """Returns what is committed when a request arrives: the newest lineage, and its last
+        index."""
         newest = self._ledger.newest
         return newest, self._ledger.lineages[newest].chosen_to
 
     def answered(
         self, life: Life, body: object, reply: Reply, before: tuple[int, int], *, rate: float
     ) -> None:
-        """A replica answered `body`, which came when `seen` said `before`.
+        """Judges a reply to `body`, which arrived when `seen` returned `before`.
 
-        It answers in its own lineage, also about an entry that an older one wrote. `rate`: how fast
-        its clock goes.
+        A replica answers in its own lineage, even about an entry of an older one. `rate`: the speed
+        of its clock.
         """
         if reply.status is not ReplyStatus.OK:
             return

@@ -1,7 +1,7 @@
-"""What a reset may write, judged against what the nodes truly hold (design §3, holes 6 to 9, 14).
+"""Rules for the writes of a reset, judged by what the nodes truly hold (design §3, holes 6-9, 14).
 
-The operator sees nodes some rounds late. So a rule is broken only if what forbids a write was true
-when it was made, and `LATE_US` before.
+The operator sees nodes some rounds late. A rule is therefore broken only if the fact that forbids a
+write held at the write, and `LATE_US` before.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ResetRules:
         )
 
     def _has_stopped(self, keys: PartitionKeys) -> bool:
-        """Is no member alive, and was none?"""
+        """Returns whether no member is alive, and none was."""
         steady = self._steady()
         return all(
             self._is_away(name) or (name in steady and not self._led(name))
@@ -120,7 +120,7 @@ class ResetRules:
         )
 
     def _alone(self, keys: PartitionKeys) -> bool:
-        """Whether a forced node is there, and was."""
+        """Returns whether a forced node is present, and was."""
         return (
             keys.is_forced
             and keys.pending_nodes <= self._steady()
@@ -155,7 +155,7 @@ class ResetRules:
         )
 
     def _aims_at_the_living(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """A new wish names nobody outside the topology who holds nothing anyway."""
+        """Checks that a new target names no node outside the topology that holds no data."""
         if after.pending == before.pending or after.is_resetting:
             return
         away = {node for node in after.pending_nodes if self._is_away(node)}
@@ -170,7 +170,7 @@ class ResetRules:
     # ── what is true ─────────────────────────────────────────────────────────────────────────
 
     def _steady(self) -> set[str]:
-        """Nodes that are in the topology, by the process that runs, and were."""
+        """Returns the nodes that are in the topology with the process that runs, and were."""
         now, then = self._topology().nodes, self._topology(LATE_US).nodes
         return {
             name
@@ -189,12 +189,12 @@ class ResetRules:
         return all(node not in found.nodes for found in self._topologies_since(LATE_US))
 
     def _life(self, node: str) -> Life | None:
-        """Returns what this node holds, perhaps on its disk alone."""
+        """Returns what this node holds, perhaps only on its disk."""
         home = self._nodes[node].home
         return home.known(self._group) if home.present(self._group) is not None else None
 
     def _led(self, node: str) -> bool:
-        """Whether its replica runs, and has had a leader."""
+        """Returns whether its replica runs, and has had a leader."""
         replica = self._nodes[node].replicas.get(self._group)
         return replica is not None and replica.core_now().status().had_leader
 

@@ -1,4 +1,4 @@
-"""What replicas apply (research §7, invariants 9, 31 and those of counters)."""
+"""Rules for applied state (research §7, invariants 9, 31 and those of counters)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StateRules:
-    """All replicas apply the same, and say truly how far they are."""
+    """All replicas apply the same entries, and report their position correctly."""
 
     def __init__(
         self, group: str, ledger: Ledger, transactions: TransactionRules, users: UserRules
@@ -31,7 +31,8 @@ class StateRules:
         """(index, term) → counters of whoever applied it first."""
 
     def handed_out(self, life: Life, entries: tuple[Entry, ...]) -> None:
-        """Entries are about to be applied: the next ones, and the same as everywhere."""
+        """Checks entries that are about to be applied: the next ones, and the same as
+        everywhere."""
         digest, digests = life.digest, self._ledger.digests
         lineage = self._ledger.lineage(life.core.term)
         is_first = lineage is self._ledger.lineages[0]
@@ -55,8 +56,8 @@ class StateRules:
         life.digest = digest
 
     def holds(self, replica: Replica) -> None:
-        """A replica begins with a state that it found, or was given: it is what a plain model of
-        its log comes to, with the counters that all others had there."""
+        """Checks a state that a replica recovered or installed: it must equal that of a plain model
+        of its log, with the counters that all others had there."""
         partition = replica.partition
         # A lineage may have committed what its survivor had of an older one: any with the entry.
         model = next(
@@ -109,7 +110,7 @@ class StateRules:
         )
 
     def applied(self, replica: Replica, count: int) -> None:
-        """A replica has applied entries: what they wrote, marks and counters are right, and as
+        """Checks applied entries: their writes, marks and counters are correct, and the same as
         everywhere."""
         state = replica.partition.state
         index = state.index

@@ -1,7 +1,9 @@
-"""What one message may do to a replica (research §7, invariants 2 and 6; thesis §3.6.1, §4.2.3).
+"""Rules for the effect of one message on a replica (research §7, invariants 2 and 6; thesis §3.6.1,
+§4.2.3).
 
-Who hears a leader is reckoned here again: from the leader's last message on, for the shortest
-election time-out, unless this replica itself was given proof that the leader's process has ended.
+Whether a replica has a live leader is computed here independently: from the leader's last message
+on, for the shortest election time-out, unless the replica got proof that the leader's process has
+ended.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _FROM_LEADERS = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKin
 
 
 class ReplicaBefore(NamedTuple):
-    """A replica before it takes a message."""
+    """The state of a replica before it takes a message."""
 
     term: int
     vote: Peer | None
@@ -41,16 +43,16 @@ class Steps:
         """That leader, and its term; None: its process has ended."""
 
     def ticked(self, count: int) -> None:
-        """Its clock went on."""
+        """Takes note of a tick of its clock."""
         self._ticks += count
 
     def node_ended(self, node: str) -> None:
-        """It is given proof that the process of this node has ended."""
+        """Takes note of a proof that the process of this node has ended."""
         if self._heard is not None and self._heard[0].node == node:
             self._heard = None
 
     def before(self) -> ReplicaBefore:
-        """It is about to take a message."""
+        """Takes the state before a message."""
         core, log = self._core, self._core.log
         silent_ticks = self._ticks - self._heard_at
         return ReplicaBefore(
@@ -67,7 +69,7 @@ class Steps:
         )
 
     def after(self, message: Message, before: ReplicaBefore) -> None:
-        """It took the message."""
+        """Judges the state after the message."""
         core, log = self._core, self._core.log
         kind = message.kind
         if kind in _FROM_LEADERS:

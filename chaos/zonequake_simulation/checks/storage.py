@@ -17,13 +17,13 @@ _ASKS_ONLY = frozenset({MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY})
 
 
 class StorageRules:
-    """Messages say only what a crash of their sender would leave true."""
+    """A message contains only what stays true after a crash of its sender."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def recovered(self, life: Life, *, is_volatile: bool) -> None:
-        """A replica goes by its term, vote and log as they were stored, or by a new name."""
+        """Checks that a replica recovers its term, vote and log as stored, or has a new name."""
         peer, core, log = life.peer, life.core, life.core.log
         stored = self._ledger.stored.get(peer)
         if stored is None:
@@ -46,7 +46,7 @@ class StorageRules:
         )
 
     def replaces(self, life: Life, snapshot: SnapshotMeta) -> None:
-        """A snapshot is to take the place of a log."""
+        """Checks a snapshot that is about to replace a log."""
         stored = self._ledger.stored[life.peer]
         held = snapshot.index <= stored.last_index and stored.holds(snapshot.index, snapshot.term)
         # A log without anything of the newest lineage may hold the entry, and another one's behind.
@@ -60,7 +60,7 @@ class StorageRules:
         )
 
     def sent(self, message: Message) -> None:
-        """A message leaves."""
+        """Checks a message that is sent."""
         kind = message.kind
         if kind in _ASKS_ONLY:
             return

@@ -1,4 +1,5 @@
-"""Who may be in the logical topology, and what a zone makes of it (design §3, Membership)."""
+"""Rules for members of the logical topology, and for a zone's view of it (design §3,
+Membership)."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ class TopologyRules:
         )
 
     def _was_shown_ended(self, known: TopologyNode) -> bool:
-        """The kubelet tells of a predecessor when its successor may have joined already."""
+        """Returns whether the process was shown to have ended; the kubelet's report of it may
+        arrive after its successor has joined."""
         step_us = _SHOWN_US // _LOOKS
         return any(
             self._shows_end(known, at_us)

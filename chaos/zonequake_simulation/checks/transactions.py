@@ -1,6 +1,6 @@
-"""What must hold of a transaction over all partitions that it touches.
+"""Rules for a transaction over all partitions that it touches.
 
-Judged in the lineages that groups begin with: a reset may take a decision back (docs/architecture).
+Judged in the first lineages of the groups: a reset may undo a decision (docs/architecture).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zonequake_store.state.transactions import TransactionId
 
 @dataclass(slots=True)
 class TransactionStory:
-    """A transaction as its groups' logs tell it; `members` is known with the decision."""
+    """A transaction as its groups' logs show it; `members` is known with the decision."""
 
     members: set[str] = field(default_factory=set)
     groups: dict[TransactionMoment, set[str]] = field(
@@ -25,7 +25,7 @@ class TransactionStory:
 
 
 class TransactionRules:
-    """All groups' transactions. `watch`, if set, is told of every moment."""
+    """The transactions of all groups. `watch`, if set, is called for every event."""
 
     def __init__(self) -> None:
         self.stories: dict[TransactionId, TransactionStory] = {}
@@ -33,7 +33,7 @@ class TransactionRules:
         self._carried_out: dict[tuple[str, int], TransactionId] = {}
 
     def happened(self, group: str, news: TransactionEvent) -> None:
-        """An entry of a group was applied for the first time anywhere."""
+        """Takes an entry of a group that was applied for the first time anywhere."""
         transaction = news.transaction
         story = self.stories.setdefault(transaction, TransactionStory())
         groups = story.groups
@@ -78,7 +78,7 @@ class TransactionRules:
             self.watch(news.moment, transaction)
 
     def certainly_failed(self, request: OnceId) -> None:
-        """A client was told at the end that its transaction never happened."""
+        """Takes a reply to a client that its transaction never happened."""
         done = self._carried_out.get((request.client, request.sequence))
         require(
             done is None,
@@ -88,7 +88,7 @@ class TransactionRules:
         )
 
     def settled(self) -> None:
-        """Everything is at rest."""
+        """Judges all transactions once everything is at rest."""
         for transaction, story in self.stories.items():
             groups = story.groups
             facts = {moment.value: sorted(groups[moment]) for moment in TransactionMoment}

@@ -41,12 +41,12 @@ class UserRules:
         """(index, term) of an entry → (term, index) of the last client's entry up to it."""
 
     def asked(self, operation: KeyOperation | Transaction) -> None:
-        """A client asks for something."""
+        """Takes a client's request."""
         if not isinstance(operation, Read) and operation.request_id is not None:
             self._asked.add(operation.request_id)
 
     def appended(self, life: Life, ready: Ready) -> None:
-        """Entries came to a log."""
+        """Takes entries that were appended to a log."""
         before = ready.entries[0].index - 1
         newest = self._newest[before, life.core.log.term(before)]
         for entry in ready.entries:

@@ -1,4 +1,4 @@
-"""The real core with an observer: the checks see all that goes in and comes out."""
+"""The real core with an observer: the checks see every input and output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zonequake_store.raft.messages import Message
 
 
 class StepObserver(Protocol):
-    """Who is told; one to each life of a replica."""
+    """The interface of an observer; one for each life of a replica."""
 
     steps: Steps
     """Is told of each message and tick."""
@@ -23,14 +23,14 @@ class StepObserver(Protocol):
         """The host was given a Ready."""
 
     def enforces(self, lineage: int) -> None:
-        """The core is about to be told below which lineage nobody takes part."""
+        """The core is about to get the lineage below which no replica takes part."""
 
     def storing_in_memory(self, ready: Ready) -> None:
         """A volatile replica's Ready counts as stored from now on."""
 
 
 class WatchedRaft(Raft):
-    """A core that tells its observer; it changes nothing."""
+    """A core that reports to its observer and is otherwise unchanged."""
 
     __slots__ = ("is_volatile", "observer")
 

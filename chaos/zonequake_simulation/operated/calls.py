@@ -56,7 +56,7 @@ class SimulatedCall(Generic[_T]):
         self.fail(self._error_of(reason))
 
     def _ends(self) -> bool:
-        """End it; whether somebody still waits for it."""
+        """Ends the call; returns whether a caller still waits for it."""
         self._timer.cancel()
         self._calls.open.pop(self, None)
         return not self.answered.done()

@@ -236,7 +236,7 @@ class ControlPlane:
     # ── users ────────────────────────────────────────────────────────────────────────────────
 
     def flip(self, choice: int) -> None:
-        """Somebody alters the zone."""
+        """Alters the zone, as a user does."""
         draw = Random(choice)  # noqa: S311
         zone = self._zone_object()
         kept = ("partitions", "storage", "catchUpBytesPerSecond", "consistencyMode")

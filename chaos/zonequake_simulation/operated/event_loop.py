@@ -172,7 +172,7 @@ class VirtualLoop:
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Something failed and nobody asked for it."""
+        """Takes an error that no task awaited."""
         error = context.get("exception")
         if error is not None and not self._killed:
             self.failure = error

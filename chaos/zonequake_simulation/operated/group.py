@@ -45,7 +45,7 @@ class OperatedGroup:
         self._control.pods.started(node)
 
     def wish_for(self, draw: int) -> bool:
-        """Somebody wants another zone."""
+        """Alters the zone, as a user does."""
         self._control.flip(draw)
         return True
 
@@ -81,7 +81,7 @@ class OperatedGroup:
         return 2 * sum(bool(peer.incarnation) for peer in peers) > len(peers)
 
     def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
-        """The leader of the highest term, whoever can hear it."""
+        """The leader of the highest term, even if it is not reachable."""
         return leader_of(self._nodes, self.place.name)
 
     @property

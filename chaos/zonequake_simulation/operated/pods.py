@@ -1,4 +1,4 @@
-"""Pods and their kubelet: what the API server shows of the nodes' processes, somewhat later."""
+"""Pods and their kubelet: the API server's view of the nodes' processes, with a delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LAG_US = 600_000
 
 
 class Pods:
-    """One pod to each node; the kubelet's word comes in order, and late."""
+    """One pod for each node; the kubelet's reports arrive in order, and late."""
 
     def __init__(self, world: World, objects: Objects, nodes: dict[str, SimulatedNode]) -> None:
         self._world = world
@@ -46,12 +46,12 @@ class Pods:
         return f"{node}-uid-{self._uids[node]}"
 
     def died(self, node: SimulatedNode) -> None:
-        """A process ended; the kubelet will tell."""
+        """Takes note of an ended process, which the kubelet reports later."""
         uid = self.uid(node.name)
         self._later(node.name, lambda: self._show(node.name, uid, {"terminated": {}}, more=0))
 
     def started(self, node: SimulatedNode) -> None:
-        """A process began; the kubelet will tell."""
+        """Takes note of a new process, which the kubelet reports later."""
         name = node.name
         if self._shown_process.get(name) == node.process:
             return
@@ -74,7 +74,7 @@ class Pods:
         return True
 
     def restore(self, node: SimulatedNode) -> None:
-        """Shows the pod again whose object was deleted, as if nobody had."""
+        """Restores the pod whose object was deleted."""
         self._objects.put("pods", self._deleted.pop(node.name), node.name)
 
     @property

@@ -260,7 +260,7 @@ class NetworkSlow(LinkFaultLife):
 
 def _grown(before_ms: float, during_ms: float | None, felt_ms: float) -> bool:
     # No answer within the probe's time-out is slower than any requested delay. A rate delays a lone
-    # # probe by less than round trips vary anyway.
+    # probe by less than round trips vary anyway.
     return felt_ms == 0 or during_ms is None or during_ms - before_ms >= felt_ms
 
 

@@ -257,7 +257,7 @@ def _versions() -> dict[str, str]:
 def _with_report(
     record: RunRecord, report: HarnessReport, target: SystemDescription, files: dict[str, int]
 ) -> RunRecord:
-    """Adds report, target (which reports its version only once it runs) and the files to judge by."""
+    """Adds report, files to judge by, and target, which reports its version only once it runs."""
     return msgspec.structs.replace(record, harness=report, target=target, files=files)
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as xml
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -112,6 +112,7 @@ texts = st.one_of(
 ).filter(lambda text: one_line(text) != "")
 
 
+@settings(deadline=None)
 @given(texts)
 def test_nothing_that_a_run_says_builds_anything_in_a_summary(text: str) -> None:
     for runs in (1, 2):
@@ -123,6 +124,7 @@ def test_nothing_that_a_run_says_builds_anything_in_a_summary(text: str) -> None
         summary.encode()
 
 
+@settings(deadline=None)
 @given(texts)
 def test_a_cell_shows_the_very_text(text: str) -> None:
     (_, inline, _) = COMMON.parse(f"x{cell(text)}x")
@@ -135,6 +137,7 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
     assert (token.type, token.content) == ("fence", "a\n`````\nb\n")
 
 
+@settings(deadline=None)
 @given(texts)
 def test_a_junit_file_is_xml_whatever_a_run_says(text: str) -> None:
     root = xml.fromstring(render_junit([everywhere(text)]))

@@ -51,7 +51,7 @@ def main() -> None:
             "ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S, ZQ_HTTP_PORT, ZQ_RETRY_THRESHOLD or ZQ_ELECTION_S: "
             f"{error}; expected a number"
         )
-    # Else kopf asks who the user is, and in a container its uid has no name.
+    # Without it kopf looks up the user's name, and in a container the uid has none.
     os.environ.setdefault("POD_ID", socket.gethostname())
     asyncio.run(_run(App(options, _credentials()), election_s))
 
@@ -103,8 +103,8 @@ async def _run_elected(app: App, election_s: float) -> None:
 
 
 def _end() -> None:
-    """At once: whatever this process was about to do, another one does by now."""
-    logging.getLogger(__name__).critical("this operator leads no more, and ends")
+    """Ends the process at once: another operator now does whatever this one was about to do."""
+    logging.getLogger(__name__).critical("this operator no longer leads, and ends")
     logging.shutdown()
     os._exit(1)
 

@@ -5,7 +5,7 @@ OperatorError
 │   └── FilterError          its data nodes filter, with the position
 ├── ResourceError            a resource's status isn't what this operator writes
 ├── KubeError                the Kubernetes API refused or didn't answer
-│   ├── KubeConflict         409: somebody else wrote first; read again
+│   ├── KubeConflict         409: another client wrote first; read again
 │   ├── KubeNotFound         404
 │   ├── KubeForbidden        403: a right is missing
 │   ├── KubeInvalid          422: the server's schema or a CEL rule refused it
@@ -55,7 +55,7 @@ class KubeError(OperatorError):
 
 
 class KubeConflict(KubeError):
-    """Somebody else wrote the object first (409)."""
+    """Another client wrote the object first (409)."""
 
 
 class KubeNotFound(KubeError):
@@ -74,7 +74,7 @@ class NoLongerLeader(KubeError):
     """A write that this process must not do any more: it leads no longer."""
 
     def __init__(self, call: str) -> None:
-        super().__init__(call, 403, "this operator leads no more, and writes nothing")
+        super().__init__(call, 403, "this operator no longer leads, and writes nothing")
 
 
 class NodeUnreachable(OperatorError):

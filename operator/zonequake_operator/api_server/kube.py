@@ -44,15 +44,15 @@ from zonequake_operator.resources.rights import Right
 REQUEST_TIMEOUT_S = 10.0
 ATTEMPTS = 4
 MAX_RETRY_AFTER_S = 10.0
-"""Longer than this nobody is left alone: another call, or another operator, may get through."""
+"""The longest Retry-After that is respected: another call, or another operator, may get through."""
 PAGE = 500
 FIELD_MANAGER = "zonequake-operator"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 _MACHINES = "/api/v1/nodes"
-"""May be refused: nobody needs it."""
+"""Reading machines may be refused: nothing depends on it."""
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Is posted to and changes nothing."""
+"""Reviews are posted, but change nothing."""
 
 _BY_STATUS: dict[int, type[KubeError]] = {
     403: KubeForbidden,
@@ -75,7 +75,7 @@ class NamespaceApi:
         self.may_write: Callable[[], bool] = lambda: True
         """Asked right before each write leaves."""
         self.reads_nodes = False
-        """Node objects are cluster-wide: only who was given them asks for them."""
+        """Node objects are cluster-wide: they are read only if the account has the right."""
         self.on_refusal: Callable[[], None] = lambda: None
         """Called when the API server refused something that is needed."""
 
@@ -107,7 +107,7 @@ class NamespaceApi:
         return await self._list(self._custom("tables"))
 
     async def list_partitions(self, zone: str) -> list[Object]:
-        """All Partitions of a zone's name, whoever owns them."""
+        """Returns all Partitions of a zone's name, with any owner."""
         return await self._list(self._custom("partitions"), label_selector=f"{ZONE_LABEL}={zone}")
 
     async def create_partition(self, body: Object) -> Object:

@@ -1,8 +1,7 @@
 """One zone's resources as the API server holds them, and which views may be judged by them.
 
-They are kept as they were last read or written, until a resync, or until somebody saw that they are
-others by now. What another process wrote is judged only by reports that were heard after it was
-read.
+They are kept as they were last read or written, until a resync, or until a newer version of them is
+seen. What another process wrote is judged only by reports received after it was read.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class StoredZone:
     partitions: dict[int, Partition] = field(default_factory=dict)
     read_s: float = 0.0
     invalidations: int = 0
-    """How many there had been when it was read."""
+    """The number of invalidations before it was read."""
 
 
 class ZoneResources:
@@ -57,13 +56,13 @@ class ZoneResources:
         self._known: dict[int, str] = {}
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
-        """The first view that was heard after the newest keys of another writer were read."""
+        """The first view polled after the newest keys of another writer were read."""
         self._sessions: dict[str, LeaseSession] = {}
-        """Of the nodes' Leases, as they were when the resources were read."""
+        """Sessions of the nodes' Leases, as they were when the resources were read."""
         self._asked_for_topology = 0
         """The newest topology that a zone knew before us, and for which we looked again."""
         self._heeded_from = 0
-        """The first view behind that look has so much in `FleetView.heeded`."""
+        """The first view after that look has this value in `FleetView.heeded`."""
 
     @property
     def stored(self) -> StoredZone:
@@ -76,20 +75,23 @@ class ZoneResources:
         self._invalidations += 1
 
     def generation_seen(self, generation: int) -> None:
-        """Somebody saw the zone at this generation; read it again if ours is older."""
+        """Records that the zone was seen at this generation; invalidates an older copy."""
         if self._stored is not None and generation > self._stored.zone.generation:
             self.invalidate()
 
     def requests_seen(self, requests: Mapping[int, ResetRequest]) -> None:
-        """Somebody saw these requests for resets at the zone; read it again if they are new."""
+        """Records that the zone was seen with these reset requests; invalidates a copy without
+        them.
+        """
         if self._stored is not None and requests != self._stored.zone.reset_requests:
             self.invalidate()
 
     async def read_behind(self, view: FleetView) -> tuple[StoredZone, FleetView]:
-        """The resources, and a view that may be judged by them.
+        """Returns the resources, and a view that may be judged by them.
 
-        They are read after each session of a Lease that this view shows and the one before did not:
-        whoever is permitted in it hears of every reset that was decided while the node had none.
+        They are read again after each Lease session that this view shows and the one before did
+        not: a replica permitted in that session then learns of every reset that was decided while
+        its node had none.
         """
         while True:
             sessions = view.sessions
@@ -140,7 +142,7 @@ class ZoneResources:
         )
         zone = parse_zone(raw)
         if zone.uid != self._uid:
-            # Else a zone that was let go by force would be erased in its namesake.
+            # Otherwise a zone deleted by force would be erased in its namesake.
             raise KubeNotFound(
                 f"GET zone {self._name}",
                 404,
@@ -167,5 +169,5 @@ class ZoneResources:
         self._known[number] = version
 
     def judge_by_later_views(self) -> None:
-        """Only views that are heard from now on may be judged by what is stored."""
+        """From now on judges what is stored only by views polled later."""
         self._heard_from = self.next_round()

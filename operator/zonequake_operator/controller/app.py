@@ -37,15 +37,17 @@ HTTP_PORT = 8080
 LIVE_WITHIN_S = 60.0
 """Without the end of one round for so long, /healthz fails: a restart is quick and harmless."""
 GOOD_WITHIN_S = 600.0
-"""And without one good round. An API server that is away is no reason: who is restarted again and
-again meanwhile sits in a back-off of minutes when it comes back."""
+"""Without one good round for so long, /healthz fails too. An unreachable API server is no reason to
+fail sooner: an operator restarted again and again would sit in a back-off of minutes when it comes
+back.
+"""
 ERASE_PATIENCE_S = 30.0
 """How long a zone's deletion waits for nodes that don't answer, from the last one that did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOptions:
-    """From the environment."""
+    """Settings of the operator, from the environment."""
 
     namespace: str
     release: str
@@ -67,7 +69,9 @@ class _Running:
     tables: TableKeeper
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
-    """By the zone's uid: another zone may get the name before the last one's daemon has ended."""
+    """Reconcilers by the zone's uid: another zone may get the name before the last one's daemon has
+    ended.
+    """
 
 
 def wall_ms() -> int:
@@ -125,7 +129,7 @@ class App:
         self._running = running
 
     async def stop(self, **_: object) -> None:
-        """Let go of everything; the resources hold all that matters."""
+        """Stops all tasks and closes all connections; the resources hold all that matters."""
         running = self._running
         if running is None:
             return
@@ -150,18 +154,18 @@ class App:
                 wall_ms=wall_ms,
             )
         finally:
-            # Also where somebody took the finalizer away, so that no handler of a deletion runs;
-            # kopf cancels a daemon that is waiting.
+            # Also if the finalizer was removed by hand, so that no handler of a deletion runs; kopf
+            # cancels a daemon that is waiting.
             self._forget(name, uid)
 
     async def delete_zone(self, name: str, uid: str, **_: object) -> None:
-        """Erase the zone's replicas wherever a node answers, then its partitions."""
+        """Erase the zone's replicas on every node that answers, then its partitions."""
         reconciler = self._reconciler(name, uid)
         reconciler.resources.invalidate()
         try:
             await self._erase(reconciler)
         except KubeNotFound as error:
-            logger.warning("zone %s was let go by force, its files stay: %s", name, error)
+            logger.warning("zone %s was deleted by force, its files stay: %s", name, error)
         self._forget(name, uid)
 
     async def _erase(self, reconciler: ZoneReconciler) -> None:
@@ -172,8 +176,9 @@ class App:
             view = await self._fleet.next_view(seen, 5.0)
             seen = view.edition
             holders, silent = await reconciler.erase(view)
-            # Who held a replica when it was last heard is waited for, also if it has left since: a
-            # node that must be started again before it can erase anything comes back with it.
+            # A node that held a replica in its last answer is waited for, also if it has left
+            # since: a node that must be started again before it can erase anything comes back with
+            # it.
             holding = holders | (holding - view.reports.keys())
             silent |= holding - holders
             if holders:
@@ -199,7 +204,7 @@ class App:
         metrics.forget_zone(name)
 
     async def zone_changed(self, uid: str, event: kopf.RawEvent, **_: object) -> None:
-        """Somebody wrote the zone: its spec may be new."""
+        """Handles a change of the zone: its spec may be new."""
         running = self._running
         if running is None:
             return

@@ -125,7 +125,8 @@ def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None
 
 
 def forget_zone(zone: str) -> None:
-    """The zone is gone, and its series with it: whoever makes zones all day long fills no memory,
-    and no alert goes on for one that isn't there."""
+    """Removes the series of a deleted zone: memory doesn't grow with each zone ever made, and no
+    alert continues for a zone that is gone.
+    """
     for metric in _OF_ZONES:
         metric.remove_by_labels({"zone": zone})

@@ -26,8 +26,9 @@ from zonequake_protocol.admin import Order, OrderReply, OrderStatus
 logger = logging.getLogger(__name__)
 
 ORDERS_PATIENCE_S = 0.2
-"""So long a step waits for answers: as long as a busy round takes. Most come in milliseconds, and
-the next plan should see what came of them."""
+"""How long a step waits for answers: as long as a busy round takes. Most come in milliseconds, and
+the next plan should see their effects.
+"""
 
 
 class OrderSender:
@@ -55,9 +56,9 @@ class OrderSender:
         *,
         until: Callable[[float], Coroutine[Any, Any, object]],
     ) -> None:
-        """Give those orders that are due to the nodes that are free to take them.
+        """Sends the orders that are due to nodes without unanswered orders.
 
-        `until`: returns when no answer is to be waited for any more, after so many seconds at most.
+        `until`: returns when waiting for answers should end, after the given seconds at most.
         """
         self._forget_answered()
         batches: dict[str, list[Order]] = {}
@@ -106,7 +107,7 @@ class OrderSender:
 
 
 async def _all(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for them; who stops to wait ends none."""
+    """Waits for the tasks; cancelling the wait doesn't cancel them."""
     await asyncio.wait(tasks)
 
 

@@ -22,9 +22,11 @@ RESET_DELAY_S = 0.1
 """Less than a round's period: a survivor is asked in each of them."""
 MAX_DELAY_S = 5.0
 MAX_RETRY_DELAY_S = 30.0
-"""Of a change: each attempt may cost its leader a catch-up time-out, and data sent again."""
+"""The longest pause before a change is asked for again: each attempt may cost its leader a catch-up
+time-out, and data sent again.
+"""
 KEEP_S = 600.0
-"""So long a change that isn't asked for is remembered: attempts take minutes at most."""
+"""How long a change is remembered after it was asked for last: attempts take minutes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Pacer:
         return change.last_s + change.delay_s
 
     def due(self, wanted: Iterable[SendOrder], now_s: float) -> list[SendOrder]:
-        """Those of `wanted` that are to be sent at `now_s` (monotonic seconds)."""
+        """Returns those of `wanted` that are due at `now_s` (monotonic seconds)."""
         sent: dict[tuple[str, bytes], tuple[float, float]] = {}
         due: list[SendOrder] = []
         awaited: dict[tuple[str, str, str], float] = {}

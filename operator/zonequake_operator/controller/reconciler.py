@@ -69,7 +69,9 @@ class _Rest:
     view: FleetView
 
     def lasts(self, stored: StoredZone, view: FleetView, now_ms: int) -> bool:
-        """Would it be made again? What is stored is only written by those that have to do."""
+        """Returns whether planning again would give the same plan. Compares `stored` by identity:
+        resources are only written by plans that have something to do.
+        """
         wake_at_ms = self.decided.wake_at_ms
         return (
             stored is self.stored
@@ -125,7 +127,9 @@ class ZoneReconciler:
         self._shows_orders = 1
         """The first view that shows what our last orders did; 0 shows nothing at all."""
         self._said: set[tuple[EventReason, str]] = set()
-        """Events of transitions that could not be stored yet, for somebody else wrote the zone."""
+        """Events of transitions that could not be stored yet, because another client wrote the
+        zone.
+        """
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
@@ -150,7 +154,7 @@ class ZoneReconciler:
 
     async def _step(self, view: FleetView) -> Plan:
         for _ in range(MAX_REPLANS):
-            # What was written may have taken long: a newer view shows what it waits for.
+            # Storing may have taken long: a newer view shows what it waits for.
             view = max(view, self._fleet.view, key=_edition)
             stored, view = await self.resources.read_behind(view)
             if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
@@ -161,7 +165,7 @@ class ZoneReconciler:
                 break
         at_rest = decided.settled and not decided.writes
         self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
-        # Orders rest on what is stored: a plan that had something to write is judged again first.
+        # Orders rest on what is stored: after a plan with writes the zone is planned again first.
         if not wrote:
             no_longer = partial(self._fleet.next_topology, view.topology.version)
             await self._orders.send(decided.orders, view.addresses, until=no_longer)
@@ -260,7 +264,7 @@ class ZoneReconciler:
         )
         conditions = stored.raw_status.get("conditions", [])
         since = {c["type"]: c.get("lastTransitionTime", "") for c in conditions}
-        # First: whoever dies between the two is followed by one who finds both still to be done.
+        # Events first: if the operator dies between the two, the next one finds both still to do.
         said = [each for each in announce(zone, after, since) if _words(each) not in self._said]
         self._said |= set(map(_words, said))
         await self._events.post(zone, said)
@@ -297,8 +301,9 @@ class ZoneReconciler:
             before, resource_version=version, keys=action.keys, view=action.view
         )
         if _begins_reset(before.keys, action.keys):
-            # Who hasn't left must know of the reset before the survivor begins: as of a view that
-            # was heard after this write, for a node may have joined again meanwhile.
+            # Nodes that haven't left must know of the reset before the survivor begins. This is
+            # judged by a view polled after this write, because a node may have joined again
+            # meanwhile.
             self.resources.judge_by_later_views()
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
@@ -319,10 +324,11 @@ class ZoneReconciler:
     # ---------------------------------------------------------------------------------- erasing
 
     async def erase(self, view: FleetView) -> tuple[set[str], set[str]]:
-        """Stop and erase the zone's replicas; says who still holds some, and who is silent.
+        """Stops and erases the zone's replicas; returns the nodes that still hold some, and the
+        silent ones.
 
-        Judged by a view in which every replica shows that was ordered to start.
-        Raises NotFound: the zone was let go by force.
+        Judges by a view that shows every replica that was ordered to start. Raises NotFound: the
+        zone was deleted by force.
         """
         async with self._turn:
             if await self._orders.all_answered():  # they would start what is erased

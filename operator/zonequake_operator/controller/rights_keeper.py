@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 ALL_THERE_S = 60.0
 """Between two looks while nothing is missing."""
 MISSING_S = 3.0
-"""At least, and while something is: who gives a right back wants to see that it helped."""
+"""The least pause between two looks, and the pause while a right is missing: a person who restores
+a right wants to see the effect.
+"""
 
 
 class RightsKeeper:
@@ -30,12 +32,12 @@ class RightsKeeper:
         self._kube = kube
         self._tell = tell
         self._missing: frozenset[Right] | None = None
-        """None: nobody has looked yet."""
+        """None before the first look."""
         self._refused = asyncio.Event()
         kube.on_refusal = self._refused.set
 
     async def run(self) -> None:
-        """Until cancelled; an API server that can't be asked is asked again."""
+        """Looks for missing rights until cancelled; retries when the API server can't be asked."""
         while True:
             self._refused.clear()
             try:

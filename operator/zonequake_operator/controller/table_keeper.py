@@ -20,7 +20,7 @@ from zonequake_operator.resources.parsing import parse_zone
 logger = logging.getLogger(__name__)
 
 UNKNOWN_KIND_S = 60.0
-"""How long to wait where the cluster has no Tables: its definitions are older than the operator."""
+"""The pause if the cluster has no kind Table: its definitions are older than the operator."""
 
 
 class TableKeeper:
@@ -56,7 +56,7 @@ class TableKeeper:
             except KubeError as error:
                 logger.warning("tables: tried again soon, %s", error)
             except Exception:
-                # One that nobody can read must not leave all others as they are forever.
+                # One unreadable table must not keep all others from being updated.
                 logger.exception("tables: tried again soon")
             try:
                 async with asyncio.timeout(rest_s):

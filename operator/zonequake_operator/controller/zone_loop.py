@@ -1,4 +1,4 @@
-"""One zone for as long as it exists: a step for each round in which the nodes were heard.
+"""Runs one zone for as long as it exists: one step for each polling round of the nodes.
 
 Free of kopf, so that the simulation runs the same loop.
 """
@@ -19,7 +19,7 @@ ERROR_BACKOFF_S = 0.5
 
 
 class Stopped(Protocol):
-    """Whether the zone's daemon is to end; kopf's `DaemonStopped` is one."""
+    """Tells whether the zone's daemon is to end; kopf's `DaemonStopped` is one."""
 
     def __bool__(self) -> bool: ...
 
@@ -43,7 +43,7 @@ async def watch(
             timeout_s = min(timeout_s, max(0.0, (wake_at_ms - wall_ms()) / 1000))
         view = await fleet.next_view(seen, timeout_s)
         if view.edition == 0:
-            continue  # nobody was heard yet
+            continue  # no node has answered yet
         seen = view.edition
         try:
             wake_at_ms = (await reconciler.step(view)).wake_at_ms

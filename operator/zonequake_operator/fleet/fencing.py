@@ -19,7 +19,7 @@ FENCED = "zonequake.io/fenced"
 """The annotation that the data node heeds; its value is for people."""
 PARALLEL_FENCES = 16
 DELETE_AGAIN_S = 30.0
-"""So long after a deletion that failed it is tried again."""
+"""The pause before a failed deletion is tried again."""
 
 
 class Fencing:
@@ -40,7 +40,7 @@ class Fencing:
 
     @property
     def run_out(self) -> frozenset[str]:
-        """The nodes whose Leases have run out."""
+        """Returns the nodes whose Leases have run out."""
         return self._renewals.run_out
 
     async def look(self) -> None:
@@ -52,8 +52,8 @@ class Fencing:
 
     async def look_at(self, names: Iterable[str]) -> None:
         """Read the Leases of these nodes alone: the API server reads one object from etcd at once,
-        but holds back a list until its cache has heard of a revision as new, up to 0.1 s
-        (Kubernetes KEP-2340, consistent reads from cache).
+        but holds back a list until its cache has reached a revision as new, up to 0.1 s (Kubernetes
+        KEP-2340, consistent reads from cache).
         """
         wanted = sorted(names)
         found = await asyncio.gather(*(self._find(name) for name in wanted))
@@ -107,11 +107,11 @@ class Fencing:
                     name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
                 )
             except KubeError as error:
-                # Nothing rests on it, so that a round doesn't fail of it.
+                # Nothing depends on it: a failure doesn't fail the round.
                 self._delete_again_s = self._monotonic_s() + DELETE_AGAIN_S
                 logger.info("the Lease of %s stays for now: %s", name, error)
                 continue
-            logger.info("the Lease of %s was deleted: the node is wanted no more", name)
+            logger.info("the Lease of %s was deleted: the node is no longer wanted", name)
             del self._objects[name]
             self.leases = {n: lease for n, lease in self.leases.items() if n != name}
 

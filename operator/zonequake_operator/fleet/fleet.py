@@ -1,13 +1,13 @@
-"""The data nodes of the release: hears them again and again, and says who is there.
+"""Polls the data nodes of the release again and again, and publishes which are there.
 
 One `Fleet` serves all zones: a round asks every node for its replicas (`polling`), then brings the
-LogicalTopology up to date (`membership`) and wakes the zones. Beside the rounds, whoever is proven
-to have left is counted out at once:
+LogicalTopology up to date (`membership`) and wakes the zones. Beside the rounds, a node that is
+proven to have left is counted out at once:
 
     round    list ── leave ── hear ······················ advance ── view ── gates
     events            pod ended ──► leave ── view ──► hear ── advance ── view
 
-The round behind such an end hears at once: a reset may wait for it, and what a list would show
+The round after such an end polls at once: a reset may wait for it, and what a list would show
 first, Leases and topology, was read and written just before. Pods are listed again on every pod
 event, while a node that should answer doesn't, and every PODS_MAX_AGE_S, so a lost event costs at
 most that.
@@ -50,13 +50,13 @@ PODS_RETRY_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """The topology, who answered what, and where nodes can be reached.
+    """The topology, the nodes' newest answers, and their addresses.
 
     Attributes:
         edition: how many views there have been. One may show another topology, and no newer answer.
         number: of the oldest polling round in which one of `reports` was asked for.
         reports: the newest answers of nodes in the topology.
-        outdated: those of them that were asked for before somebody was last counted out.
+        outdated: those of them that were asked for before a node was last counted out.
         heeded: for how many calls of `topology_is_old` the topology was read again.
         lease_troubles: also of nodes that answer but were given up; `reports` leaves those out.
     """
@@ -99,18 +99,19 @@ class Fleet:
         self._has_ended = asyncio.Event()
         """An event showed that a pod has."""
         self._turn = asyncio.Lock()
-        """Whoever reads or writes what counts of nodes: a round, or what counts them out beside
-        it."""
+        """Held by whatever reads or writes the topology: a round, or the task that counts nodes out
+        beside it.
+        """
         self._published = asyncio.Condition()
         self._hastened = 0
-        """The `changed_in` of the membership for which a round heard at once."""
+        """The `changed_in` of the membership for which a round polled at once."""
         self._unsettled: set[str] = set()
         self._gates = Gates(kube, monotonic_s=monotonic_s, wall_ms=wall_ms)
         self.missing_rights: frozenset[Right] = frozenset()
-        """Of our own account, as the last look at them found."""
+        """Rights that our own account lacks, as of the last look."""
         self.view = FleetView()
         self.heard_s = self.ended_s = monotonic_s()
-        """When the last good round ended, and when the last one did."""
+        """The ends of the last good round and of the last round; monotonic seconds."""
 
     def pods_changed(self, seen: Object | None = None) -> None:
         """Look at the pods now; `seen`: one of them as an event shows it."""
@@ -129,8 +130,9 @@ class Fleet:
         self._hurry.set()
 
     def topology_is_old(self) -> int:
-        """Somebody knows a newer one: read it again. Returns the `FleetView.heeded` of the views
-        behind that."""
+        """Asks for the topology to be read again, because a caller knows a newer one. Returns the
+        `FleetView.heeded` of the views after that.
+        """
         return self._membership.is_old()
 
     def hurry(self) -> None:
@@ -194,7 +196,7 @@ class Fleet:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(period_s - (self._monotonic_s() - began_s)):
                 await self._hurry.wait()
-        # However many hurry it: whoever is still being asked has nothing new to say.
+        # Even if hurried: nodes that are still being asked have nothing new to report.
         await asyncio.sleep(LEAST_PERIOD_S - (self._monotonic_s() - began_s))
 
     async def _is_good(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -205,14 +207,14 @@ class Fleet:
             logger.warning("this round failed, the next will tell: %s", error)
             return False
         except Exception:
-            # A resource that nobody can read must not end the task that would read it mended.
+            # An unreadable resource must not end the task that would read it once it is repaired.
             self._membership.forget()
             logger.exception("this round failed, the next will tell")
             return False
         return True
 
     async def _count_out_at_once(self) -> None:
-        """Whoever an event shows to have ended, while the round waits for others."""
+        """Counts out nodes whose end an event shows, while the round waits for others."""
         while True:
             await self._has_ended.wait()
             self._has_ended.clear()
@@ -222,7 +224,7 @@ class Fleet:
 
     async def _once(self, *, hurried: bool) -> None:
         async with self._turn:
-            # Not where a zone knows a newer topology: the round is to read it before it hears.
+            # Not if a zone knows a newer topology: the round has to read it before it polls.
             hears_at_once = (
                 bool(self.view.outdated)
                 and self._hastened < self._membership.changed_in
@@ -247,7 +249,7 @@ class Fleet:
             )
             await self._publish()
         if self.view.outdated or (hears_at_once and self._stale_pods):
-            self._hurry.set()  # a reset may wait for newer answers, and a new node to be heard
+            self._hurry.set()  # a reset may wait for newer answers, a new node for its first poll
         silent = after.nodes.keys() - self.view.reports.keys()
         if silent:
             self._stale_pods = True
@@ -269,7 +271,7 @@ class Fleet:
         )
 
     async def _leave(self) -> None:
-        """Count out who is proven to have left; no answer is waited for."""
+        """Counts out nodes that are proven to have left; waits for no answer."""
         polling = self._polling
         left = await self._membership.leave(polling.answers, in_round=polling.round)
         if not left:
@@ -277,7 +279,7 @@ class Fleet:
         topology = self._membership.topology
         assert topology is not None, "it was just written"
         logger.info("topology %d: %s", topology.version, ", ".join(topology.nodes) or "empty")
-        # A node whose Lease has run out may answer all the same, and then it is in trouble.
+        # A node whose Lease has run out may still answer, and then it is in trouble.
         polling.drop(left - self._fencing.run_out)
         if self.view.edition:
             await self._publish()
@@ -287,7 +289,7 @@ class Fleet:
         topology, answers = self._membership.topology, self._polling.answers
         assert topology is not None, "it was read before"
         identities = {name: heard.report.node for name, heard in answers.items()}
-        # Whoever answers but was given up is no part of any group until it has noticed.
+        # A node that answers but was counted out belongs to no group until it has noticed.
         heard = {name: each for name, each in answers.items() if name in topology.nodes}
         changed_in = self._membership.changed_in
         async with self._published:
@@ -310,8 +312,8 @@ class Fleet:
         is_due = age_s >= due_s or (hurried and self._stale_pods)
         if is_due or self._fencing.leases or self._membership.has_leases:
             await self._fencing.look()
-        # Before pods are listed and nodes heard: what another operator saw of them is newer than
-        # what we did before it wrote, and judged by that a process would be replaced by its
+        # Before pods are listed and nodes polled: what another operator saw of them is newer than
+        # what we did before it wrote; judged by that, a process would be replaced by its
         # predecessor.
         if not await self._membership.read(in_round=self._polling.round) and not is_due:
             return

@@ -70,7 +70,7 @@ class Gates:
         *,
         gives_way: Callable[[], bool] = bool,
     ) -> None:
-        """Open and close as of this view.
+        """Opens and closes gates by this view.
 
         Args:
             pods: as they were listed; one whose gate is written is replaced.
@@ -106,7 +106,7 @@ class Gates:
             if pod.terminated and pod.caught_up is None:
                 continue
             if await self._write(pod, good):
-                # Until the pods are listed again, else every round would write it once more.
+                # Until the pods are listed again; otherwise every round would write it once more.
                 pods[pod.name] = replace(pod, caught_up=good)
 
     async def _judged_up_to(self) -> float:

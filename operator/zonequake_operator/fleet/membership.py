@@ -1,7 +1,7 @@
-"""Keeps the LogicalTopology: who has joined, and who has left, fenced first.
+"""Keeps the LogicalTopology: the nodes that have joined, and those that have left, fenced first.
 
     proven ── Leases looked at ── fenced ── counted as left        `leave`: needs no node's answer
-    a round has heard all nodes ── the same, and who has joined    `advance`
+    a round has polled all nodes ── the same, and new nodes join `advance`
 
 Both rest on what the API server shows at that moment, and end in one compare-and-swap.
 """
@@ -61,17 +61,18 @@ class Membership:
         self._known: tuple[Topology, str] | None = None
         """With its resourceVersion, unless a write failed."""
         self._newest: tuple[Topology, str] | None = None
-        """What was read or written last, and the uid of the object that holds it."""
+        """The topology read or written last, and the uid of the object that holds it."""
         self._read_s = float("-inf")
         self._older = 0
-        """How often somebody knew a newer one than ours."""
+        """The number of calls of `is_old`."""
         self.heeded = 0
         """For how many of those it was read again, from its beginning on."""
         self.has_leases = False
-        """Whether a node ever said that it has one."""
+        """Whether any node ever reported a Lease."""
         self.changed_in = 0
-        """The newest polling round when somebody was last counted out, by us or by another
-        operator: what was answered until then was said before that."""
+        """The newest polling round when a node was last counted out, by this or by another
+        operator: answers of rounds up to it are older than that.
+        """
 
     @property
     def topology(self) -> Topology | None:
@@ -80,11 +81,13 @@ class Membership:
 
     @property
     def is_to_be_read(self) -> bool:
-        """Whether ours is unknown, or somebody knows a newer one."""
+        """Returns whether the topology is unknown here, or a newer one is known elsewhere."""
         return self._known is None or self._read_s == float("-inf")
 
     def is_old(self) -> int:
-        """Somebody knows a newer one: read it again. It was once `heeded` has this number."""
+        """Records that a newer topology exists, to be read again. Returns the value that `heeded`
+        has once it was read.
+        """
         self._older += 1
         self._read_s = float("-inf")
         return self._older
@@ -112,8 +115,8 @@ class Membership:
         if self._newest is not None:
             ours, ours_uid = self._newest
             if uid != ours_uid and read.version < ours.version:
-                # Deleted by hand: versions must go on, or who joins or leaves next would be taken
-                # for somebody that zones know already.
+                # Deleted by hand: versions must continue, or zones would take the next node that
+                # joins or leaves for one that they know already.
                 logger.warning("the LogicalTopology was deleted; version %d again", ours.version)
                 read = ours
                 version = await self._write(ours, version)
@@ -123,15 +126,16 @@ class Membership:
         self._newest = (read, uid)
         self._known = (read, version)
         self.heeded = older
-        # What is read was there at some time since we asked; told meanwhile, it may be too old.
+        # It was current at some time since we asked; if `is_old` was called meanwhile, it may be
+        # too old.
         self._read_s = now_s if older == self._older else float("-inf")
         return is_another
 
     async def leave(self, answers: Mapping[str, NodeAnswer], *, in_round: int) -> frozenset[str]:
-        """Count out who is proven to have left, whatever else is known; says who has.
+        """Counts out the nodes that are proven to have left, and returns them.
 
         A pod that a list alone shows ended is asked first, if its node answered in the last round:
-        the list may lag behind. Nobody is counted out before the first list: it says which nodes
+        the list may lag behind. No node is counted out before the first list: it says which nodes
         are wanted.
         """
         if self._known is None or not self._evidence.is_listed:
@@ -150,7 +154,7 @@ class Membership:
         self, answers: Mapping[str, NodeAnswer], *, in_round: int
     ) -> tuple[Topology, Topology]:
         """After this polling round: the topology before and now."""
-        if self._known is None:  # somebody else wrote it as we counted somebody out
+        if self._known is None:  # another operator wrote it as this one counted a node out
             await self.read(in_round=in_round)
         assert self._known is not None, "it was just read"
         before, _ = self._known
@@ -158,7 +162,7 @@ class Membership:
         is_anybody_missing = before.nodes.keys() - seen.identities.keys()
         self.has_leases = self.has_leases or have_leases(answers)
         if is_anybody_missing and (self._fencing.leases or self.has_leases):
-            # Who is to leave may have begun a session while others were waited for.
+            # A node that is to leave may have begun a session while others were waited for.
             await self._fencing.look()
             seen = self._with_next_sessions(before, seen, answers)
         after = await self._advance(before, seen, in_round)
@@ -201,9 +205,11 @@ class Membership:
         *,
         ask_first: bool = False,
     ) -> _Seen:
-        """Also those whose Lease is another process's yet: what tells of an end may be late and
-        tell of that one's, and they may begin a session as we count them out. While their answer
-        stands they are there; `ask_first`: also without one, for the round asks them."""
+        """Adds nodes whose Lease still belongs to another process: the evidence of an end may be
+        late and concern that process, and they may begin a session while they are counted out. They
+        stay while their answer stands; `ask_first`: also without an answer, because the round asks
+        them.
+        """
         identities, pods = dict(seen.identities), dict(seen.pods)
         for name, known in before.nodes.items():
             lease = self._fencing.leases.get(name)
@@ -271,7 +277,9 @@ class Membership:
         return written
 
     async def _delete_leases(self, after: Topology, in_round: int) -> None:
-        """By the pods as they are now: who came back under its name needs its Lease again."""
+        """Deletes Leases by the pods as they are now: a node that came back under its name needs
+        its Lease.
+        """
         fencing, evidence = self._fencing, self._evidence
 
         def due() -> frozenset[str]:
@@ -289,7 +297,7 @@ class Membership:
 
 
 def _left(before: Topology, after: Topology) -> frozenset[str]:
-    """Nodes whose process has left, also if another one has joined in its place."""
+    """Returns the nodes whose process has left, also if another one has joined in its place."""
     return frozenset(
         name
         for name, known in before.nodes.items()
@@ -303,8 +311,9 @@ def have_leases(answers: Mapping[str, NodeAnswer]) -> bool:
 
 
 def _without_successor(pod: Pod, known: TopologyNode) -> Pod:
-    """A pod whose container runs again, as if it hadn't ended: the process that runs there now may
-    answer in this round, and then its node leaves and joins in one version."""
+    """Returns a pod whose container runs again as if it hadn't ended: its new process may answer in
+    this round, and then its node leaves and joins in one version.
+    """
     if pod.terminated:
         return pod
     return replace(pod, restarts=min(pod.restarts, known.restarts))

@@ -37,16 +37,16 @@ class PodEvidence:
         self._kube = kube
         self._number = 0
         self._ended: dict[tuple[str, str], EndedPod] = {}
-        """By name and uid of the pod."""
+        """Ended pods by name and uid."""
         self.pods: dict[str, Pod] = {}
         self.wanted: Mapping[str, int] = {}
         """Replicas of each StatefulSet."""
         self.lost: frozenset[str] = frozenset()
         """Machines that are proven gone."""
         self.listed_in = 0
-        """The polling round behind which the list was made."""
+        """The polling round after which the list was made."""
         self.is_listed = False
-        """Whether there was a list at all."""
+        """Whether there has been a list."""
 
     def show(self, seen: Object, *, in_round: int) -> bool:
         """An event showed this pod; says whether it has ended."""
@@ -57,7 +57,7 @@ class PodEvidence:
             return False
         self._ended[pod.name, pod.uid] = EndedPod(pod=pod, number=self._number, in_round=in_round)
         if pod.name in self.pods and self.pods[pod.name].uid == pod.uid:
-            self.pods[pod.name] = pod  # who has left isn't asked any more
+            self.pods[pod.name] = pod  # nodes that have left aren't asked any more
         return True
 
     async def list(self, *, in_round: int) -> None:

@@ -24,7 +24,8 @@ from zonequake_protocol.admin import ReplicasReport
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 0.2
-"""So long a round waits for nodes that answered in the one before. Most answer in milliseconds."""
+"""How long a round waits for nodes that answered in the round before. Most answer in milliseconds.
+"""
 RETURN_PATIENCE_S = 0.02
 """And so long for nodes that were silent."""
 
@@ -50,13 +51,13 @@ class NodePolling:
         self._store = store
         self._returned = returned
         self.round = 0
-        """How many have begun."""
+        """The number of rounds begun."""
         self._answers: dict[str, NodeAnswer] = {}
         self._open: dict[str, _Question] = {}
         self._silent: set[str] = set()
-        """Whose last question failed."""
+        """Nodes whose last poll failed."""
         self._awaited: set[str] = set()
-        """For whom this round still waits."""
+        """Nodes that this round still waits for."""
         self._enough = asyncio.Event()
 
     @property
@@ -85,7 +86,7 @@ class NodePolling:
         await self._wait_for(RETURN_PATIENCE_S)
         self._awaited -= self._silent
         await self._wait_for(PATIENCE_S - RETURN_PATIENCE_S)
-        # Of these there is an older answer. Without one a node would count as silent.
+        # These have an older answer. A node without one would count as silent.
         self._awaited -= self._answers.keys()
         await self._wait_for(None)  # every question has its own time-out
 
@@ -97,7 +98,7 @@ class NodePolling:
                 await self._enough.wait()
 
     def drop(self, names: Iterable[str]) -> None:
-        """These have left: what they answered counts no more. The round waits for nobody else."""
+        """Drops the answers of nodes that have left; the round stops waiting."""
         for name in names:
             self._forget(name)
         self._awaited.clear()

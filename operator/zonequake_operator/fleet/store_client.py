@@ -49,8 +49,9 @@ class StoreClient:
         self._encoder = msgspec.json.Encoder()
         self._reports = msgspec.json.Decoder(ReplicasReport)
         self._heard: dict[str, _Heard] = {}
-        """By address. A node of hundreds of replicas that rest reports the same hundreds of
-        kilobytes again and again."""
+        """Reports by address. A node of hundreds of replicas that rest reports the same hundreds of
+        kilobytes again and again.
+        """
         self._replies = msgspec.json.Decoder(OrderReplies)
 
     async def close(self) -> None:
@@ -79,7 +80,7 @@ class StoreClient:
         """Give orders; one reply for each. Raises NodeUnreachable."""
         url = self._url(address, "orders")
         if not self.may_order():
-            raise NodeUnreachable(f"POST {url}: this operator leads no more, and orders nothing")
+            raise NodeUnreachable(f"POST {url}: this operator no longer leads, and orders nothing")
         body = self._encoder.encode(OrderBatch(orders=list(orders)))
         replies = self._decode(
             self._replies, url, await self._call("POST", url, body, ORDERS_TIMEOUT_S)

@@ -11,10 +11,10 @@ from zonequake_protocol.admin import PeerName, ReconfigurationStatus, ReplicaSta
 
 
 def someone_has_data(keys: PartitionKeys, group: Group) -> bool:
-    """Is there a replica that speaks against a first configuration?
+    """Returns whether a replica has data, so that a first configuration is ruled out.
 
-    Once it was written that the data of all members is lost, only a member's own remains do: they
-    are erased before.
+    Once the loss of all members' data is recorded, only remains on the members themselves count:
+    they are erased before.
     """
     nodes = holders(group)
     if keys.bootstrap_lineage and keys.stable is not None:
@@ -34,10 +34,11 @@ def holders(group: Group) -> frozenset[str]:
 def is_applied(
     wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
 ) -> bool:
-    """Did the group commit a configuration of exactly these nodes, as they now are (hole 2)?
+    """Returns whether the group has committed a configuration of exactly these nodes' replicas
+    (hole 2).
 
-    While the leader catches peers up the answer is no: those peers are another configuration's,
-    and must be replaced by ours before their nodes are cleaned.
+    False while the leader catches peers up: those peers are another configuration's, and must be
+    replaced by ours before their nodes are cleaned.
     """
     configuration = leading.configuration
     return (
@@ -51,7 +52,8 @@ def is_applied(
 def is_carried(
     wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
 ) -> bool:
-    """Is the leader's configuration of exactly these nodes, as they now are, perhaps uncommitted?
+    """Returns whether the leader's configuration, committed or not, is of exactly these nodes'
+    replicas.
 
     Every new leader appends its configuration again, so for a moment after each election it shows
     one that isn't committed. It is on its way, and must not be asked for once more. `lost`:
@@ -71,7 +73,8 @@ def is_carried(
 
 
 def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[str]) -> bool:
-    """Is a majority of these peers in the topology, and does it still hold its replicas (hole 6)?
+    """Returns whether a majority of these peers is in the topology and still holds its replicas
+    (hole 6).
 
     A node that doesn't answer in this round isn't counted: granted now, the change might need it.
     """
@@ -85,7 +88,9 @@ def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[s
 
 
 def lost_majority(peers: tuple[PeerName, ...], group: Group) -> bool:
-    """Has a majority of these peers become impossible for good? Their nodes answer without them."""
+    """Returns whether a majority of these peers can never come back: their nodes answer without
+    them.
+    """
     left = [
         peer.node not in group.answered
         or (
@@ -127,7 +132,7 @@ def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | Non
 
 
 def lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
-    """Could this newcomer still be erased by an older order?
+    """Returns whether an older order could still erase this newcomer.
 
     It stayed from an earlier set, and an order to erase it may be under way. Once it has seen the
     present token that order is stale; before, the group must not come to need it.
@@ -140,7 +145,7 @@ def lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
 
 
 def is_cancelled(keys: PartitionKeys, leading: ReplicaStatus) -> bool:
-    """Did the leader answer `received` to cancelChangePeers of the present change?
+    """Returns whether the leader answered `received` to cancelChangePeers of the present change.
 
     That is the document's true: nothing was there to cancel, or it was cancelled. It shows in the
     report until the next change begins, because an answer may be lost.

@@ -39,7 +39,7 @@ class Group:
         return None if self.leader is None else self.replicas[self.leader]
 
     def is_running(self, node: str) -> bool:
-        """Does this node's replica take part?"""
+        """Returns whether this node's replica takes part."""
         replica = self.replicas.get(node)
         return replica is not None and replica.role in RUNNING
 

@@ -37,10 +37,10 @@ def first(stable: AssignmentSet) -> tuple[AssignmentsLink, ...]:
 
 
 def adopted(stable: AssignmentSet, leading: ReplicaStatus) -> tuple[AssignmentsLink, ...]:
-    """The chain of a group that lives, but whose keys were lost, as this leader reports it.
+    """Returns the chain of a living group whose keys were lost, from this leader's report.
 
-    What its last reset gave up stays shut out: an old majority that comes back would else be let
-    start, and could lead.
+    What its last reset gave up stays shut out: otherwise an old majority that comes back could
+    start, and lead.
     """
     configuration = leading.configuration
     if configuration is None or not configuration.lineage:
@@ -71,12 +71,12 @@ def after_switch(
     new_stable: AssignmentSet,
     leading: ReplicaStatus,
 ) -> tuple[AssignmentsLink, ...]:
-    """The chain that goes into the write of a stable switch.
+    """Returns the chain that goes into the write of a stable switch.
 
     "newChain = AssignmentsChain.of(term, index, newStable)", or `replaceLast`, or `addLast`, by the
     flags of the pending that was applied.
 
-    `replaceLast` moves a link behind what was written since its reset. A alone is writable at once:
+    `replaceLast` moves a link after what was written since its reset. A alone is writable at once:
     an entry that it takes before B has caught up stands below the link [A, B], and would not count
     as written under it. So a replaced link remembers where the reset stood.
 
@@ -109,15 +109,15 @@ def after_switch(
 
 
 def _without_superseded(chain: tuple[AssignmentsLink, ...]) -> tuple[AssignmentsLink, ...]:
-    """A chain that has grown beyond MAX_LINKS, without the links that say nothing any more.
+    """Returns a chain longer than MAX_LINKS without its redundant links.
 
         [A,B,C] ─▶ [A] ─▶ [A] ─▶ … ─▶ [A]          becomes   [A,B,C] ─▶ [A]
         [A,B,C] ─▶ [C] ─▶ [A,B,C] ─▶ … ─▶ [A,B,C]  becomes   [A,B,C]
 
     The newest link takes the place of those before it, as long as it holds a majority of their
-    nodes. Whoever judges such a link hears a majority of it, and so a node that holds the newest
-    link's data, which stands above all of the older one's. What was written under those that it
-    replaces counts as written under it (`since`).
+    nodes. A link is judged once a majority of it has reported, which includes a node with the
+    newest link's data, which stands above all of the older one's. What was written under those that
+    it replaces counts as written under it (`since`).
     """
     if len(chain) <= MAX_LINKS:
         return chain

@@ -3,12 +3,12 @@ and key outcome 2; design §3, holes 7 and 9).
 
     no member is alive any more         the group is *stopped*: written with its keys
     one link in the chain               ordinary recovery: a majority, by Raft's own rules
-    more, or a reset without its node   nobody starts, all are inspected, and the chain is unwound:
+    more, or a reset without its node no node starts, all are inspected, and the chain is unwound:
                                         two-phase reset to the target link
     it leads again                      it isn't stopped any more
 
 A member is "alive" that has had a leader since its process started. While a group is stopped no
-timer resets it: who comes back first may lag. Whoever doesn't want to wait resets it by hand.
+timer resets it: the first node to come back may lag. A reset by hand ends the wait.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from zonequake_operator.resources.model import PartitionKeys
 
 
 def has_just_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Must the mark be set? Not for a group all of whose members run: it is about to lead, and a
-    new one never did."""
+    """Returns whether the mark must be set. False if all members run: the group is about to lead,
+    and a new group never did.
+    """
     if keys.is_stopped or keys.stable is None or not was_stopped(keys, holders):
         return False
     begins = not keys.is_forced and len(keys.chain) < 2
@@ -38,8 +39,10 @@ def marked(keys: PartitionKeys) -> PartitionKeys:
 
 
 def by_hand(keys: PartitionKeys, after: PartitionKeys) -> PartitionKeys:
-    """`after` a reset by hand, which nothing but its own survivor's loss puts in question: who was
-    chosen may have been started since, so that no member of the new keys is alive."""
+    """Returns the keys `after` a reset by hand, marked so that only the loss of its survivor can
+    undo it. The chosen node may have been started since, so that no member of the new keys is
+    alive.
+    """
     if keys.is_stopped or after == keys:
         return after
     return replace(after, stopped_token=keys.configuration_token)
@@ -54,10 +57,11 @@ def without_mark(keys: PartitionKeys) -> PartitionKeys:
 
 
 def was_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Is no member "alive": running, with a leader of its group since its process started?
+    """Returns whether no member is "alive": running, with a leader of its group since its process
+    started.
 
     A member that is silent may be. Members are those of stable, and of pending while it is locked
-    (hole 6) or a reset: who is only being caught up may lack nearly all.
+    (hole 6) or a reset: a peer that is only being caught up may lack nearly all data.
     """
     nodes = keys.stable_nodes
     if keys.pending_lock is not None or keys.is_resetting:
@@ -103,7 +107,7 @@ def awaited(keys: PartitionKeys, holders: ReplicaHolders) -> AwaitedNodes | None
 
 
 def all_are_back(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Is every member there, and readable? Then nobody is left to wait for."""
+    """Returns whether every member is there and readable: there is no further node to wait for."""
     return all(
         node in holders.topology.nodes and not holders.is_broken(node)
         for node in keys.stable_nodes | keys.pending_nodes
@@ -114,7 +118,9 @@ def all_are_back(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
 
 
 def must_unwind(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Is the whole group stopped, with more than one set that may hold the newest user data?"""
+    """Returns whether the whole group is stopped, and more than one set may hold the newest user
+    data.
+    """
     return (
         keys.is_stopped
         and (len(keys.chain) > 1 or (keys.is_forced and bool(keys.chain)))
@@ -124,17 +130,19 @@ def must_unwind(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
 
 
 def awaits_its_chain(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Is the group stopped, and must more nodes report before its chain can be unwound?"""
+    """Returns whether the group is stopped, and more nodes must report before its chain can be
+    unwound.
+    """
     return must_unwind(keys, holders) and isinstance(
         unwind(keys, holders, revision=0, token=0), chain.UnjudgedLink
     )
 
 
 def is_under_way(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Does a reset go on whose survivor is there with its data?
+    """Returns whether a reset is under way whose survivor is there with its data.
 
-    One that was decided since the group stopped; with one link one of before, too: no other set
-    can hold anything newer than what was weighed then.
+    It must have been decided since the group stopped. If the chain has one link, an earlier reset
+    counts too: no other set can hold newer data than was known then.
     """
     node = forced_node(keys)
     return (

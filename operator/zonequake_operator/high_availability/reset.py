@@ -49,7 +49,7 @@ def advance(
     node doesn't touch it. "New timer must reschedule old with new revision". `revision`: what the
     zone's becomes if anything changed.
     """
-    # A timer that ran out while nobody looked fires first: a later event must not postpone it.
+    # A timer that ran out between two steps fires first: a later event must not postpone it.
     timer, due = _fire(timer, due, timeout_s, revision, now_ms)
     left = frozenset(
         n for n, departure in topology.departed.items() if departure.left > seen_version
@@ -74,12 +74,12 @@ def _fire(
     return None, ResetDue(revision=revision, topology_version=timer.topology_version)
 
 
-# -------------------------------------------------------------------------- Who still holds what
+# -------------------------------------------------------------------------- Remaining data holders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaHolders:
-    """One partition's replicas as far as they are known.
+    """One partition's replicas, as far as known.
 
     `silent`: nodes in the topology that didn't answer in this round: they may hold whatever they
     held. `inspected`: what waiting replicas showed of themselves, by node.
@@ -92,7 +92,7 @@ class ReplicaHolders:
 
     @property
     def silent(self) -> frozenset[str]:
-        """Nodes of the topology that were not heard in this round."""
+        """Returns the nodes of the topology that did not answer in this round."""
         return frozenset(self.topology.nodes) - self.answered
 
     def seen(self, node: str) -> ReplicaStatus | None:
@@ -106,7 +106,7 @@ class ReplicaHolders:
         return found if found and found.incarnation == replica.incarnation else None
 
     def is_hidden(self, node: str) -> bool:
-        """Does a replica wait here that nobody has looked at yet?"""
+        """Returns whether a replica waits here that has not been inspected yet."""
         replica = self.group.replicas.get(node)
         return (
             node in self.topology.nodes
@@ -116,7 +116,7 @@ class ReplicaHolders:
         )
 
     def is_broken(self, node: str) -> bool:
-        """Did this node find that its replica can't be used?"""
+        """Returns whether this node reports its replica as unusable."""
         replica = self.group.replicas.get(node)
         return replica is not None and replica.role is ReplicaRole.BROKEN
 
@@ -137,7 +137,7 @@ class ReplicaHolders:
 
 
 def _named(keys: PartitionKeys, group: Group) -> dict[str, frozenset[str]]:
-    """By node, the incarnations that the newest configuration or the lock counts."""
+    """Returns, by node, the incarnations that the newest configuration or the lock counts."""
     configurations = [r.configuration for r in group.replicas.values() if r.configuration]
     peers: list[PeerName] = []
     if configurations:
@@ -187,7 +187,8 @@ def has_lost_majority(keys: PartitionKeys, holders: ReplicaHolders, since_versio
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndecidedReset:
     """A reset that is due and can't be decided: `unheard` must answer or leave first, or, if there
-    are none, somebody must come who holds the partition's newest state."""
+    are none, a node that holds the partition's newest state must join.
+    """
 
     unheard: tuple[str, ...]
 
@@ -206,7 +207,7 @@ def reset_partition(
 
     The candidates are the alive holders, of stable or pending, whose configuration isn't older than
     the last forced one. The one with the newest log goes on alone; ties by name. `token`: above
-    all that were seen.
+    every token that was seen.
     """
     assert keys.stable is not None
     nodes = keys.stable_nodes | keys.pending_nodes
@@ -227,8 +228,9 @@ def reset_partition(
 
 
 def is_there(survivor: PeerName, holders: ReplicaHolders) -> bool:
-    """Is this very replica there, and may it go on? One that is silent, or that nobody has looked
-    at yet, may."""
+    """Returns whether this very replica is there and may go on. True if the node is silent, or its
+    replica has not been inspected yet.
+    """
     node = survivor.node
     if node in holders.silent or holders.is_hidden(node):
         return True
@@ -243,11 +245,11 @@ def is_there(survivor: PeerName, holders: ReplicaHolders) -> bool:
 def reset_to(
     keys: PartitionKeys, holders: ReplicaHolders, survivor: PeerName, *, revision: int, token: int
 ) -> PartitionKeys | UndecidedReset:
-    """A reset by hand to the replica that a person has chosen, one that `is_there`.
+    """Returns the keys of a reset by hand to the replica that a person has chosen; it `is_there`.
 
-    Also to one of an older lineage, where who was reset to died before anybody had a copy of its
-    log. All that are there follow. What the chain's links since that lineage hold is given up, so
-    that nobody waits for them any more.
+    It may be of an older lineage, if the survivor of the last reset died before any other node had
+    a copy of its log. All that are there follow. What the chain's links since that lineage hold is
+    given up, so that no partition waits for them any more.
     """
     nodes = keys.stable_nodes | keys.pending_nodes | {survivor.node}
     unheard = {n for n in nodes if n in holders.silent or holders.is_hidden(n)}
@@ -306,14 +308,17 @@ def forced_node(keys: PartitionKeys) -> str | None:
 
 
 def forced_token(keys: PartitionKeys) -> int:
-    """Below this token nobody takes part: the running reset's, or the last one's (hole 12)."""
+    """Returns the token below which no replica takes part: the running reset's, or the last one's
+    (hole 12).
+    """
     return keys.configuration_token if keys.is_forced else last_forced_token(keys)
 
 
 def is_carried_out(keys: PartitionKeys, leading: ReplicaStatus | None) -> bool:
-    """Does the survivor report that it leads alone, by this reset, and committed (hole 11)?
+    """Returns whether the survivor reports that it leads alone, by this reset, and committed (hole
+    11).
 
-    By the token: an older configuration of the same single node isn't this reset's.
+    Compares the token: an older configuration of the same single node isn't this reset's.
     """
     if keys.pending is None or leading is None or leading.configuration is None:
         return False

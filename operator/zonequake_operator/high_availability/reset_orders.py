@@ -1,7 +1,7 @@
 """The orders of a reset to data nodes (design §3, holes 4, 11 and 12; docs/model.md, the rules with
 *).
 
-    pending forced ──▶ every replica that runs is told: nothing older than this token takes part
+    pending forced ──▶ every running replica is told: nothing older than this token takes part
                    ──▶ then the survivor: resetPeers, repeated until it reports that it leads alone
 
 In that order: a node of the old majority that isn't told could still acknowledge beside it.
@@ -16,10 +16,10 @@ from zonequake_protocol.admin import InspectReplica, Order, PeerName, ReplicaRol
 
 
 def to_tell(keys: PartitionKeys, group: Group) -> frozenset[str]:
-    """Nodes whose replicas run without knowing of the newest reset.
+    """Returns the nodes whose replicas run without knowing of the newest reset.
 
-    The survivor of a running reset isn't told: it would forget the leader that it may hear, and
-    that lets it refuse. But if it leads alone by an older reset, it is the leader that it hears.
+    Excludes the survivor of a running reset: it would forget a leader that it may still hear, which
+    makes it refuse. Includes it if it leads alone by an older reset: then it is that leader itself.
     """
     return frozenset(
         node
@@ -50,7 +50,7 @@ def _leads_alone(node: str, group: Group) -> bool:
 def resets(
     keys: PartitionKeys, group: Group, *, alive: frozenset[str], answered: frozenset[str]
 ) -> list[tuple[str, Order]]:
-    """resetPeers for the survivor, once nobody else can acknowledge anything any more.
+    """Returns resetPeers for the survivor, once no other replica can acknowledge anything.
 
     A member that is in the topology but silent may still run: it must answer, or leave by proof.
     """

@@ -1,4 +1,4 @@
-"""The change of a partition's keys that high availability asks for, before its rebalance does.
+"""The changes of a partition's keys for high availability; they come before those of its rebalance.
 
 a leader whose read index works       nothing: the partition serves
 a person has asked for it             `reset`: two phases
@@ -33,9 +33,9 @@ from zonequake_operator.resources.model import (
 class KeysVerdict:
     """The keys to be stored, and the nodes that this waits for.
 
-    `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
-    or an unwinding can't be decided yet, or whom a stopped group waits for. `inspect`: waiting
-    replicas whose state has to be seen.
+    `withheld`: no node gets permission to start before the chain is unwound. `awaits`: why a reset
+    or an unwinding can't be decided yet, or the nodes that a stopped group waits for. `inspect`:
+    waiting replicas whose state has to be seen.
     """
 
     keys: PartitionKeys
@@ -44,7 +44,9 @@ class KeysVerdict:
     inspect: frozenset[str] = frozenset()
 
     def sentence(self, partition: str, storage: StorageKind = StorageKind.PERSISTENT) -> str:
-        """For whom the partition, which is called so, waits; empty if for nobody."""
+        """Returns a sentence on what this partition waits for; empty if for nothing. `partition`:
+        its name in the sentence.
+        """
         awaits, keys = self.awaits, self.keys
         if awaits is None:
             return ""
@@ -94,9 +96,9 @@ def judge(
         due: the newest reset timer that fired.
         revision: the zone's; a reset raises the partition's revisions to it.
         automatic: the zone is a HighAvailability one.
-        by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
+        by_hand: a person's request for a reset. It needs no timer and unwinds no chain, but it is
             refused like any other while a majority or its leader may be alive, and forever once
-            the majority that was missing then came back: the next loss may be nobody's wish. A
+            the majority that was missing then came back: the request does not cover a later loss. A
             chain that can't be unwound yet is no majority.
     """
     if keys.bootstrap is None or keys.stable is None:
@@ -139,8 +141,8 @@ def _unwind(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> Keys
 def _recover(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysVerdict:
     """Ordinary recovery of a group that stopped as a whole: its majority must come back.
 
-    Nobody is left to wait for once all members are there. If too many of them came back with
-    nothing, what the others hold is all that there is.
+    Once all members are there, no further node can bring data. If too many of them came back empty,
+    the others hold all data that is left.
     """
     awaits = cold_start.awaited(keys, holders)
     if awaits is None or keys.is_forced:
@@ -166,7 +168,8 @@ def _reset(
 
 
 def is_due(keys: PartitionKeys, holders: ReplicaHolders, due: ResetDue) -> bool:
-    """Is the majority missing for which the timer fired, and no reset written for that loss?
+    """Returns whether the majority is missing for which the timer fired, and no reset was written
+    for that loss.
 
     It is void for a group that has stopped as a whole since.
     """
@@ -203,9 +206,9 @@ def judge_zone(
 
 
 def asked_for(partition: Partition, requests: Mapping[int, ResetRequest]) -> ResetRequest | None:
-    """The request for a reset by hand, if it is for the keys as they are now.
+    """Returns the request for a reset by hand, if it is for the present keys.
 
-    A reset raises the token, so that no request is carried out twice, also not by a zone whose
+    A reset raises the token, so that no request is carried out twice, not even in a zone whose
     revision stays: nothing compares a request with revisions.
     """
     request = requests.get(partition.number)
@@ -229,10 +232,10 @@ def without_done_reset(
 def each_with_holders(
     snapshot: ZoneSnapshot, groups: Mapping[int, Group]
 ) -> Iterator[tuple[Partition, ReplicaHolders]]:
-    """The zone's partitions, each with what is known of its replicas.
+    """Yields the zone's partitions, each with what is known of its replicas.
 
-    Who answered only before somebody was counted out is silent: until then members may have
-    replicated to it, and the survivor is the one with the newest log.
+    A node whose last answer is from before a node was counted out counts as silent: until then
+    members may have replicated to it, and the survivor is the one with the newest log.
     """
     answered = frozenset(snapshot.reports) - snapshot.outdated
     for number, partition in snapshot.partitions.items():

@@ -1,6 +1,6 @@
 """Leader election among several operators: a Lease, and the rule by which one takes and keeps it.
 
-    stands by ─ the Lease is nobody's, or unrenewed for its duration by our clock ─► takes it
+    stands by ─ the Lease has no holder, or is unrenewed for its duration by our clock ─► takes it
     leads     ─ renews every fifth of the duration
               └ not renewed for two thirds of it, by our clock ─► acts no more, and the process ends
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 RENEW_SHARE = 0.2
 ACT_SHARE = 2 / 3
-"""Of the duration, since the last renewal was asked for: so long a leader may act."""
+"""Share of the duration, counted from the last renewal request, for which a leader may act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """The content of the Lease. `holder`: empty if nobody leads; `transitions`: how often that
+    """The content of the Lease. `holder`: empty if there is no leader; `transitions`: how often it
     changed. `version`: of the object; None: there is none yet.
     """
 
@@ -60,5 +60,5 @@ class Candidate:
         self._until_s = max(self._until_s, asked_s + ACT_SHARE * self.duration_s)
 
     def resigned(self) -> None:
-        """This process acts no more."""
+        """Records that this process no longer acts."""
         self._until_s = float("-inf")

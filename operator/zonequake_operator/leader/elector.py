@@ -1,4 +1,4 @@
-"""Stands for election until this process leads, and ends it when it leads no more."""
+"""Stands for election until this process leads, and ends the process when it no longer leads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Elector:
 
     @property
     def leads(self) -> bool:
-        """Whether this process may act now; ask right before each act."""
+        """Returns whether this process may act now; ask right before each act."""
         return self._candidate.leads(boottime_s())
 
     async def won(self) -> None:
@@ -48,13 +48,13 @@ class Elector:
         logger.info("%s leads", self._candidate.name)
 
     async def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` once this process leads no more."""
+        """Calls `lost` once this process no longer leads."""
         while self.leads:  # noqa: ASYNC110  it ends by the clock alone
             await asyncio.sleep(WATCH_S)
         lost()
 
     async def resign(self) -> None:
-        """Lead no more, and let another one do so at once."""
+        """Stops leading, and releases the Lease so that another operator can lead at once."""
         led = self.leads
         self._candidate.resigned()
         if self._renewing is not None:
@@ -91,7 +91,7 @@ class Elector:
         try:
             await self._write(wanted)
         except (KubeConflict, KubeNotFound):
-            return  # somebody was quicker
+            return  # another operator was quicker
         self._candidate.wrote(asked_s)
 
     async def _read(self) -> Ballot:

@@ -22,7 +22,9 @@ from dataclasses import replace
 from zonequake_operator.resources.model import DataNodes, Timer, Timers, Topology
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
-"""Does a node of this name with these attributes pass the zone's filter?"""
+"""A function that returns whether a node of this name with these attributes passes the zone's
+filter.
+"""
 
 
 def deadline_up_ms(state: DataNodes, timers: Timers) -> int | None:
@@ -55,7 +57,8 @@ def advance(
     topology: Topology,
     now_ms: int,
 ) -> DataNodes:
-    """Bring a zone's data nodes up to `topology` and `now_ms`; equal state if nothing is due.
+    """Brings a zone's data nodes up to `topology` and `now_ms`; returns an equal state if nothing
+    is due.
 
     `state` is None for a zone that never had any: "Accounts table is created on current topology".
     """
@@ -64,8 +67,8 @@ def advance(
         # follow the whole current topology at once, and both timers are void.
         nodes = frozenset(n.name for n in topology.nodes.values() if matches(n.name, n.attributes))
         return DataNodes(nodes=nodes, filter=filter_text, topology_version=topology.version)
-    # Timers that ran out while nobody looked fire first, for the nodes they still concern: an
-    # event after the deadline must not postpone them.
+    # Timers that ran out between two steps fire first, for the nodes they still concern: an event
+    # after the deadline must not postpone them.
     state = _drop_returned_and_gone(state, topology)
     state = _fire(state, timers, matches, topology, now_ms)
     if state.topology_version != topology.version:

@@ -67,7 +67,7 @@ _EXPECTED = {
     "RPAR": ")",
     "$END": "the end",
 }
-"""What the terminals are to a reader, in the order in which they are named."""
+"""The terminals in words for readers, in the order in which they are named."""
 
 _OPENING = ("LPAR", "BANG")
 _QUOTES = '"“”„'
@@ -82,7 +82,7 @@ class Filter:
     _predicate: Predicate
 
     def matches(self, name: str, attributes: Mapping[str, str]) -> bool:
-        """Does the node pass?"""
+        """Returns whether the node passes the filter."""
         return self._predicate(attribute_texts(name, attributes))
 
 

@@ -2,8 +2,8 @@
 
 A node joins as soon as its store has identified itself. It has left when
 
-- its container status says terminated, or shows a later start than the process we knew (the kubelet
-  may yet tell of the process before it, which proves nothing);
+- its container status says terminated, or shows a later start than the process we knew
+  (the kubelet may still report the process before it, which proves nothing);
 - the machine it ran on is gone (Node object deleted, or tainted out-of-service);
 - its successor identified itself (it holds the lock on the data directory): leave and join in
   one version;
@@ -12,9 +12,9 @@ A node joins as soon as its store has identified itself. It has left when
 
 A node that holds a Lease is fenced first (`to_fence`), and left only then: see `leases`. Until it
 has begun another session it doesn't join again, and until it is in the topology with that session
-nobody is permitted in it (`sessions_of`). A vanished pod object alone proves nothing: a
-delete with grace 0 removes the object before the process. Nor does silence: an unreachable node may
-serve its clients. Both keep their place.
+none of its replicas is permitted in it (`sessions_of`). A vanished pod object alone proves nothing:
+a delete with grace 0 removes the object before the process. Nor does silence: an unreachable node
+may serve its clients. Both keep their place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zonequake_operator.resources.model import Departure, Topology, TopologyNode
 from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
 MAX_DEPARTED = 1000
-"""So many departures are remembered; the resource must stay small."""
+"""The number of departures that are remembered; the resource must stay small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,12 @@ def to_fence(
     leases: Mapping[str, Lease],
     run_out: frozenset[str],
 ) -> frozenset[str]:
-    """Nodes that would have left, but for a Lease that their process may still act on.
+    """Returns the nodes that would have left if their process had no Lease on which it may still
+    act.
 
-    Not those whose successor answers: it has the lock on the data directory, so they have ended.
-    Nor those whose pod is gone and not wanted any more, which proves nothing about the process:
-    their Lease will run out.
+    Excludes nodes whose successor answers: it has the lock on the data directory, so they have
+    ended. Excludes those whose pod is gone and no longer wanted, which proves nothing about the
+    process: their Lease will run out.
     """
     return frozenset(
         name
@@ -123,12 +124,12 @@ def to_delete(
     leases: Mapping[str, Lease],
     run_out: frozenset[str],
 ) -> frozenset[str]:
-    """Leases of nodes that have left for good: out of the topology, without a pod, and their
-    StatefulSet wants their ordinal no more.
+    """Returns the Leases of nodes that have left permanently: out of the topology, without a pod,
+    and with an ordinal that their StatefulSet no longer wants.
 
-    Only one on which nobody can act: fenced, given back, or run out by our own clock. To delete it
-    ends its session as a fence does, because a renewal of it is refused from then on;
-    docs/leases.md says why that leaves no hole.
+    Includes only those on which no process can act: fenced, given back, or run out by our own
+    clock. Deleting a Lease ends its session as a fence does, because its renewal is refused from
+    then on; docs/leases.md says why that leaves no hole.
     """
     return frozenset(
         name
@@ -189,7 +190,7 @@ def _join(
 def _restarts(identity: NodeIdentity, pod: Pod | None, known: TopologyNode | None) -> int:
     """Returns how often its container had been restarted when this process began, at least.
 
-    The kubelet's status lags: it may yet tell of the end of the process before this one.
+    The kubelet's status lags: it may still show the end of the process before this one.
     """
     shown = pod.restarts if pod is not None and pod.uid == identity.pod_uid else 0
     if known is not None and known.pod_uid == identity.pod_uid:
@@ -226,7 +227,7 @@ def _was_taken(lease: Lease, node: NodeIdentity | TopologyNode) -> bool:
 
 
 def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
-    """Returns whether its pod, or its machine, proves that this node's process runs no more."""
+    """Returns whether its pod, or its machine, proves that this node's process no longer runs."""
     if pod is None or pod.uid != known.pod_uid:
         return False  # its successor hasn't identified itself: the old process may still run
     if pod.restarts < known.restarts:

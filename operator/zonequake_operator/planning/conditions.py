@@ -36,7 +36,7 @@ class Health:
     `missing`: members of stable that don't serve; `broken`: why some of them cannot, by node.
     `at_risk`: one more loss takes the majority. `lost`: the majority is gone. `emptied`: members
     that came back with nothing. `retried`: how often the present change was asked for, and what its
-    leader said last. `awaits`: whom its reset or its chain waits for, a sentence.
+    leader said last. `awaits`: a sentence on what its reset or its chain waits for.
     """
 
     keys: PartitionKeys
@@ -52,7 +52,7 @@ class Health:
 
     @property
     def is_moving(self) -> bool:
-        """Is a change wanted, or does the group still run one?"""
+        """Returns whether a change is wanted, or the group still runs one."""
         return self.keys.pending is not None or self.view.stage is not Stage.NONE
 
 
@@ -62,11 +62,12 @@ def diagnose(
     before: PartitionStatus,
     attempts: ChangeAttempts | None = None,
 ) -> Health:
-    """State of one partition from its keys, its group's reports and the stored view `before`.
+    """Returns the state of one partition by its keys, its group's reports and the stored view
+    `before`.
 
     `attempts`: how often a change of its peers was asked for.
 
-    A group that never led has no state. Which one did is told by the stored state, so that a
+    A group that never led has no state. The stored state shows which groups did, so that a
     restarted operator knows it too.
     """
     nodes = keys.stable.nodes if keys.stable else ()
@@ -106,7 +107,7 @@ def diagnose(
 
 
 def _serving(nodes: Sequence[str], group: Group) -> list[str]:
-    """Members whose replicas take part, as the very ones that their leader counts."""
+    """Returns the members whose replicas run under the incarnations that their leader counts."""
     running = [node for node in nodes if group.is_running(node)]
     leading = group.leading
     if leading is None:
@@ -144,9 +145,9 @@ def judge(
     lease_troubles: Mapping[str, NodeLeaseTrouble] | None = None,
     missing_rights: Collection[Right] = (),
 ) -> tuple[Condition, ...]:
-    """All conditions of a zone whose spec could be read.
+    """Returns all conditions of a zone whose spec could be read.
 
-    `lease_troubles`: of nodes that its partitions are on; None if it needs no Leases.
+    `lease_troubles`: troubles of nodes that its partitions are on; None if it needs no Leases.
     `missing_rights`: of the operator's account.
     """
     return (
@@ -162,7 +163,7 @@ def judge(
 
 
 def invalid_spec(problem: str) -> tuple[Condition, ...]:
-    """Conditions of a zone whose spec can't be read; it keeps what it has."""
+    """Returns the conditions of a zone whose spec can't be read; it keeps its partitions."""
     return (
         _condition(ConditionType.READY, False, Reason.INVALID_SPEC, problem),
         _condition(ConditionType.SYNCED, False, Reason.INVALID_SPEC, problem),
@@ -317,10 +318,10 @@ def _data_at_risk(health: Mapping[int, Health]) -> Condition:
 
 
 def _emptied(health: Mapping[int, Health]) -> str:
-    """For whom a partition waits of which some members came back with nothing."""
+    """Returns a sentence on the nodes that a partition with emptied members waits for."""
     for number, one in health.items():
         if one.lost and one.emptied and one.keys.stable:
-            # Whoever runs with its data is no majority, or the group would have a leader.
+            # The members that run with data are no majority, or the group would have a leader.
             away = [node for node in one.missing if node not in one.emptied]
             waits = f"waits for {few(away)}" if away else "can only be reset by hand"
             return f" Partition {number} {waits}: {few(one.emptied)} came back with nothing."
@@ -328,7 +329,7 @@ def _emptied(health: Mapping[int, Health]) -> str:
 
 
 def _awaited(health: Mapping[int, Health]) -> str:
-    """For whom the first partition waits whose reset or chain can't be decided yet."""
+    """Returns a sentence on what the first undecided reset or chain waits for."""
     return next((f" {one.awaits}" for one in health.values() if one.awaits), "")
 
 

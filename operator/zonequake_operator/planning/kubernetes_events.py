@@ -70,7 +70,7 @@ class Announcement:
 
     @property
     def is_warning(self) -> bool:
-        """Does somebody perhaps have to act?"""
+        """Returns whether a person may have to act."""
         return self.reason not in _NORMAL
 
 
@@ -115,7 +115,7 @@ def _data_nodes(before: Zone, after: Zone) -> Announcement | None:
         if nodes
     ]
     changed = f"with revision {after.status.revision}: {'; '.join(changes)}."
-    # By the sentence: a revision that wasn't stored may come again with other nodes.
+    # Named by the sentence: a revision that wasn't stored may come again with other nodes.
     if not now:
         message = f"There are no data nodes {changed}"
         return Announcement(reason=EventReason.NO_DATA_NODES, message=message, once=message)
@@ -172,7 +172,8 @@ def _leases(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcement
 
 
 def _leaders(before: Zone, after: Zone) -> Announcement | None:
-    """By the numbers, which stand beside whatever reason `Ready` has.
+    """Announces that all partitions have a leader, or no longer. Compares their numbers, because
+    `Ready` may have any reason.
 
     A new zone has led nothing yet, so that its start is no warning.
     """

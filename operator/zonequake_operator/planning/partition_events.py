@@ -111,7 +111,9 @@ def _stopped(
 def _resets(
     before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
 ) -> list[Announcement]:
-    """Returns what has been given up, from whom partitions go on, and when they serve again."""
+    """Returns announcements of the data given up, the nodes from which partitions go on, and
+    partitions that serve again.
+    """
     begun: dict[str, list[int]] = {}
     taken_back: dict[str, list[int]] = {}
     unwound: dict[tuple[str, str], list[int]] = {}

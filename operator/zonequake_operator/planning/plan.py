@@ -46,8 +46,9 @@ from zonequake_operator.resources.model import (
 from zonequake_protocol.admin import ReplicaStatus
 
 CAUGHT_UP_MARGIN_ENTRIES = 1000
-"""How far behind its leader a replica may be and still count as caught up: reports of two nodes
-are taken up to a poll apart, and a busy group commits some hundred entries in that time."""
+"""The most entries that a caught-up replica may lack: reports of two nodes are taken up to a poll
+apart, and a busy group commits some hundred entries in that time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePartition:
-    """Write a partition's status.
+    """A write of a partition's status.
 
     Not `urgent`: its keys are unchanged, and it had a state before; the view may wait.
     """

@@ -5,7 +5,7 @@
     HighAvailability      (calculated ∩ alive) ∪ (calculated ∩ members)
       while a reset runs  calculated ∩ alive
 
-Members are those of stable, or of a pending that the wish waits behind. Returned nodes are added,
+Members are those of stable, or of a pending that the wish waits for. Returned nodes are added,
 absent ones are not dropped before scale-down: with stable [A] and the calculated set [A, B, C], B's
 return gives [A, B]; C, which is still away, waits for nothing.
 """
@@ -24,12 +24,12 @@ def highly_available(
     held: frozenset[str],
     waits: bool = False,
 ) -> AssignmentSet | None:
-    """The wish of a HighAvailability zone's partition; None: nothing is wished.
+    """Returns the target of a HighAvailability zone's partition; None: no target.
 
     `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
-    aren't alive here. `waits`: the wish comes to its turn behind pending, and starts from there.
-    Judged from stable, two sets would go on forever, each wishing back what was before the other:
-    [C] → [C, E] → [C] → …, with E held.
+    aren't alive here. `waits`: the wish takes its turn after pending, and starts from there. Judged
+    from stable, two sets would go on forever, each wishing back what was before the other: [C] →
+    [C, E] → [C] → …, with E held.
     """
     if calculated is None:
         return None

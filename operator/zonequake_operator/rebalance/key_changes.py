@@ -64,7 +64,7 @@ class WantedKeys:
     ) -> AssignmentSet | None:
         """The target of a partition with these keys; None if nothing is wished.
 
-        `waits`: it comes to its turn behind pending.
+        `waits`: it takes its turn after pending.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
             return ha_target.highly_available(
@@ -107,7 +107,7 @@ def _on_wish(
 
 
 def _waits(keys: PartitionKeys, wish: WantedKeys, alive: frozenset[str], *, promoted: bool) -> bool:
-    """Returns whether a wish comes to its turn behind pending, which is seen through.
+    """Returns whether a wish takes its turn after pending, which is completed first.
 
     A step of a switch leads back to stable. `promoted`: nothing else made the partition due.
     """
@@ -130,7 +130,7 @@ def _with_wish(
         return _reduced(keys, wanted, group)
     if keys.bootstrap is None:
         # "takes its first non-empty calculated set directly as stable"; and again as long as no
-        # member was told that it is one.
+        # member has received its first configuration.
         if keys.stable == wanted:
             return keys
         return replace(keys, stable=wanted, configuration_token=next_token(keys, group))
@@ -154,7 +154,9 @@ def _with_wish(
 
 
 def counts_as_locked(keys: PartitionKeys) -> bool:
-    """May no wish replace pending (hole 13)? Forced, fromReset, or a step of a switch."""
+    """Returns whether no wish may replace pending (hole 13): it is forced, fromReset, or a step of
+    a switch.
+    """
     return keys.pending is not None and (
         keys.pending_lock is not None or keys.is_resetting or volatile_switch.is_switch_step(keys)
     )
@@ -171,7 +173,7 @@ def gives_way(keys: PartitionKeys, mode: ChangePeersMode) -> bool:
 
 
 def is_blocked(keys: PartitionKeys, alive: frozenset[str]) -> bool:
-    """Can this pending not be reached now (hole 13)?
+    """Returns whether this pending can't be reached now (hole 13).
 
     Not forced, lock empty, and a node of it outside stable isn't alive, or its alive nodes are no
     majority. A node that lost its replica doesn't count: no lock is granted with it.
@@ -204,7 +206,7 @@ def must_reduce(keys: PartitionKeys) -> bool:
 def _reduced(keys: PartitionKeys, wanted: AssignmentSet | None, group: Group) -> PartitionKeys:
     left = volatile_switch.less_reduced(wanted, keys)
     if left is None:
-        return keys  # nobody holds anything: a full restart, or a reset by hand
+        return keys  # no replica holds data: a full restart, or a reset by hand
     if keys.pending is not None and keys.pending.nodes == left.nodes:
         return replace(keys, planned=None)
     return _set_pending(keys, _in_place_of(keys.pending, left), group)
@@ -306,11 +308,12 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
 def _on_nothing_wanted(
     keys: PartitionKeys, group: Group, wish: WantedKeys, alive: frozenset[str]
 ) -> PartitionKeys:
-    """`stable` under a new token, if the group stands or is going elsewhere: one more change.
+    """Returns `stable` under a new token, that is one more change, if the group has or approaches
+    another set.
 
-    It has drifted: the keys come from a copy. Or its leader runs a change that nobody wants: an
-    order that was under way came after the stable switch. A leader waits for its grant forever,
-    and meets later changes with `busy`, so that change is replaced by one that is seen through.
+    Either the keys come from a copy, or its leader runs an unwanted change: an order that was under
+    way came after the stable switch. A leader waits for its grant forever, and meets later changes
+    with `busy`, so that change is replaced by one that can complete.
     """
     leading, stable = group.leading, keys.stable
     assert leading is not None
@@ -385,8 +388,8 @@ def _on_catching_up(
     keys: PartitionKeys, leading: ReplicaStatus, group: Group, alive: frozenset[str]
 ) -> tuple[PartitionKeys, bool]:
     if leading.stage_token < keys.configuration_token:
-        # An older change, which gives way to ours. It has come after the lock only by an order
-        # that was under way: then nobody runs what was locked.
+        # An older change, which gives way to ours. It has come after the lock only by an order that
+        # was under way: then no leader runs what was locked.
         return _release(keys, group) if keys.pending_lock is not None else (keys, False)
     peers = named_peers(keys, group)
     if peers is None:
@@ -394,9 +397,9 @@ def _on_catching_up(
     runs = TokenPeers(token=leading.stage_token, peers=in_order(leading.stage_peers))
     if keys.pending_lock == runs:
         # The grant may have come to the leader since it reported this: a peer that lost its storage
-        # is replaced behind the change. If their majority is lost no grant will ever follow. One
+        # is replaced after the change. If their majority is lost no grant will ever follow. One
         # that is under way comes before our next change, and then it is the group that can't be
-        # helped, or behind it, and is refused.
+        # helped, or after it, and is refused.
         return _release(keys, group) if lost_majority(runs.peers, group) else (keys, False)
     if leading.stage_token > keys.configuration_token or runs.peers != peers:
         # A peer lost its storage meanwhile: name it again, under a new token.

@@ -47,8 +47,9 @@ from zonequake_protocol.admin import (
 
 NO_SESSION = LeaseSession(holder="", number=0)
 NEWCOMER_KEPT_S = 10.0
-"""After a change: who flips a wish there and back does it within seconds, and must not pay for the
-copy twice."""
+"""How long a newcomer is kept after a change: a wish that is changed and changed back within
+seconds must not cost a second copy.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def orders(
 ) -> list[tuple[str, Order]]:
     """Returns (node, order) pairs from stored keys. A paused zone only restarts its own replicas.
 
-    `withheld`: nobody starts before the chain is unwound.
+    `withheld`: no node starts before the chain is unwound.
     """
     if withheld:
         return []
@@ -119,7 +120,7 @@ def _starts(
     if keys.is_forced:
         acting = frozenset()  # "Under a forced pending, old members stay down"
     elif group.leader is None:
-        acting = group.remembered_nodes  # whoever is to lead may need them
+        acting = group.remembered_nodes  # the next leader may need them
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
     nodes = {n for n in own & reachable if n not in group.replicas}
@@ -221,7 +222,7 @@ def _changes(
     if keys.pending is None or group.leader is None or leading is None:
         return []
     if keys.is_forced:
-        return []  # a reset asks nobody's majority
+        return []  # a reset needs no majority
     lost = keys.switch_reduce
     if leading.configuration is None or is_applied(keys.pending, leading, group, lost):
         return []
@@ -308,8 +309,8 @@ def patience_s(node: str, order: Order, keys: PartitionKeys, group: Group) -> fl
     """Returns how long an order must have been called for before it is sent.
 
     "Stop unneeded raft nodes" doesn't say when. A newcomer that was dropped and is wanted again
-    goes on from what it has got, which moves the fewest data; so it isn't erased while a change
-    runs, and for a while behind it.
+    continues from the data it has, which moves the least data; so it isn't erased while a change
+    runs, and for a while after it.
     """
     if not isinstance(order, StopReplica) or not _was_catching_up(node, group):
         return 0.0
@@ -317,7 +318,9 @@ def patience_s(node: str, order: Order, keys: PartitionKeys, group: Group) -> fl
 
 
 def _was_catching_up(node: str, group: Group) -> bool:
-    """Does no configuration in its own log name it? A log from before a reset is another one."""
+    """Returns whether no configuration in its own log names it. A log from before a reset is
+    another one.
+    """
     replica, leading = group.replicas[node], group.leading
     if leading is None or leading.configuration is None or not group.is_running(node):
         return False

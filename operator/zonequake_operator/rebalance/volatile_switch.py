@@ -20,9 +20,10 @@ from zonequake_protocol.admin import PeerName
 
 
 def is_switch_step(keys: PartitionKeys) -> bool:
-    """Is pending a step of a switch, which no wish may replace (hole 13)?
+    """Returns whether pending is a step of a switch, which no wish may replace (hole 13).
 
-    Not so an ordinary pending during which a replica was lost: [A, B, C, D] with switchReduce {C}.
+    False for an ordinary pending during which a replica was lost: [A, B, C, D] with switchReduce
+    {C}.
     """
     if keys.pending is None:
         return False
@@ -33,8 +34,8 @@ def is_switch_step(keys: PartitionKeys) -> bool:
 def less_reduced(wanted: AssignmentSet | None, keys: PartitionKeys) -> AssignmentSet | None:
     """ "substract(calcPartAssighments(), assignments.switch.reduce)".
 
-    Where that leaves nobody, stable is reduced instead: calc {C}, stable [A, B, C], C lost. None if
-    nobody is left there either: then no member holds anything.
+    If that leaves no node, stable is reduced instead: calc {C}, stable [A, B, C], C lost. None if
+    no node is left there either: then no member holds anything.
     """
     reduced = frozenset(keys.switch_reduce)
     for nodes in (frozenset(wanted.nodes if wanted else ()), keys.stable_nodes):
@@ -63,8 +64,8 @@ def on_rebalance_done(
 
     The document subtracts `addedNodes` from switchAppend; here every node of the applied set, which
     is the same as long as it holds no node of stable, and ends where it does. After a forced reset
-    nobody is left who counts a lost incarnation. `calculated` is None without data nodes: then
-    everybody comes back.
+    no replica counts a lost incarnation any more. `calculated` is None without data nodes: then all
+    of them come back.
     """
     if keys.is_forced:
         return SwitchStep(pending=None, switch_reduce=(), switch_append=())
@@ -85,14 +86,14 @@ def on_rebalance_done(
     )
 
 
-# ---------------------------------------------------- On in-memory partition restart: who lost what
+# ---------------------------------------------------- On in-memory partition restart: lost replicas
 
 
 def with_lost(keys: PartitionKeys, group: Group) -> PartitionKeys:
     """ "union(switch.reduce, currentNode)" for members that lost their replica.
 
     Only while a majority is available, that is under a confirmed leader. Outside stable and both
-    halves of the leader's configuration nobody counts a lost replica: it starts empty and catches
+    halves of the leader's configuration a lost replica is not counted: it starts empty and catches
     up. Under a forced pending the group is the survivor alone.
     """
     if keys.bootstrap is None or not group.confirmed or keys.is_forced:
@@ -125,7 +126,8 @@ def lost(keys: PartitionKeys, group: Group) -> frozenset[str]:
 
 
 def without_moot(keys: PartitionKeys, group: Group) -> PartitionKeys:
-    """switchReduce without nodes that nobody counts any more, though the group never got there.
+    """Returns the keys; removes from switchReduce nodes that are counted nowhere any more, although
+    the group never reached that step.
 
     C was lost while [A, B] → [A, B, C] was JOINT, and that went with its leader: the group is
     [A, B] again, and pending waits for C, which switchReduce keeps from starting.
@@ -139,10 +141,11 @@ def without_moot(keys: PartitionKeys, group: Group) -> PartitionKeys:
 
 
 def is_full_restart(keys: PartitionKeys, group: Group, storage: StorageKind) -> bool:
-    """Has every stable member of a volatile partition come back with nothing?
+    """Returns whether every stable member of a volatile partition has come back empty, and no group
+    can be led.
 
-    And can nobody else, whose configuration we haven't followed yet, still lead the group? A
-    persistent partition never starts over: its files may still be somewhere.
+    A replica whose configuration is not yet in the keys could still lead the group. A persistent
+    partition never starts over: its files may still be somewhere.
     """
     if storage is not StorageKind.VOLATILE or keys.bootstrap is None or keys.stable is None:
         return False
@@ -164,7 +167,7 @@ def is_full_restart(keys: PartitionKeys, group: Group, storage: StorageKind) -> 
 
 
 def _may_be_led(group: Group) -> bool:
-    """Is there a configuration of which a majority may still hold its replicas?"""
+    """Returns whether a majority of some configuration may still hold its replicas."""
 
     def may_hold(peer: PeerName) -> bool:
         replica = group.replicas.get(peer.node)

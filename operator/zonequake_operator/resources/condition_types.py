@@ -81,5 +81,5 @@ class Condition:
 
     @property
     def is_well(self) -> bool:
-        """Is there nothing that people should hear of?"""
+        """Returns whether the condition needs no attention."""
         return self.status is self.type.well

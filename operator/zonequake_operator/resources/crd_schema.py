@@ -146,9 +146,10 @@ class WireTopologyStatus(ResourceStruct, frozen=True):
 
 
 RESET_ANNOTATION = "zonequake.io/reset"
-"""Of a DistributionZone: what `zonequake reset` asks for,
-{partition: [configurationToken, topologyVersion, [node, incarnation]]}; the replica that is to go
-on is left out where the newest data that is left does."""
+"""Annotation of a DistributionZone with the requests of `zonequake reset`, {partition:
+[configurationToken, topologyVersion, [node, incarnation]]}; the replica is left out if the
+partition goes on from the newest data that is left.
+"""
 
 
 class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -5,9 +5,10 @@ store).
     the process ended, by another proof ─────────────────────► fenced ───────────────────► left
     the node reads that it was fenced ─► a new session ─► joins with it ─► is permitted in it
 
-Fenced first, counted as left then: a node that comes back could else renew its Lease and act on it
-beside the one that went on without it. What the operator knows of time is its own clock, and only
-as far as it was looking: an API server that is away renews nobody's Lease, and nobody has left.
+Fenced first, counted as left then: otherwise a node that comes back could renew its Lease and act
+on it beside the one that went on without it. The operator measures time by its own clock, and only
+while it was looking: while the API server is unreachable no Lease can be renewed, and no node
+counts as left.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from enum import StrEnum
 from zonequake_protocol.admin import LeaseTrouble, NodeIdentity
 
 RUN_OUT = 1.25
-"""Times the duration: clocks that differ by less agree on who may act."""
+"""A Lease has run out after its duration times this: clocks that differ by less agree on which node
+may act.
+"""
 LOOKED_SHARE = 0.25
-"""Of the duration: the longest time between two looks that counts as having looked."""
+"""Share of the duration: the longest time between two looks that counts as continuous."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A node's Lease. `holder`: the process incarnation whose session it is; empty: nobody's.
+    """A node's Lease. `holder`: the process incarnation that has the session; empty: none.
 
     `renewed_ms`: by the node's own clock, for people; 0 if it doesn't say.
     """
@@ -67,7 +70,7 @@ class TroubleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeaseTrouble:
-    """A node that answers, and whose Lease somebody has to look at.
+    """A node that answers, and whose Lease needs a person's attention.
 
     `since_ms`: when it was renewed last, or first asked for; 0: unknown. `why`: what came of
     its last call, or of its fence.
@@ -138,7 +141,9 @@ class Renewals:
 
     @property
     def run_out(self) -> frozenset[str]:
-        """The nodes that know by now that they may not act, whatever their clocks."""
+        """Returns the nodes whose Leases have run out: they know by their own clocks that they may
+        not act.
+        """
         return frozenset(
             name for name, each in self._unrenewed.items() if each.for_s > RUN_OUT * each.duration_s
         )

@@ -63,8 +63,8 @@ class PartitionState(StrEnum):
     """Global state of a partition, the worst that a client may meet.
 
     `AVAILABLE`: a leader, and every stable member follows it. `DEGRADED`: a leader, some member
-    missing. `READ_ONLY`: no majority, but somebody who can serve bounded reads. `UNAVAILABLE`:
-    nobody, or a majority without a leader.
+    missing. `READ_ONLY`: no majority, but a replica that can serve bounded reads. `UNAVAILABLE`: no
+    replica, or a majority without a leader.
     """
 
     AVAILABLE = "Available"
@@ -154,9 +154,9 @@ class Departure:
 class Topology:
     """The logical topology; its version grows by one with each change. `nodes` by name.
 
-    `departed`: the newest departure of each node that ever left, by name, so that what was alive at
-    an event's version can still be told. A node that was replaced at once by its successor is in
-    both.
+    `departed`: the newest departure of each node that ever left, by name, so that the nodes alive
+    at an event's version can still be determined. A node that was replaced at once by its successor
+    is in both.
     """
 
     version: int = 0
@@ -167,7 +167,7 @@ class Topology:
 class PartitionSummary(ResourceStruct, frozen=True, kw_only=True, omit_defaults=False):
     """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss.
 
-    Stored with its zeros: an empty column would read as if nobody knew.
+    Stored with its zeros: an empty column would look unknown.
     """
 
     total: int = 0
@@ -282,7 +282,9 @@ class AssignmentsLink(ResourceStruct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> tuple[int, int]:
-        """Behind this (whole term, index) stand the user entries that were written under it."""
+        """The (whole term, index) after which the user entries stand that were written under this
+        link.
+        """
         if self.since_term is None or self.since_index is None:
             return self.term, self.index
         return self.since_term, self.since_index
@@ -315,7 +317,9 @@ class PartitionKeys:
 
     @property
     def is_stopped(self) -> bool:
-        """Has the whole group stopped, and not led since (design §3, holes 7 and 9)?"""
+        """Returns whether the whole group has stopped, and not led since (design §3, holes 7 and
+        9).
+        """
         return self.stopped_token > 0
 
     @property
@@ -335,12 +339,12 @@ class PartitionKeys:
 
     @property
     def is_forced(self) -> bool:
-        """Does the first phase of a reset run?"""
+        """Returns whether the first phase of a reset runs."""
         return self.pending is not None and self.pending.force
 
     @property
     def is_resetting(self) -> bool:
-        """Does one of a reset's two phases run?"""
+        """Returns whether one of a reset's two phases runs."""
         return self.pending is not None and (self.pending.force or self.pending.from_reset)
 
 
@@ -352,8 +356,8 @@ def _nodes(value: AssignmentSet | None) -> frozenset[str]:
 class PartitionStatus:
     """The status beside the keys, for people and triggers; written on transitions only.
 
-    `state` is None until the group had its first leader: nobody can have missed it before.
-    `waits_for`: what has to come before the partition gets on, in words; empty if nothing.
+    `state` is None until the group had its first leader: no client can have missed it before.
+    `waits_for`: a sentence on what the partition waits for; empty if nothing.
     """
 
     leader: str | None = None
@@ -390,10 +394,10 @@ class ZoneSnapshot:
     """Everything that a decision about one zone rests on.
 
     `reports` holds only nodes that aren't silent; `outdated` are those of them that were asked for
-    before somebody was last counted out. `partitions` is by number. `inspected`:
-    what replicas that wait for their start order showed of themselves, by node and group.
-    `attempts`: how often this operator asked each group for its change; more than
-    `retry_threshold` are shown. `lease_troubles`: by node. `missing_rights`: of the operator.
+    before a node was last counted out. `partitions` is by number. `inspected`: what replicas that
+    wait for their start order showed of themselves, by node and group. `attempts`: how often this
+    operator asked each group for its change; more than `retry_threshold` are shown.
+    `lease_troubles`: by node. `missing_rights`: of the operator.
     """
 
     now_ms: int

@@ -69,7 +69,7 @@ NEEDED: Mapping[Right, str] = {
         create="elect one of several operators",
         update="take over the Lease of a data node that is lost",
         list="see the data nodes' Leases",
-        delete="let go of Leases of data nodes that are wanted no more",
+        delete="delete Leases of data nodes that are no longer wanted",
     ),
     **_rights("", "events", create="tell people what was done"),
 }

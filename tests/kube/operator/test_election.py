@@ -53,7 +53,7 @@ def test_an_operator_that_stands_still_is_followed_by_the_other_and_ends_when_it
     first.send_signal(signal.SIGCONT)
     assert first.wait(10) == 1
     assert [p["status"] for p in partitions(machine)] == before
-    assert "leads no more" in (machine.folder / "operator-0.log").read_text()
+    assert "no longer leads" in (machine.folder / "operator-0.log").read_text()
 
 
 def partitions(machine: Machine) -> list[dict[str, dict[str, object]]]:
@@ -69,7 +69,7 @@ def test_an_operator_whose_api_server_hangs_ends_before_the_other_leads(
     line.hang()
     assert operators.running[0].wait(2 * ELECTION_S) == 1
     wait_until(lambda: operators.leads(1), 30)
-    ended, led = operators.said(0, "leads no more, and ends"), operators.said(1, " leads")
+    ended, led = operators.said(0, "no longer leads, and ends"), operators.said(1, " leads")
     assert ended is not None
     assert led is not None
     assert ended < led, "the other one waits for the whole duration"

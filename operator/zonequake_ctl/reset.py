@@ -2,9 +2,9 @@
 partition disaster recovery"; design §3, hole 7).
 
 Shows the proof, asks, writes the request into the zone, and waits for the operator, which judges it
-by the same rules as its own resets: it refuses while a majority or its leader may be alive. Where
-nobody who is there holds the newest data, it shows what each of the others would give up, and asks
-for one of them.
+by the same rules as its own resets: it refuses while a majority or its leader may be alive. If no
+node that is there holds the newest data, it shows which data a reset to each of the others would
+give up, and asks for one of them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from zonequake_protocol.admin import ReplicaStatus
 
 POLL_S = 0.3
 ATTEMPTS = 10
-"""Of the request: the operator writes the zone's status while people read the proof."""
+"""Attempts to write the request: the operator may write the zone's status at the same time."""
 
 
 async def proofs_of(
@@ -50,8 +50,9 @@ async def proofs_of(
 
 
 async def _look(kube: Kube, name: str) -> NamespaceView:
-    """A look that also sees what replicas hold that wait for their start order, where nobody leads:
-    one of them may be chosen."""
+    """Reads the namespace, and inspects waiting replicas of partitions without a leader: one of
+    them may be chosen.
+    """
     view = await look(kube)
     zone = named_zone(view, name)
     unseen = [
@@ -127,7 +128,9 @@ async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOutReset:
-    """A reset that was carried out: its token, and who went on; empty if that wasn't seen."""
+    """A reset that was carried out: its token, and the node that went on; empty if that wasn't
+    seen.
+    """
 
     token: int
     survivor: str
@@ -149,7 +152,7 @@ class ResetProgress:
 async def wait(
     kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float
 ) -> ResetProgress:
-    """Until none is open any more, or the time is over."""
+    """Waits until no request is open, at most `wait_s` seconds; returns the progress."""
     give_up_s = time.monotonic() + wait_s
     chosen: dict[int, str] = {}
     while True:

@@ -1,4 +1,4 @@
-"""The nodes that a person may let a partition go on from, and the data given up with each
+"""The nodes from which a person may let a partition go on, and the data given up with each
 (`zonequake reset`; design §3, hole 7: "by hand a reset may always choose among all holders").
 
     [A..E] ─▶ [A], and A died before anybody had its log    B to E hold older data
@@ -28,8 +28,8 @@ Position = tuple[int, int]
 class SurvivorChoice:
     """A replica that is there and could go on.
 
-    `user`: its newest user entry; `last`: the end of its log. `given_up`: what others have, or had,
-    and it lacks; one sentence each.
+    `user`: its newest user entry; `last`: the end of its log. `given_up`: the data that others
+    have, or had, and this one lacks; one sentence each.
     """
 
     peer: PeerName
@@ -75,7 +75,7 @@ def hold_the_newest(keys: PartitionKeys, holders: ReplicaHolders) -> tuple[str, 
     def may(node: str) -> bool:
         replica = holders.seen(node)
         if replica is None or replica.configuration is None:
-            return True  # it waits, or nobody could ask it
+            return True  # it waits, or couldn't be asked
         return replica.configuration.token >= least
 
     nodes = keys.stable_nodes | keys.pending_nodes
@@ -83,7 +83,9 @@ def hold_the_newest(keys: PartitionKeys, holders: ReplicaHolders) -> tuple[str, 
 
 
 def waiting(holders: ReplicaHolders) -> tuple[str, ...]:
-    """Nodes whose replicas wait for their start order: they show what they hold if looked at."""
+    """Returns the nodes whose replicas wait for their start order; inspecting them shows their
+    data.
+    """
     return tuple(node for node in sorted(holders.group.replicas) if holders.is_hidden(node))
 
 

@@ -1,5 +1,7 @@
-"""What is known of a partition's majority, for people: may it be reset by hand, and to whom
-(document `high-availability`, "manual partition disaster recovery"; design §3, hole 7)?"""
+"""The proof for a reset by hand: whether a partition has lost its majority, and the nodes to which
+it may be reset (document `high-availability`, "manual partition disaster recovery"; design §3, hole
+7).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class MajorityReport:
             return [*shown, f"  not reset: {self.refused}"]
         if self.survivor is not None:
             if not self.holders:
-                shown.append("  nobody who is there has its newest data")
+                shown.append("  no node that is there has its newest data")
             shown += [f"    {line}" for choice in self.choices for line in choice.lines()]
             return [*shown, f"  goes on from {self.survivor.peer.node}; --survivor NODE chooses"]
         which = ", ".join(self.holders)
@@ -67,10 +69,11 @@ class MajorityReport:
 def prove(
     partition: Partition, holders: ReplicaHolders, named: str | None = None
 ) -> MajorityReport:
-    """Has this partition lost its majority, as far as resources and data nodes tell?
+    """Returns the proof whether this partition has lost its majority, as far as resources and data
+    nodes show.
 
-    By the rule by which the operator judges the request (`reset.has_lost_majority`); nor is a chain
-    a majority that can't be unwound yet. `named`: the node that is to go on.
+    Applies the operator's own rule for such a request (`reset.has_lost_majority`). A chain that
+    can't be unwound yet doesn't count as a majority. `named`: the node that is to go on.
     """
     keys, topology = partition.keys, holders.topology
     nodes = tuple(sorted(keys.stable.nodes)) if keys.stable else ()

@@ -1,8 +1,8 @@
 """`zonequake sql`: reads the resources, carries out what the statements come to, prints.
 
 All statements are understood and planned before the first one is carried out, so that a slip in the
-last one leaves nothing half done. What the API server itself refuses, or what somebody else changes
-meanwhile, may still end a batch in its middle; what was done before is on the screen then.
+last one leaves nothing half done. A refusal by the API server, or a change by another client
+meanwhile, may still end a batch in its middle; the screen then shows what was done before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import Conflict, NotFound, UsageError
 
 ATTEMPTS = 3
-"""Of a change that somebody else's write kept from being stored."""
+"""Attempts at a change that another client's write kept from being stored."""
 DROP_PATIENCE_S = 60.0
 """How long DROP ZONE waits for its replicas to be erased; the operator allows silent nodes 30 s."""
 DROP_LOOK_S = 0.5
@@ -178,7 +178,7 @@ async def _read(kube: Kube) -> Catalog:
 
 
 async def _change(kube: Kube, change: Change) -> bool:
-    """Is it carried out to its end?"""
+    """Carries out one change; returns whether it is complete."""
     match change:
         case Create():
             await kube.create(dict(change.resource))

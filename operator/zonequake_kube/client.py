@@ -181,7 +181,7 @@ class Kube(ApiConnection):
         return [str(version["version"]) for version in found["versions"]]
 
     async def is_refused(self) -> bool:
-        """Returns whether nobody listens where the API server should."""
+        """Returns whether no process listens at the API server's address."""
         try:
             await self.version()
         except ClusterError as error:

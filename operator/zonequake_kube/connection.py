@@ -39,7 +39,7 @@ _UNUSABLE = (
     AttributeError,
     RecursionError,
 )
-"""What the client raises for files that are no kubeconfig, or a damaged one."""
+"""Exceptions of the client for files that are no kubeconfig, or a damaged one."""
 
 
 class ApiConnection:
@@ -77,8 +77,8 @@ class ApiConnection:
             ssl=RESTClientObject(configuration).ssl_context,
             limit=0,
             keepalive_timeout=60,
-            # A WebSocket's connection (exec) goes back to no pool: it is still saying goodbye when
-            # the loop ends, and would be left open, as the pytest plugin's user is told.
+            # A WebSocket's connection (exec) goes back to no pool: its closing handshake still runs
+            # when the loop ends, and it would be left open, which the pytest plugin reports.
             enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
         )
         session = aiohttp.ClientSession(connector=connector)

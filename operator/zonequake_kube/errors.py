@@ -32,7 +32,7 @@ class ChaosError(Exception):
 
 
 USAGE_EXIT_CODE = 254
-"""Of a command whose words, options or files are wrong."""
+"""Exit code of a command whose words, options or files are wrong."""
 
 
 class UsageError(ChaosError):
@@ -96,7 +96,7 @@ class NotFound(ClusterError):
 
 
 class Conflict(ClusterError):
-    """HTTP 409 or 422 of a precondition: somebody else changed the object."""
+    """HTTP 409 or 422 of a precondition: another client changed the object."""
 
 
 class WaitExpired(HarnessError):

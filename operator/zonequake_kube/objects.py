@@ -13,7 +13,7 @@ OPERATOR_LABELS = "app.kubernetes.io/component=operator"
 POOL_LABEL = "zonequake.io/pool"
 STORE_CONTAINER = "store"
 PROGRAM_LABEL = "zonequake.io/program"
-"""On pods of somebody else's program: its name, which is also its container's."""
+"""Label of pods that run another project's program: its name, which is also its container's."""
 
 HANDS_CONTAINER = "hands"
 """Beside such a program, in the same PID namespace: its image may hold no shell and no Python."""
@@ -32,7 +32,7 @@ RESTRICTED_CONTAINER: Json = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""What a pod and each of its containers must say of themselves in a `restricted` namespace."""
+"""Settings that a `restricted` namespace requires of a pod and each of its containers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ def keys_view(partition: Json) -> KeysView:
 
 
 def _flagged(status: Json, flag: str) -> frozenset[str]:
-    """The keys whose assignment set carries the flag."""
+    """Returns the keys whose assignment set carries the flag."""
     return frozenset(
         key for key in ("stable", "pending", "planned") if (status.get(key) or {}).get(flag)
     )

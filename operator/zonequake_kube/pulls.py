@@ -18,7 +18,7 @@ REASONS = (
     "ImageInspectError",
     "RegistryUnavailable",
 )
-"""What the kubelet says of a container without its image (kubernetes, pkg/kubelet/images)."""
+"""The kubelet's reasons for a container without its image (kubernetes, pkg/kubelet/images)."""
 
 _LOOK_S = 1.0
 T = TypeVar("T")

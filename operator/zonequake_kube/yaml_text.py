@@ -30,12 +30,14 @@ class PlainLoader(yaml.SafeLoader):
 
 
 def read_yaml(text: str, loader: type[PlainLoader] = PlainLoader) -> Any:  # noqa: ANN401
-    """Returns the value of the text's one document. Raises yaml.YAMLError, whatever the text is."""
+    """Returns the value of the text's one document. Raises yaml.YAMLError and nothing else for any
+    text.
+    """
     return _within_depth(lambda: yaml.load(text, Loader=loader))  # noqa: S506 - a SafeLoader
 
 
 def read_yaml_documents(text: str) -> list[Any]:
-    """Returns the values of all documents. Raises yaml.YAMLError, whatever the text is."""
+    """Returns the values of all documents. Raises yaml.YAMLError and nothing else for any text."""
     documents: list[Any] = _within_depth(lambda: list(yaml.load_all(text, Loader=PlainLoader)))
     return documents
 

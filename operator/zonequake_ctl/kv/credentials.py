@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def own_credentials(environment: Mapping[str, str]) -> Credentials | None:
-    """Those that ZQ_TLS_DIR and ZQ_TLS_DOMAIN name; None: no TLS. Raises UsageError."""
+    """Returns the credentials that ZQ_TLS_DIR and ZQ_TLS_DOMAIN name; None: no TLS. Raises
+    UsageError.
+    """
     try:
         settings = tls_from(environment)
         return None if settings is None else Credentials(settings, TlsRole.HARNESS)
@@ -30,7 +32,9 @@ def own_credentials(environment: Mapping[str, str]) -> Credentials | None:
 
 
 async def release_credentials(place: ReleasePlace, folder: Path) -> Credentials | None:
-    """Those of a release, put into an empty folder; None: it has no TLS. Raises ClusterError."""
+    """Writes a release's credentials into an empty folder and returns them; None: it has no TLS.
+    Raises ClusterError.
+    """
     async with await place.connect() as kube:
         harness = await _read(kube, "ConfigMap", f"{place.release}-harness", place)
         tls = TlsPlace.of(harness["data"])

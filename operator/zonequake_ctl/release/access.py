@@ -1,8 +1,8 @@
 """The access of a run: a kubeconfig with a token of the release's chaos account, and nothing else
 in it.
 
-The account and its Role come from the chart (`harness.account`, docs/security.md). Whoever makes
-the kubeconfig needs the right to create tokens of it; whoever uses it doesn't.
+The account and its Role come from the chart (`harness.account`, docs/security.md). Making the
+kubeconfig needs the right to create tokens of the account; using it doesn't.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Certificates:
         await self._trust(old.certificate + fresh.certificate)
         self._tell("2 of 3: certificates are signed by the new one")
         await self._sign(fresh)
-        self._tell("3 of 3: the old authority is trusted no more")
+        self._tell("3 of 3: the old authority is no longer trusted")
         await self._trust(fresh.certificate)
         await self._write(
             self._authority_secret,

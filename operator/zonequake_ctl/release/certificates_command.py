@@ -84,6 +84,6 @@ def replace_authority(
 
     async def work(certificates: Certificates) -> None:
         await certificates.replace_authority()
-        console.print("who has but the old authority's signature gets in no more")
+        console.print("certificates signed by the old authority are no longer accepted")
 
     _with(where, patience, work)

@@ -24,7 +24,7 @@ EXTRAS = {
     "store": ("lmdb", "xxhash"),
     "analysis": ("pyspark", "pyarrow", "jinja2"),
 }
-"""A module or more of each extra of the distribution, by which it is told to be installed."""
+"""Modules of each optional extra; an extra counts as installed if they can be imported."""
 
 OLDEST_JAVA = 17
 SPACE_BYTES = 8 * 2**30
@@ -58,7 +58,7 @@ def examine(own: OwnFiles) -> Iterator[DoctorFinding]:
 
 
 def own_files(own: OwnFiles) -> DoctorFinding:
-    """Whether chart, Dockerfiles, locks and sources are where they belong."""
+    """Returns whether chart, Dockerfiles, locks and sources are where they belong."""
     try:
         for name in ("charts/zonequake/Chart.yaml", *(spec.dockerfile for spec in IMAGES)):
             own.find(name)

@@ -17,7 +17,7 @@ from zonequake_kube.pulls import unless_not_pulled
 
 LABEL, ALLOWED = "zonequake.io/chaos", "allowed"
 CAP_LABEL = "zonequake.io/chaos-max-seconds"
-"""By these labels the owner of a namespace allows chaos in it, and for how long."""
+"""Labels by which the owner of a namespace allows chaos in it, and for how long."""
 
 TIMEOUT_S = 300
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}

@@ -25,7 +25,7 @@ class TlsPlace:
 
     @classmethod
     def of(cls, harness: Mapping[str, str]) -> TlsPlace | None:
-        """From the data of the ConfigMap `<release>-harness`; None: no TLS."""
+        """Returns the settings in the data of the ConfigMap `<release>-harness`; None: no TLS."""
         if not harness.get("tlsDomain"):
             return None
         return cls(

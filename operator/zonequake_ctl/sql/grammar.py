@@ -56,7 +56,9 @@ _RULES = r"""
 
 
 def _keywords() -> str:
-    """Their terminals, which win over a NAME of the same text wherever both may stand."""
+    """Returns the keywords' terminals, which win over a NAME of the same text wherever both may
+    stand.
+    """
     terminals = {word: word for word in _KEPT} | {f"_{word}": word for word in _DROPPED}
     return "\n".join(rf"    {name}.2: /{word}\b/i" for name, word in terminals.items())
 

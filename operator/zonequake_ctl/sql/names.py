@@ -51,7 +51,7 @@ def written_name(resource: Mapping[str, Any]) -> str:
 
 
 def means(name: SqlName, resource: Mapping[str, Any]) -> bool:
-    """Does this SQL name, which leads to the resource's name, mean that resource?"""
+    """Returns whether this SQL name means the resource; both have the same resource name."""
     kept = (resource["metadata"].get("annotations") or {}).get(SQL_NAME)
     if kept is None:
         return True

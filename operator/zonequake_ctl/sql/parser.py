@@ -68,7 +68,7 @@ _EXPECTED = {
     "RPAR": "')'",
     "$END": "the end",
 }
-"""What the terminals are to a reader; None: not worth a word beside the others."""
+"""The terminals in words for readers; None: not worth naming beside the others."""
 
 _QUOTES = "\"“”„'‘’‚"
 
@@ -239,7 +239,7 @@ class _Statements(Transformer[Token, list[Statement]]):
     provided = unless
 
     def columns(self, *tokens: Token) -> bool:
-        """Were there any? `…` stands for those that the document leaves out."""
+        """Returns whether columns were given. `…` stands for those that the document leaves out."""
         return bool(tokens) and tokens[0].type != "ELLIPSIS"
 
     def settings(self, *settings: _Setting) -> list[_Setting]:

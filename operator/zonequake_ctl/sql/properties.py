@@ -123,7 +123,7 @@ ZONE_PROPERTIES: Mapping[str, Property] = {
         field="partitionDistributionResetTimeout", read=_number(0, MAX_INT)
     ),
 }
-"""By SQL name, in the order in which they are shown."""
+"""Zone properties by SQL name, in the order in which they are shown."""
 
 FIXED: Mapping[str, FixedProperty] = {
     "PARTITIONS": FixedProperty(
@@ -134,6 +134,6 @@ FIXED: Mapping[str, FixedProperty] = {
         because="the data was written under the other promise",
     ),
 }
-"""By SQL name, too."""
+"""Properties that can't be changed, by SQL name."""
 
 PRIMARY_ZONE = "PRIMARY_ZONE"

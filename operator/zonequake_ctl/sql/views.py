@@ -35,7 +35,7 @@ def _present(zone: Resource, field: str) -> str:
     """One field of a zone's spec as SQL has it, with its default; the empty text for none."""
     spec = zone.get("spec") or {}
     parsed = parse_zone_spec(spec)
-    if isinstance(parsed, str):  # somebody wrote it past the schema
+    if isinstance(parsed, str):  # written in spite of the schema
         return str(spec.get(field, ""))
     joint, timers = parsed.timers.joint, parsed.timers
     shown: dict[str, object] = {

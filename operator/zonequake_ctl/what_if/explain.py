@@ -56,7 +56,7 @@ _ORDERS = {
 
 
 def because(step: TimelineStep) -> list[dict[str, Any]]:
-    """One entry for each change of a step: what changed, and the rule behind it."""
+    """Yields one entry for each change of a step: what changed, and the rule behind it."""
     found = [*_of_zone(step)]
     for write in step.writes:
         found += [
@@ -133,7 +133,7 @@ def rules_of(write: KeysWrite, cause: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_switch(before: PartitionKeys, after: PartitionKeys, cause: str) -> bool:
-    """Was this write a stable switch?
+    """Returns whether this write was a stable switch.
 
     A pending of the same nodes as stable ends without a change of stable, when its leader reports;
     otherwise a wish has replaced it.

@@ -1,9 +1,9 @@
-"""The keys that a file gives, as a partition whose group has come there, and back again.
+"""Converts the keys that a file gives into a partition whose group has reached them, and back.
 
 The file has terms as plain numbers; the resources have whole terms, lineage x 10**9 + number. A
-given chain stands for as many resets as it has links behind the first, with the tokens 2, 3, …
-What a replica reports belongs to the lineage of the newest link of its node whose beginning
-isn't behind it: a link that was replaced by a reset's second phase began with its first.
+given chain stands for as many resets as it has links after the first, with the tokens 2, 3, … What
+a replica reports belongs to the lineage of the newest link of its node whose beginning isn't after
+it: a link that was replaced by a reset's second phase began with its first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zonequake_protocol.admin import ConfigurationReport, PeerName, Stage
 def build(
     given: GivenKeys, group: SupposedGroup, alive: frozenset[str], revision: int
 ) -> PartitionKeys:
-    """The partition's keys; `group` gets the replicas that it must have had.
+    """Returns the partition's keys; `group` gets the replicas that it must have had.
 
     `revision` is the change trigger revision as the resources count it.
     """

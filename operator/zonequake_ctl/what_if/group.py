@@ -40,7 +40,7 @@ class DeposedLeader:
 
 @dataclass(slots=True)
 class SupposedGroup:
-    """`configuration` is the newest that was applied, or joint: whoever leads has it."""
+    """`configuration` is the newest that was applied, or joint; the leader always has it."""
 
     name: str
     zone: str
@@ -65,13 +65,13 @@ class SupposedGroup:
     caught_up: bool = False
     failed: ReconfigurationStatus | None = None
     deposed: DeposedLeader | None = None
-    """Who claims to lead in an older term, while that report is dealt with."""
+    """The node that claims to lead in an older term, while that report is handled."""
     born: int = 0
 
     # ---------------------------------------------------------------------------------- replicas
 
     def new_replica(self, node: str, *, running: bool) -> SupposedReplica:
-        """An empty replica, under an incarnation that no other ever had."""
+        """Adds an empty replica under an incarnation that was never used before."""
         self.born += 1
         made = SupposedReplica(incarnation=f"{node}/{self.born}", running=running)
         self.replicas[node] = made
@@ -106,7 +106,9 @@ class SupposedGroup:
                     self.replicas[peer.node].had_leader = True
 
     def _inherit_joint(self) -> None:
-        """From JOINT on there is only forward, under this leader or the next."""
+        """Continues a joint configuration under a new leader: from JOINT a change only goes
+        forward.
+        """
         configuration = self.configuration
         if self.leader is not None and configuration is not None and configuration.old_peers:
             self.stage, self.stage_token = Stage.JOINT, configuration.token
@@ -135,7 +137,7 @@ class SupposedGroup:
         )
 
     def _holds(self, peer: PeerName) -> bool:
-        """Does this member run, with its state, and not shut out by a later reset?"""
+        """Returns whether this member runs, has its state, and isn't shut out by a later reset."""
         replica = self.replicas.get(peer.node)
         assert self.configuration is not None
         return (
@@ -146,7 +148,7 @@ class SupposedGroup:
         )
 
     def knows(self, node: str) -> bool:
-        """Is there a member on this node that can follow the leader?"""
+        """Returns whether this node has a member that can follow the leader."""
         return self.configuration is not None and any(
             peer.node == node and self._holds(peer) for peer in members(self.configuration)
         )
@@ -242,7 +244,7 @@ class SupposedGroup:
     # ------------------------------------------------------------------------------------ orders
 
     def start(self, node: str, order: StartReplica) -> bool:
-        """Let the replica take part; says whether it hadn't before."""
+        """Lets the replica take part; returns whether it didn't before."""
         replica = self.replicas.get(node) or self.new_replica(node, running=False)
         started, replica.running = not replica.running, True
         replica.token = max(replica.token, order.token)
@@ -251,7 +253,7 @@ class SupposedGroup:
         return started
 
     def heard(self, node: str) -> tuple[int, int]:
-        """The highest token and the newest reset that the node's replica was told of."""
+        """Returns the highest token and the newest reset that the node's replica has received."""
         replica = self.replicas.get(node)
         return (-1, 0) if replica is None else (replica.token, replica.enforced_lineage)
 
@@ -338,7 +340,7 @@ class SupposedGroup:
         return joint
 
     def can_finish(self) -> bool:
-        """Does a change run whose peers' majority is there to carry it (hole 15)?"""
+        """Returns whether the running change can finish: most of its peers are there (hole 15)."""
         if self.stage not in (Stage.CATCHING_UP, Stage.JOINT):
             return False
         carrying = sum(
@@ -357,7 +359,9 @@ class SupposedGroup:
         self.install(peers, token=token, lineage=current.lineage, number=self.number)
 
     def apply_reset(self, node: str, order: ResetPeers) -> None:
-        """The survivor leads alone, in a new lineage, behind all that its log holds (autoApply)."""
+        """Makes the survivor lead alone, in a new lineage, after all entries of its log
+        (autoApply).
+        """
         self.end_stage()
         last_term, last_index = self.ends.get(node, LogEnd()).last
         self.install(

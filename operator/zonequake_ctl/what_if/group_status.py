@@ -19,7 +19,7 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
     if group.deposed is not None and group.deposed.node == node:
         return _claim(group, node, group.deposed)
     leads, follows = node == group.leader, group.leader is not None and group.knows(node)
-    # Members have heard of their term, also while nobody leads.
+    # Members know their term even while there is no leader.
     heard = follows or (group.deposed is not None and group.knows(node))
     end = group.ends.get(node, LogEnd())
     current = group.configuration if leads or follows else replica.configuration

@@ -26,7 +26,8 @@ class ShownTimer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineState:
     """The state at one instant. `handled`: the revision that counts as trigger revision of every
-    partition whose keys it didn't change (design §3, Revision)."""
+    partition whose keys it didn't change (design §3, Revision).
+    """
 
     at_ms: int
     revision: int
@@ -36,7 +37,7 @@ class TimelineState:
     keys: Mapping[int, PartitionKeys]
 
     def looks_like(self, other: TimelineState) -> bool:
-        """Would a line show the same, but for its time?"""
+        """Returns whether a line for the other state would show the same, except for its time."""
         return (
             (self.revision, self.handled) == (other.revision, other.handled)
             and self.data_nodes == other.data_nodes

@@ -1,4 +1,4 @@
-"""The data nodes that a file names: who is there, and under which incarnations."""
+"""The data nodes that a file names: which are there, and under which incarnations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SupposedNodes:
         self._storages: dict[str, int] = {}
 
     def change(self, join: Mapping[str, Attributes], leave: Iterable[str]) -> list[str]:
-        """One topology version; says whose processes have ended.
+        """Applies one topology version; returns the nodes whose processes have ended.
 
         A node that joins while it is there has restarted.
         """

@@ -1,8 +1,8 @@
 """Applies the reports of a what-if file to a supposed group.
 
-Each is believed. Where no leader is to be seen, somebody must have reported as one all the same: he
-is believed as long as this report is dealt with (`SupposedGroup.look_again`), but the leader of a
-leaderElected until one of its peers goes.
+Each is believed. If the group shows no leader, the reporting node counts as the leader while this
+report is handled (`SupposedGroup.look_again`); the leader of a leaderElected counts until one of
+its peers goes.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def report_applied(
 def report_caught_up(group: SupposedGroup, peers: tuple[str, ...], keys: PartitionKeys) -> None:
     """tryCatchUpFinish: the change to these peers runs, and they are caught up.
 
-    Under whoever reports it: also where a failed one was to be asked for again only later, or
-    where we thought that it couldn't begin. Whether they are pending's peers is for the operator.
+    Any node may report it: also while a failed change waits for its retry, or if we assumed that it
+    couldn't begin. Whether they are pending's peers is for the operator.
     """
     pending = keys.pending
     if pending is None or pending.force or keys.pending_lock is not None:

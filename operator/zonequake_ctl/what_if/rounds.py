@@ -63,31 +63,29 @@ class Rounds:
         self._plan_wake_ms: int | None = None
         self._pacer = Pacer()
         self._retries_ms: dict[int, int] = {}
-        """When failed changes may be asked for again, by partition."""
+        """Times at which failed changes may be asked for again, in ms, by partition."""
 
     @property
     def wake_at_ms(self) -> int | None:
-        """The end of the next timer, or the time of the next retry, whichever comes first; in
-        ms.
-        """
+        """Returns the earlier of the next timer's end and the next retry; in ms."""
         timers = [] if self._plan_wake_ms is None else [self._plan_wake_ms]
         return min([*timers, *self._retries_ms.values()], default=None)
 
     def restart(self) -> None:
-        """It remembers nothing but the resources, and sends its orders again."""
+        """Restarts the operator: it remembers only the resources, and sends its orders again."""
         self._pacer = Pacer()
         self._retries_ms.clear()
         self._world.forget_unstored()
 
     def stop(self) -> None:
-        """The zone is gone: nothing is to be waited for."""
+        """Stops waiting for timers and retries: the zone is gone."""
         self._plan_wake_ms = None
         self._retries_ms.clear()
 
     # ---------------------------------------------------------------------------------- decisions
 
     def accept(self) -> None:
-        """Let the operator accept what is new: topology, spec, timers."""
+        """Makes the operator accept new inputs: topology, spec, timers."""
         # A due reset ends when all partitions are judged; otherwise none has a say in this.
         world = self._world
         decided = self._decide(world.partitions.keys() if self._may_reset else ())
@@ -122,7 +120,7 @@ class Rounds:
 
     @property
     def _may_reset(self) -> bool:
-        """Is a reset due, or may become so within this step?"""
+        """Returns whether a reset is due, or may become so within this step."""
         world = self._world
         if world.spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
             return False
@@ -152,8 +150,9 @@ class Rounds:
         )
 
     def prove(self, number: int, survivor: str | None) -> MajorityReport:
-        """Returns the proof of this partition that `zonequake reset` shows, which also looks at
-        replicas that wait, where nobody leads."""
+        """Returns the proof of this partition that `zonequake reset` shows, which also inspects
+        waiting replicas of a group without a leader.
+        """
         world = self._world
         group = world.groups[number]
         snapshot = self._snapshot({number: world.partitions[number]})
@@ -181,14 +180,16 @@ class Rounds:
         return [world.instead.get(n, found) for n, found in enumerate(sets)]
 
     def _apply_running(self, numbers: Iterable[int]) -> None:
-        """Let every change that runs succeed (autoApply), if its peers' majority is there."""
+        """Makes every running change succeed (autoApply), if its peers' majority is there."""
         world = self._world
         for number in numbers:
             if number not in world.as_given and world.groups[number].can_finish():
                 world.group(number).apply_change()
 
     def _write(self, decided: Plan, *, judged_all: bool) -> set[int]:
-        """Store what was decided; says whose keys changed, or all if the zone's status did."""
+        """Stores the decision; returns the partitions whose keys changed, or all if the zone's
+        status did.
+        """
         world, done = self._world, set[int]()
         due = world.zone.status.reset_due
         for write in decided.writes:
@@ -205,10 +206,10 @@ class Rounds:
         return done
 
     def _bootstrap_at_once(self, number: int) -> bool:
-        """A new partition whose first members are all there has its group at once.
+        """Gives a new partition whose first members are all there its group at once.
 
-        The operator's own way there takes three rounds, and a fourth in which it finds nothing left
-        to be done.
+        The operator's own way there takes three rounds, and a fourth in which there is nothing left
+        to do.
         """
         world = self._world
         keys, group = world.keys(number), world.groups[number]
@@ -230,9 +231,9 @@ class Rounds:
     # ------------------------------------------------------------------------------------- orders
 
     def _tell(self, decided: Plan, numbers: Collection[int]) -> set[int]:
-        """Send the orders of these partitions; says for which of them one had an effect.
+        """Sends the orders of these partitions; returns those for which an order had an effect.
 
-        Not of those whose keys were written just now: orders rest on stored keys.
+        Skips partitions whose keys were written just now: orders rest on stored keys.
         """
         world = self._world
         done: set[int] = set()

@@ -70,7 +70,9 @@ class _Run:
         self._highest = 0
         """The highest number that any event has."""
         self._known = 0
-        """The highest revision that was given, or that the zone had: what isn't above is stale."""
+        """The highest revision that was given, or that the zone had: any revision not above it is
+        stale.
+        """
         self._shown: TimelineState | None = None
 
     def steps(self) -> Iterator[TimelineStep]:
@@ -176,7 +178,9 @@ class _Run:
         yield from self._changed(cause)
 
     def _stale_trigger(self, event: TargetEvent) -> Iterator[TimelineStep]:
-        """A trigger whose revision was handled: "skip" is decided by the operator's own rule."""
+        """Handles a trigger whose revision was handled before; the operator's own rule decides on
+        "skip".
+        """
         world = self._world
         before = dict(world.instead)
         world.instead[event.partition] = AssignmentSet.of(*event.nodes) if event.nodes else None
@@ -205,10 +209,10 @@ class _Run:
             case LeaderElectedEvent():
                 keys = world.keys(event.partition)
                 stable = keys.stable.nodes if keys.stable else ()
-                # Nobody sent the group elsewhere: a configuration that isn't stable's is none.
+                # Without a pending, no change leads to another configuration than stable's.
                 peers = event.peers or stable
                 if keys.pending is None and peers != stable:
-                    # Nobody has sent the group there: what the leader shows is of no known change.
+                    # The reported peers belong to no known change: they are replaced by stable's.
                     if event.node not in stable:
                         return False
                     peers = stable
@@ -230,7 +234,7 @@ class _Run:
         return True
 
     def _reset_by_hand(self, event: ResetByHandEvent) -> None:
-        """Does what `zonequake reset` does, and says why if nothing comes of it."""
+        """Does what `zonequake reset` does; prints the reason if nothing changes."""
         world, number = self._world, event.partition
         before = world.keys(number)
         proof = self._operator.prove(number, event.survivor)
@@ -257,7 +261,7 @@ class _Run:
         return True
 
     def _raise_revision(self, number: int | None, *, accepted: bool = False) -> None:
-        """Let the operator accept what is new under this number, the next one if None.
+        """Makes the operator accept new inputs under this number, the next one if None.
 
         `accepted`: nothing that it watches has changed, but the number counts.
         """

@@ -66,13 +66,14 @@ class WhatIfWorld:
             status=ZoneStatus(),
         )
         self._statuses: dict[int, dict[str, ReplicaStatus]] = {}
-        """What the replicas of a group report, until it changes."""
+        """The reports of a group's replicas, cached until the group changes."""
         numbers = range(self.spec.partitions)
         self.partitions = {n: Partition(number=n, resource_version="1") for n in numbers}
         self.groups = {n: self.new_group(n) for n in numbers}
         self.auto_apply = auto_apply
         self.as_given: set[int] = set()
-        """Partitions whose keys the file gave and that no event concerned yet: nobody acts."""
+        """Partitions with keys from the file that no event has concerned yet; nothing acts on them.
+        """
         self.instead: dict[int, AssignmentSet | None] = {}
         """Sets that stand in for the calculated ones; None: an empty one."""
         self.actions: list[Action] = []
@@ -80,9 +81,10 @@ class WhatIfWorld:
         self._logs: Mapping[int, Mapping[str, GivenReplica]] = {}
         self._started_at = 0
         self.inspected: dict[str, dict[str, ReplicaStatus]] = {}
-        """What waiting replicas showed of themselves, by node and group."""
+        """The inspected state of waiting replicas, by node and group."""
         self.reported: int | None = None
-        """The partition whose leader reports in the present event, if it is one's report."""
+        """The partition whose leader reports in the present event; None if the event is no report.
+        """
         self.asked: dict[tuple[int, str], Order] = {}
         """Orders that wait for their event: what they asked for hasn't happened yet."""
 
@@ -123,7 +125,7 @@ class WhatIfWorld:
         self.actions, self.writes = [], []
 
     def group(self, number: int) -> SupposedGroup:
-        """A partition's group, to be changed: it will be heard again."""
+        """Returns a partition's group for a change; drops its cached reports."""
         self._statuses.pop(number, None)
         return self.groups[number]
 
@@ -333,7 +335,9 @@ class WhatIfWorld:
 
 
 def is_back_at_stable(keys: PartitionKeys) -> bool:
-    """Is pending stable again? Only a report of the leader ends that, and reports are events."""
+    """Returns whether pending is stable again. Only a report of the leader ends that, and reports
+    are events.
+    """
     pending, stable = keys.pending, keys.stable
     return (
         pending is not None

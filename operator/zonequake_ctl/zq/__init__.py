@@ -1,1 +1,1 @@
-"""`kubectl zq`: zones for people who have kubectl, in one screen each."""
+"""`kubectl zq`: shows zones to people with kubectl, in one screen each."""

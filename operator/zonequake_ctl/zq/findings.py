@@ -29,22 +29,23 @@ QUIET_REASONS = {
     Reason.LEASE_NOT_RENEWED,
     Reason.LEASE_EXPIRED,
 }
-"""What they say is a few seconds old, and is said newer and in more detail by the data nodes."""
+"""Reasons whose content is a few seconds old; data nodes report the same, newer and in more detail.
+"""
 
 
 LOST_REASONS = {Reason.MAJORITY_LOST, Reason.PARTITIONS_WITHOUT_LEADER}
-"""What is as bad as it gets, also if only the operator's stored word tells it."""
+"""The worst reasons, even if only the operator's stored conditions show them."""
 
 
 EXPECTED_REASONS = {Reason.STARTING, Reason.REBALANCING}
-"""What a sound zone goes through."""
+"""Reasons that a healthy zone passes through."""
 
 
 MAX_ALIKE = 3
 """Troubles that differ in details alone and are shown one by one."""
 
 MAX_OF_A_KIND = 5
-"""Of the same trouble on different nodes; the rest is counted."""
+"""The most findings of one trouble on different nodes that are shown; the rest is counted."""
 
 
 class Severity(IntEnum):
@@ -66,7 +67,7 @@ class ZoneFinding:
 
 
 _Trouble = tuple[Severity, str, tuple[str, ...]]
-"""How bad, a sentence without its partitions, and why."""
+"""Severity, sentence without its partitions, and causes."""
 
 
 def findings(view: NamespaceView, zone: ZoneView) -> list[ZoneFinding]:
@@ -114,10 +115,11 @@ def _partitions(
 
 
 def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[ZoneFinding]:
-    """A sentence for each trouble, but no more than fit on a screen.
+    """Returns a sentence for each trouble, as many as fit on a screen.
 
-    One for all that differ only in the words behind a colon: a damaged disk has other words for
-    each of its replicas. Of those that differ in their nodes, the ones with most partitions.
+    Troubles that differ only in the words after a colon share one: a damaged disk has other words
+    for each of its replicas. Of those that differ in their nodes, those with most partitions are
+    shown.
     """
     kinds: dict[_Trouble, list[_Trouble]] = {}
     for trouble in alike:
@@ -183,7 +185,7 @@ def _mode(spec: ZoneSpec | None) -> str:
 
 
 def why_missing(view: NamespaceView, zone: ZoneView, number: int, node: str) -> str:
-    """Returns why a node's replica doesn't serve, as far as can be told from outside."""
+    """Returns why a node's replica doesn't serve, as far as it can be seen from outside."""
     if node not in view.topology.nodes:
         if node not in view.topology.departed:
             return "has not joined yet"
@@ -217,7 +219,7 @@ def _conditions(
         if condition.is_well:
             continue
         if condition.reason in QUIET_REASONS and zone.reports:
-            # Beyond its first sentence, which only counts, there may be whom it waits for.
+            # After the first sentence, which only counts, the message may name awaited nodes.
             waits = condition.message.partition(". ")[2]
             said = any(verdict.awaits for verdict in verdicts.values())
             said |= any(one.lost and one.emptied for one in zone.health.values())
@@ -262,8 +264,9 @@ def _nodes(view: NamespaceView, zone: ZoneView) -> Iterable[ZoneFinding]:
 
 
 def _leases(view: NamespaceView) -> Iterable[ZoneFinding]:
-    """By the nodes' own word, which is newer than the condition, and there while the API server
-    takes no writes."""
+    """Reads Lease troubles from the nodes' own reports: they are newer than the condition, and
+    available while the API server takes no writes.
+    """
     for node, report in sorted(view.reports.items()):
         trouble, since_ms = report.node.lease_trouble, report.node.lease_unrenewed_since_ms
         if trouble is None:

@@ -9,7 +9,8 @@ here; where a partition is to end is what its keys say: planned, else pending, e
         at once                    in 30 s
 
 Where a decision rests on what replicas hold that wait for their start order, the operator has them
-inspected. A forecast can't: it names them (`unseen`), for whoever looks and asks again.
+inspected. A forecast can't: it names them (`unseen`), so that the caller inspects them and
+forecasts again.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class ForecastStep:
 class Forecast:
     """Steps in order, the first of them at once; later ones only where something changes.
 
-    `unseen`: waiting replicas, by node and group, that nobody has looked at and that count.
+    `unseen`: waiting replicas that count and have not been inspected, by node and group.
     """
 
     steps: tuple[ForecastStep, ...]

@@ -1,7 +1,7 @@
-"""One look at a namespace: its resources from the API server, and what its data nodes report.
+"""One view of a namespace: its resources from the API server, and its data nodes' reports.
 
-Data nodes are asked through the API server. Whoever may read the resources but not ask pods still
-gets a picture, which says so.
+Data nodes are asked through the API server. An account that may read the resources but not ask pods
+still gets a view, which says so.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from zonequake_protocol.admin import ReplicasReport, ReplicaStatus
 Inspected = Mapping[str, Mapping[str, ReplicaStatus]]
 
 NO_ANSWER = "no answer"
-"""Why nothing is known of a node that was asked and is silent."""
+"""Explains why nothing is known of a node that was asked and didn't answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,9 @@ class ZoneView:
 
     @cached_property
     def health(self) -> dict[int, Health]:
-        """Each partition, diagnosed as the operator does it, by what was heard just now; where
-        nobody could be asked, as the operator stored it last."""
+        """Returns each partition's diagnosis by the operator's rules and the reports just received;
+        if no node could be asked, the one that the operator stored last.
+        """
         if not self.reports:
             return {
                 number: Health(

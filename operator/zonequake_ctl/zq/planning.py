@@ -25,7 +25,7 @@ KIND = "DistributionZone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedZone:
-    """A zone as somebody wants it: a whole spec (`fields` False), or some fields of one."""
+    """A wanted zone: a whole spec (`fields` False), or some fields of one."""
 
     zone: str
     spec: Json
@@ -141,7 +141,9 @@ def _zone(view: NamespaceView, name: str, wanted: Json) -> ZoneView:
 
 
 def _asked(zone: ZoneView, steps: Sequence[ForecastStep]) -> list[tuple[int, str, str]]:
-    """Returns whose sizes are worth asking: partitions of which some node gets a copy."""
+    """Returns the partitions whose sizes are worth asking for: those of which some node gets a
+    copy.
+    """
     numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
     asked = []
     for number in sorted(numbers):

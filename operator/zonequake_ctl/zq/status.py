@@ -45,7 +45,7 @@ async def _watch(kube: Kube, zone: str | None, shown: RenderableType) -> None:
                 shown = screen(await _see(kube, zone))
                 seen_s = time.monotonic()
                 live.update(shown, refresh=True)
-            except ClusterError as error:  # whoever watches an incident stays at the screen
+            except ClusterError as error:  # keeps running: an incident may be watched
                 live.update(Group(_stale(error, time.monotonic() - seen_s), shown), refresh=True)
 
 

@@ -1,7 +1,8 @@
-"""`kubectl zq report`: one zip file with all that somebody needs who can't see the cluster.
+"""`kubectl zq report`: one zip file with all that a person needs who has no access to the cluster.
 
-It holds no data of users: no key, no value, no secret, no environment variable's value. What can't
-be had is named in `missing.txt` with the reason; a report from a broken cluster is the usual case.
+It holds no data of users: no key, no value, no secret, no environment variable's value.
+`missing.txt` names what couldn't be read, with the reason; a report from a broken cluster is the
+usual case.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ WIDTH = 160
 
 
 async def write_report(kube: Kube, path: Path) -> list[str]:
-    """Writes the zip file; says what is missing in it. Raises OSError, and ClusterError if nothing
-    could be had at all."""
+    """Writes the zip file; returns what is missing in it. Raises OSError, and ClusterError if
+    nothing could be read at all.
+    """
     contents: dict[str, bytes] = {}
     missing: list[str] = []
 
@@ -69,7 +71,7 @@ async def write_report(kube: Kube, path: Path) -> list[str]:
         pods, missing = [], [*missing, f"pods: {error}"]
     await asyncio.gather(*(pack(name, content) for name, content in _of_pods(kube, pods)))
     if not contents:
-        raise ClusterError(f"nothing could be had, so no report is written: {missing[0]}")
+        raise ClusterError(f"nothing could be read, so no report is written: {missing[0]}")
     contents["missing.txt"] = "".join(f"{line}\n" for line in sorted(missing)).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in sorted(contents.items()):

@@ -110,7 +110,7 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     place = ["--kubeconfig", str(machine.api.kubeconfig), "--namespace", machine.api.namespace]
     shown = CliRunner().invoke(reset.app, ["z", "--dry-run", *place])
     assert shown.exit_code == 0, shown.output
-    assert "nobody who is there has its newest data" in shown.output
+    assert "no node that is there has its newest data" in shown.output
     assert f"gives up all that was written since the reset to {B}" in shown.output
     assert f"held by {C}" in shown.output, "D lacks the second write"
     assert f"goes on from {C}" in shown.output

@@ -211,7 +211,7 @@ def test_holders_of_older_lineages_are_listed_with_what_each_would_give_up() -> 
     assert proof.lines() == [
         "partition 4: stable A",
         "  A has left with version 8",
-        "  nobody who is there has its newest data",
+        "  no node that is there has its newest data",
         "    C holds term 1, index 20, a log up to term 1, index 20, lineage 0",
         f"      {since}",
         "    D holds term 1, index 20, a log up to term 1, index 20, lineage 0",

@@ -128,7 +128,7 @@ def test_a_report_of_which_nothing_could_be_had_is_not_written(tmp_path: Path) -
         async with await Kube.open(kubeconfig=config, context=None, namespace="n") as kube:
             await write_report(kube, tmp_path / "r.zip")
 
-    with pytest.raises(ClusterError, match=r"nothing could be had.*https://127.0.0.1:9 doesn't"):
+    with pytest.raises(ClusterError, match=r"nothing could be read.*https://127.0.0.1:9 doesn't"):
         asyncio.run(packed())
     assert not (tmp_path / "r.zip").exists()
 

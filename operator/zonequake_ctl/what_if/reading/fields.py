@@ -50,7 +50,7 @@ def read(text: str) -> Question:
     top = {
         key: inner
         for key, inner in TextPlace(document).fields(_TOP).items()
-        if inner.value is not None  # `events:` with nothing behind it
+        if inner.value is not None  # `events:` without a value
     }
     zone = read_spec(top["zone"]) if "zone" in top else {}
     partitions = parsed(zone).partitions

@@ -165,7 +165,7 @@ class GroupRestartEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetByHandEvent(PartitionEvent):
-    """`zonequake reset`: somebody asks for a reset, to `survivor` if that is given."""
+    """`zonequake reset`: a person asks for a reset, to `survivor` if that is given."""
 
     survivor: str | None = None
 

@@ -50,7 +50,7 @@ class StateCorrupt(StorageError):
 
 
 class StorageFull(StorageError):
-    """A map or the disk takes no more; nothing of what was asked is stored."""
+    """A map or the disk takes no more; nothing of the request is stored."""
 
     def __init__(self, environment: str, message: str) -> None:
         super().__init__(message)

@@ -79,7 +79,7 @@ class NodeSettings:
 
     @property
     def host(self) -> str:
-        """The address that peers and clients are told: the pod's, or what is bound."""
+        """The address that peers and clients receive: the pod's, or the bound one."""
         return self.pod_ip or self.bind
 
 

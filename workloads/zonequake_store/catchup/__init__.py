@@ -14,10 +14,10 @@
                    ── Piece(end) ──────────────►  whole: SNAPSHOT in its own core, installed
                    ◄── Demand ─────────────────   … and on from the log
 
-`Supplier` and `Demander` are sans-IO: frames and ticks in, calls of an edge out. Who drives them
-(the node in `edge`, or a simulation) must
+`Supplier` and `Demander` are sans-IO: frames and ticks in, calls of an edge out. Their driver (the
+node in `edge`, or a simulation) must
 
-- call `Supplier.begin` for each `Ready.supplies`, and `close` when the replica leads no more;
+- call `Supplier.begin` for each `Ready.supplies`, and `close` when the replica no longer leads;
 - hand `Demand` to `Supplier.demanded`, and `Invite`, `Supply`, `Piece`, `Dismissal` to
   `Demander.invited`, `.supplied`, `.piece`, `.dismissed`;
 - call `advance()` and `progressed()` after each turn of their replica, `tick()` with its core's;

@@ -25,7 +25,9 @@ def checkpoint_in(view: View) -> Checkpoint:
 
 
 class Checkpoints:
-    """One replica's. `fresh`: it started, or one was recorded, since somebody set it back."""
+    """The checkpoints of one replica. `fresh`: it started, or one was recorded, since it was set
+    back.
+    """
 
     __slots__ = ("_recorded", "fresh")
 
@@ -48,7 +50,7 @@ class Checkpoints:
         return self._recorded[-1] if self._recorded else None
 
     def at(self, index: int, partition: StateMachine) -> Checkpoint | None:
-        """The counters when entry `index` had been applied; None: not known."""
+        """Returns the counters when entry `index` had been applied; None: not known."""
         if index == partition.index:
             return checkpoint_of(partition)
         return next((each for each in self._recorded if each.index == index), None)

@@ -11,10 +11,10 @@ A leader's first entry is a configuration: so a group that was started with stal
 compares them as soon as they have caught up. A copy that comes back alone, to a leader that goes on
 leading, is compared as soon as both have applied the same: it repeats its report until then.
 
-Who has what most members have is right, not who leads: the leader may be the damaged one. While
-members are missing and no majority agrees, nothing is decided, or a damaged leader would break
-every sound copy that comes back one by one. When all have reported and still none agrees (two
-members, or three different ones), the leader's count.
+The counters of most members are right, not those of the leader: the leader may be the damaged one.
+While members are missing and no majority agrees, nothing is decided; otherwise a damaged leader
+would break every sound copy that comes back one by one. When all have reported and still none
+agrees (two members, or three different ones), the leader's count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ComparisonEdge(Protocol):
         """The replica's counters as of what it has applied."""
 
     def send(self, frame: Report | ReportVerdict) -> None:
-        """Have it leave; it may get lost."""
+        """Sends the frame; it may get lost."""
 
     def break_down(self, reason: str) -> None:
         """The replica must not go on."""
@@ -63,19 +63,21 @@ class Comparison:
         self._ticks = 0
         self._unanswered = False
         self._reported = Checkpoint()
-        """What the last report said."""
+        """The counters of the last report."""
         self._reports: dict[Peer, Checkpoint] = {}
         self._at = Checkpoint()
         self._agreed = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a report is unanswered; otherwise a tick has nothing to do."""
+        """Returns whether a report is unanswered; otherwise a tick has nothing to do."""
         return self._unanswered
 
     @property
     def is_agreed(self) -> bool:
-        """Whether this leader's counters at its last configuration entry are the right ones."""
+        """Returns whether this leader's counters at its last configuration entry are the right
+        ones.
+        """
         configuration, own = self._raft.status().configuration, self._checkpoints.latest
         if configuration is None or own is None:
             return False

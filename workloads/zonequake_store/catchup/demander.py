@@ -34,17 +34,20 @@ REPEAT_TICKS = 10
 """A demand is repeated after a second: nothing that is alive is silent for so long, except a
 supplier that has nothing to supply."""
 GIVE_UP_TICKS = 150
-"""Nobody that leads has answered for so long: who leads later will send an invitation."""
+"""A demand is given up after so long without an answer from a leader; the next leader will send an
+invitation.
+"""
 REFUSALS = 8
-"""So often in a row the core did not accept entries, or twice at the same point, as when they
-contradict what it has applied in another lineage: the state is asked for instead."""
+"""After so many refusals by the core in a row, or two at the same point, which may contradict what
+it has applied in another lineage, the state is asked for instead.
+"""
 
 
 class DemanderEdge(Protocol):
     """The calls that a demander makes to its surroundings."""
 
     def send(self, frame: Demand) -> bool:
-        """Have it leave; it may get lost. False: it was not taken, try later."""
+        """Sends the frame; it may get lost. False: it was not taken, try later."""
 
     def checkpoint(self) -> Checkpoint:
         """The replica's counters as of what it has applied."""
@@ -85,7 +88,7 @@ class Demander:
         staging: Staging | None = None,
     ) -> None:
         self.staging = staging
-        """What is stored of a snapshot."""
+        """The part of a snapshot that is stored."""
         self._group = group
         self._me = me
         self._raft = raft
@@ -99,11 +102,11 @@ class Demander:
         """The last demand was taken by the edge."""
         self._asked = 0
         self._agreement: tuple[int, int] | None = None
-        """Where the supplier's log may agree with ours, if not at our end."""
+        """Position at which the supplier's log may agree with ours, if not at our end."""
         self._refusals = 0
         self._full = False
         self._received: Staging | None = staging
-        """What `staging` will be when all that arrived is stored."""
+        """The value of `staging` once all that arrived is stored."""
         self._arrived: Pairs = []
         self._storing = False
         self._again = False
@@ -111,7 +114,9 @@ class Demander:
 
     @property
     def is_asking(self) -> bool:
-        """Whether it has a supplier; otherwise only `invited` and `staged` have any effect."""
+        """Returns whether it has a supplier; otherwise only `invited` and `staged` have any
+        effect.
+        """
         return self._supplier is not None
 
     @property
@@ -145,8 +150,8 @@ class Demander:
         append = supply.append
         if not self._is_current(supply.sender, supply.round):
             if supply.sender == self._supplier and append.entries:
-                # It crossed our repeated demand. Under a rate that lets one entry through as often
-                # as we repeat, each would, and nothing ever arrived in its own round.
+                # It crossed our repeated demand. At a rate that lets one entry through as often as
+                # we repeat, each would, and nothing would ever arrive in its own round.
                 self._edge.step(append)
             return
         if not self._edge.step(append):
@@ -188,8 +193,8 @@ class Demander:
         if piece.sequence < received.sequence:
             return  # doubled
         if received.end is not None:
-            # It was whole when this replica stopped asking, or its process ended, and is still the
-            # one that the supplier gives.
+            # The snapshot was whole when this replica stopped asking, or its process ended, and is
+            # still the one that the supplier gives.
             if not self._storing:
                 self._take_whole(received)
             return
@@ -227,7 +232,7 @@ class Demander:
     # what the host says
 
     def staged(self, staging: Staging) -> None:
-        """Is called when the staging asked of `DemanderEdge.stage` is stored."""
+        """Continues once the staging given to `DemanderEdge.stage` is stored."""
         self._storing = False
         received = self._received
         if received is None or received.number != staging.number:
@@ -248,7 +253,7 @@ class Demander:
             self._demand()
 
     def progressed(self) -> None:
-        """The replica had a turn: ask on if it has stored more."""
+        """Demands further after a turn of the replica, if it has stored more."""
         if (
             self._supplier is not None
             and self._received is None
@@ -283,7 +288,7 @@ class Demander:
             self._begin_round()
 
     def stop(self) -> None:
-        """Ask nobody until the next invitation; what is staged stays."""
+        """Stops demanding until the next invitation; what is staged stays."""
         self._supplier = None
         self._again = False
         self._agreement = None
@@ -311,7 +316,7 @@ class Demander:
             self._begin_round()
 
     def _demand(self) -> None:
-        assert self._supplier is not None, "only who has a supplier demands"
+        assert self._supplier is not None, "only a replica with a supplier demands"
         self._demanded = self._raft.stored_position
         index, log_term = self._agreement or self._demanded
         self._asked = index

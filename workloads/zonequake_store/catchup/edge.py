@@ -57,9 +57,9 @@ class NodeCatchUp:
         self._demanders: dict[str, tuple[Demander, StagedState]] = {}
         self._comparisons: dict[str, Comparison] = {}
         self._waiting: dict[str, Comparison] = {}
-        """Those of them that wait for an answer."""
+        """The comparisons that wait for an answer."""
         self._staged: dict[str, Staging] = dict(staged)
-        """Of replicas that do not run; their demanders go on with it."""
+        """Staged snapshots of replicas that do not run; their demanders go on with them."""
         self._snapshots = first_snapshot
 
     # ── what the host says ───────────────────────────────────────────────────────────────────
@@ -87,7 +87,7 @@ class NodeCatchUp:
         return self._snapshots
 
     def after_turn(self, replicas: Iterable[Replica]) -> None:
-        """These replicas had a turn."""
+        """Continues the catch-up of these replicas after their turn."""
         suppliers, demanders = self._suppliers, self._demanders
         for replica in replicas:
             if replica.checkpoints.fresh and not replica.stopped:
@@ -146,7 +146,7 @@ class NodeCatchUp:
             discard(self._host, group, staging)
 
     def lowest_index_needed(self, replica: Replica) -> int:
-        """The log is needed behind this entry by those that install a snapshot right now."""
+        """Returns the index after which installations under way need the log."""
         known = self._suppliers.get(replica.group)
         return known[0].lowest_index_needed if known is not None else 1 << 62
 
@@ -229,7 +229,7 @@ class NodeCatchUp:
         return msgspec.structs.replace(replica.record, data_number=staging.number)
 
     def install(self, replica: Replica) -> None:
-        """The log begins behind the snapshot now: swap the state too."""
+        """Installs the staged state in the replica: the log begins after it already."""
         demander, staged = self._demanders[replica.group]
         staging = demander.staging
         assert staging is not None, "claim looked at it before"

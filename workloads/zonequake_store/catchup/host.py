@@ -22,7 +22,7 @@ class CatchUpHost(ReplicaHost, Protocol):
         """The store of applied state; written by `write_data` alone."""
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
-        """Have a frame leave to a node; it may get lost. False: it was not taken."""
+        """Sends a frame to a node; it may get lost. False: it was not taken."""
 
     def new_number(self) -> int:
         """A number for cells, never used before."""
@@ -34,4 +34,4 @@ class CatchUpHost(ReplicaHost, Protocol):
         """Open what the replica has applied by now, or later, and hand it over; None: not now."""
 
     def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Call `read` where it holds up nobody, then `done` with what it returned."""
+        """Calls `read` in a thread where it blocks nothing, then `done` with its result."""

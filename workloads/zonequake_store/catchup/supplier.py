@@ -39,7 +39,7 @@ WINDOW_SUPPLIES = 32
 """Supplies on their way that the peer has not stored: while one half is in a commit, the other
 half arrives. 8 MB cover a slow network and a slow disk."""
 PIECE_BYTES = 256 * 1024
-"""Small enough that a heartbeat behind a window of them is not late on a slow network."""
+"""Small enough that a heartbeat after a window of them is not late on a slow network."""
 WINDOW_PIECES = 12
 
 UNREADABLE = (LogCompacted, LogCorrupted, LogCorrupt)
@@ -51,15 +51,16 @@ class SupplierEdge(Protocol):
     """The calls that a supplier makes to its surroundings. `snapshot` is a number that it gives."""
 
     def send(self, frame: OutFrame) -> bool:
-        """Have it leave; it may get lost. False: it was not taken, try later."""
+        """Sends the frame; it may get lost. False: it was not taken, try later."""
 
     def open(self, to: Peer, snapshot: int) -> None:
         """Open the state of what is applied by now, for `read`; then call `Supplier.opened`, or
         `Supplier.lost` if that is not possible."""
 
     def read(self, to: Peer, snapshot: int, after: bytes, max_bytes: int) -> None:
-        """Read the pairs whose keys follow `after`, at least one if there is one, while they have
-        less than `max_bytes`; then call `Supplier.read`."""
+        """Reads the pairs whose keys follow `after`, at least one if there is one, while they have
+        less than `max_bytes`; then calls `Supplier.read`.
+        """
 
     def close(self, to: Peer, snapshot: int) -> None:
         """The state will not be read any more; it may not be open yet, or be being read."""
@@ -69,8 +70,8 @@ class Supplier:
     """One leadership's supplies.
 
     `checkpoint_at(index)`: this replica's own counters when it had applied that entry, if it knows
-    them (any more). `may_judge()`: whether most members agree with them, for a leader that is
-    damaged must blame nobody. `new_snapshot()` numbers snapshots; a number must never come twice,
+    them (any more). `may_judge()`: whether most members agree with them, for a damaged leader must
+    not accuse another replica. `new_snapshot()` numbers snapshots; a number must never come twice,
     also not from another process: a demander that outlived it would mix two.
     """
 
@@ -96,12 +97,12 @@ class Supplier:
 
     @property
     def is_active(self) -> bool:
-        """Whether anybody is supplied; otherwise a tick has nothing to do."""
+        """Returns whether any peer is supplied; otherwise a tick has nothing to do."""
         return bool(self._sessions)
 
     @property
     def lowest_index_needed(self) -> int:
-        """The log is needed behind this entry by those that install a snapshot right now."""
+        """Returns the index after which installations under way need the log."""
         return min(
             (each.snapshot.index for each in self._sessions.values() if each.snapshot is not None),
             default=1 << 62,
@@ -132,8 +133,8 @@ class Supplier:
             self._dismiss(demand)
             return
         if demand.term != self._raft.term:
-            # Of an earlier leadership: it must not end this one's supplies, which nobody would
-            # begin again.
+            # From an earlier leadership: it must not end this one's supplies, which would not begin
+            # again.
             self._dismiss(demand)
             return
         session = self._sessions.get(peer)
@@ -251,14 +252,14 @@ class Supplier:
             self._serve(session)
 
     def close(self) -> None:
-        """The replica leads no more, or is gone."""
+        """Ends all supplies: the replica no longer leads, or is gone."""
         for peer in list(self._sessions):
             self._end(peer)
 
     # inside
 
     def _is_unequal(self, demand: Demand) -> bool:
-        """Break a demander whose counters are not ours at the same index."""
+        """Breaks a demander whose counters are not ours at the same index."""
         found = demand.checkpoint
         session = self._sessions.get(demand.sender)
         snapshot = session.snapshot if session is not None else None

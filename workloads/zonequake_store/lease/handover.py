@@ -1,6 +1,6 @@
 """Leaders that may not acknowledge hand over: another node's Lease may hold.
 
-A leader that is cut off from the API server alone would else lead on, and answer nobody. If all
+Otherwise a leader that is cut off only from the API server would lead on without answering. If all
 nodes are cut off, the next one is no better: each node hands over after longer and longer pauses.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from zonequake_store.replica.host import ReplicaHost
 
 FIRST_HANDOVER_S = 2.0
-"""So long a leader may wait for its permission; a start takes its time."""
+"""How long a leader may wait for its permission; a start takes its time."""
 LONGEST_PAUSE_S = 60.0
 
 

@@ -125,7 +125,7 @@ def record_of(body: dict[str, Any]) -> LeaseRecord:
 def object_of(
     put: PutLease, *, name: str, namespace: str, duration_s: int, now_ns: int
 ) -> dict[str, Any]:
-    """The Lease object to write. Its times are for people: nobody decides by them."""
+    """Returns the Lease object to write. Its times are for people: no decision depends on them."""
     moment = datetime.fromtimestamp(now_ns / 1e9, UTC)
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": LABELS}
     if put.version is not None:

@@ -1,20 +1,21 @@
-"""A node's Lease: how long the node may acknowledge what replicas of HighAvailability zones do.
+"""A node's Lease: the time for which the node may acknowledge what replicas of HighAvailability
+zones do.
 
 Sans-IO: an edge carries out `next_call` and reports what came of it; times are of the node's own
 clock. Design §3, Membership.
 
-    wanted ─► ReadLease ─► nobody's, another process's or fenced ─► PutLease (session + 1) ─► holds
-                       └─► our own, not fenced ─► PutLease (same session)        until asked +
-                                                             duration, renewed at a quarter of it
+    wanted ─► ReadLease ─► free, another process's or fenced ─► PutLease (session + 1) ─► holds
+                       └─► our own, not fenced ─► PutLease (same session)      until asked +
+                                                           duration, renewed at a quarter of it
     PutLease refused (the object changed) ─► ReadLease
     read: fenced ─► the session has ended; a PutLease begins the next one
-    not wanted any more ─► PutLease (holder nobody)
+    not wanted any more ─► PutLease (no holder)
 
-Whoever counts the node as left takes the Lease over first, by compare-and-swap (`fenced`). So as
-long as renewals succeed nobody did, however long the Lease had run out in between: the session
-goes on. When one is refused, nothing of before counts any more. Each replica must be permitted
-again in a session (`Permission`), by an order that was made from its Partition as it was read after
-the session began: a reset that was decided while the node had none is told with it.
+An operator takes the Lease over by compare-and-swap (`fenced`) before it counts the node as left.
+So while renewals succeed no operator has done so, however long the Lease had run out in between:
+the session goes on. When one is refused, nothing of before counts any more. Each replica must be
+permitted again in a session (`Permission`), by an order that was made from its Partition as it was
+read after the session began: it carries any reset that was decided while the node had none.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from zonequake_protocol.client import Reply, ReplyStatus
 
 NOBODY = ""
 RENEW_SHARE = 0.25
-"""Of the duration: so long after a renewal comes the next one; so long a call may take."""
+"""Share of the duration: the time from one renewal to the next, and the time-out of a call."""
 RETRY_SHARE = 0.1
-"""Of the duration: so long after a call that failed it is tried again."""
+"""Share of the duration: the pause after a failed call before it is tried again."""
 TROUBLE_SHARE = 0.5
-"""Of the duration: unrenewed for so long, at least one renewal has come to nothing. What is due at
-a quarter takes another one at most."""
+"""Share of the duration: unrenewed for so long, at least one renewal has failed. A renewal that is
+due at a quarter takes another one at most.
+"""
 
 NOT_PERMITTED = (
     "the node's Lease has run out, or the operator hasn't let this replica go on since; "
@@ -45,7 +47,7 @@ class LeaseRecord:
     """The content of the Lease object.
 
     `holder`: the incarnation of the process whose session it is; `session` grows by one with each;
-    `fenced`: who took it over, and why. None: nobody did.
+    `fenced`: the process that took it over, and why; None if none did.
     """
 
     holder: str
@@ -72,31 +74,33 @@ class NodeLease:
     def __init__(self, *, holder: str, duration_s: float) -> None:
         self.duration_s = duration_s
         self.session = 0
-        """Of the Lease as this process has it; 0: none."""
+        """The session of the Lease as this process has it; 0: none."""
         self.holder = holder
         self._wanted = False
         self._may_be_ours = False
         """Something was sent that names this process as the holder, and no release is stored."""
         self._known: tuple[LeaseRecord | None, str | None] | None = None
         self._highest_session = 0
-        """Of all that were asked for: a call that was given up may still begin its session, and
-        that one may be given up and its Lease deleted, so that no number may be asked for twice."""
+        """The highest session that was asked for. A call that was given up may still begin its
+        session, and that one may be given up and its Lease deleted, so that no number may be asked
+        for twice.
+        """
         self._until_s = float("-inf")
         self._due_s = float("-inf")
         self._asked_s: float | None = None
         self._put: LeaseRecord | None = None
         self.problem: str | None = None
-        """Why the last call renewed nothing; None: it did."""
+        """The reason for which the last call renewed nothing; None: it did."""
         self.unrenewed_since_s: float | None = None
         """Since the last renewal, or the first call since it is wanted; None: it isn't."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the node holds replicas that need it."""
+        """Returns whether the node holds replicas that need it."""
         return self._wanted
 
     def want(self, wanted: bool) -> None:
-        """Whether the node holds replicas that need it from now on."""
+        """Sets whether the node holds replicas that need it from now on."""
         if wanted != self._wanted:
             self._wanted = wanted
             self._due_s = float("-inf")
@@ -105,7 +109,7 @@ class NodeLease:
                 self._end_session()
 
     def holds(self, now_s: float) -> bool:
-        """Returns whether nobody can have counted this node as left by its Lease."""
+        """Returns whether no operator can have counted this node as left by its Lease."""
         return self.session > 0 and now_s < self._until_s
 
     def trouble(self, now_s: float) -> LeaseTrouble | None:
@@ -126,7 +130,7 @@ class NodeLease:
         return max(0.0, self._due_s - now_s)
 
     def next_call(self, now_s: float) -> ReadLease | PutLease | None:
-        """Returns the next call to the API server; one call at a time, and its outcome is to be
+        """Returns the next call to the API server; one call at a time; its outcome must be
         reported.
         """
         if self._asked_s is not None or self.rest_s(now_s) != 0.0:
@@ -141,7 +145,7 @@ class NodeLease:
             self._put = self._ours(record)
             self._may_be_ours = True
         else:
-            assert record is not None, "what is to be released was read or written"
+            assert record is not None, "a Lease to be released was read or written"
             self._put = replace(record, holder=NOBODY, fenced=None)
         return PutLease(self._put, version)
 
@@ -190,7 +194,7 @@ class NodeLease:
         self._due_s = float("-inf")
 
     def failed(self, now_s: float, why: str = "the API server doesn't answer") -> None:
-        """Nothing is known of the call: it may have had its effect, or have it yet."""
+        """Records a call with unknown outcome: it may have taken effect, or may yet."""
         self._answered()
         self._known = None
         self.problem = why
@@ -211,7 +215,8 @@ class NodeLease:
 
 
 class Permission:
-    """Whether one replica may acknowledge: the Lease holds, in a session in which it was permitted.
+    """The permission of one replica to acknowledge: the Lease holds, in a session in which it was
+    permitted.
 
     `clock_s`: the clock by which the Lease is renewed.
     """

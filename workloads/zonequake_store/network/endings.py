@@ -22,9 +22,9 @@ Two things make a wrong proof:
   it that died, or a firewall that refuses while the process itself ends one;
 - a call that comes late: its process has ended, and the next one was greeted at its address.
 
-It costs a pre-vote, which is refused by all who hear the leader, and an election that nobody needed
-if those who don't are a majority. So does a right proof of a node's newer process while an older
-one, elsewhere, still leads. `docs/model.md` has these cases in all their states.
+It costs a pre-vote, which is refused by all that hear the leader, and a needless election if those
+that don't are a majority. So does a right proof of a node's newer process while an older one,
+elsewhere, still leads. `docs/model.md` has these cases in all their states.
 
     greeted ──► SPOKEN_TO ──ended by peer──► LOST ──REFUSED──► proven, once
                     ▲ └─ another one greets from there ─│────────► proven, once
@@ -43,7 +43,7 @@ class Failure(enum.Enum):
     UNREACHABLE = "unreachable"
     """A network said that there is no way."""
     SILENT = "silent"
-    """Nothing came back, or something that says nothing of the process."""
+    """No answer, or one that proves nothing about the process."""
 
 
 class EndDetector:
@@ -56,7 +56,7 @@ class EndDetector:
     def __init__(self) -> None:
         self._process: str | None = None
         self._address: str | None = None
-        """Where it was spoken to; None: it isn't known, or its end is proven."""
+        """The address at which the process was reached; None: unknown, or its end is proven."""
         self._is_lost = False
 
     @property

@@ -14,16 +14,16 @@ from zonequake_protocol.frames import FrameTooLong, header, split
 from zonequake_store.errors import ProtocolError
 from zonequake_tls.connection_limits import ConnectionLimits
 
-# TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
+# TLS passes a whole write on to a buffer that isn't counted; later bytes are counted once the
 # kernel takes no more.
 _WRITE_BYTES = 256 << 10
 
 
 class FrameFlush:
-    """Has the frames of its connections leave: with `flush`, or in the loop's next pass.
+    """Sends the frames of its connections: with `flush`, or in the loop's next pass.
 
-    A pass costs a call of the kernel for nothing, so who writes most of the frames holds them until
-    it has written the last one, and flushes. `hold` must be followed by `flush`.
+    A pass costs a call of the kernel for nothing, so the main writer holds the frames until it has
+    written the last one, and flushes. `hold` must be followed by `flush`.
     """
 
     def __init__(self) -> None:
@@ -35,14 +35,14 @@ class FrameFlush:
         self._will_flush = True
 
     def add(self, leave: Callable[[], None]) -> None:
-        """Have this called when frames leave."""
+        """Adds a function that is called when frames leave."""
         self._waiting.append(leave)
         if not self._will_flush:
             self._will_flush = True
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Have everything leave that waits."""
+        """Sends everything that waits."""
         self._will_flush = False
         waiting, self._waiting = self._waiting, []
         for leave in waiting:
@@ -81,7 +81,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether something can be sent."""
+        """Returns whether something can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property

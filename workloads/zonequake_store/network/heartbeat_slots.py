@@ -36,7 +36,9 @@ class SentSlots:
         self._used = 0
 
     def shortened(self, frame: Messages) -> Messages:
-        """The frame that says the same to who heard everything before; it must be sent."""
+        """Returns a shorter frame with the same meaning for a peer that received everything before;
+        it must be sent.
+        """
         groups: list[GroupMessages] = []
         kept: list[tuple[int, str, Message]] = []
         again: list[int] = []

@@ -23,12 +23,12 @@ _LONGEST_BACKOFF_S = 1.0
 _PAUSES_AT_END_S = (0.001, 0.002, 0.005, 0.01, 0.02)
 _LONGEST_END_S = 0.1
 _BACKOFF_AFTER_END_S = 0.005
-# Who ends connections as fast as they are opened is not asked at that speed.
+# A peer that ends connections as fast as they are opened is not asked at that speed.
 _LASTING_S = 1.0
 _CONNECT_TIMEOUT_S = 2.0
 # A peer behind a dead network says nothing: the kernel gives up its bytes after this.
 _USER_TIMEOUT_MS = 3_000
-# A link that nobody used for so long is closed: its peer left the configurations.
+# A link that was unused for so long is closed: its peer left the configurations.
 _UNUSED_S = 60.0
 # What waits for a connection: of all groups, as long as an election may wait for it.
 _MOST_WAITING_FRAMES = 256
@@ -56,7 +56,7 @@ _BY_THE_NETWORK = frozenset(
 
 
 class OutgoingConnection(FrameConnection):
-    """`greeting` is set when the other side said who it is."""
+    """`greeting` is set when the other side has sent its Hello."""
 
     def __init__(self, frame_flush: FrameFlush) -> None:
         super().__init__(frame_flush)
@@ -110,7 +110,7 @@ class LinkOwner(Protocol):
         """Returns how long a connection is used; None: forever."""
 
     def learn(self, hello: Hello) -> None:
-        """A peer said who and where it is."""
+        """Stores a peer's identity and address."""
 
     def disbelieve(self, node: str, address: str) -> None:
         """An address did not lead to the node."""
@@ -194,8 +194,9 @@ class PeerLink:
                 connection.send(encode_frame(connection.said.shortened(frame)))
 
     async def _use_up(self, connection: OutgoingConnection) -> OutgoingConnection:
-        """Until the connection, and those that follow it when their time is up, are gone; returns
-        the last one."""
+        """Waits until the connection, and those that replace it when their time is up, are gone;
+        returns the last one.
+        """
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(TimeoutError):

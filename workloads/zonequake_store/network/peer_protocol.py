@@ -27,7 +27,7 @@ from zonequake_store.raft.messages import Message
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
-    """First frame in both directions: who speaks, and where it can be reached now."""
+    """The first frame in both directions: the sender's identity, and its present address."""
 
     node: Annotated[str, msgspec.Meta(max_length=63)]
     process_incarnation: Annotated[str, msgspec.Meta(max_length=64)]
@@ -44,7 +44,7 @@ class Messages(msgspec.Struct, frozen=True, array_like=True, tag="m", gc=False):
 
 
 class TransactionLetter(msgspec.Struct, frozen=True, array_like=True, tag="tx"):
-    """A message about a transaction to whoever leads `group`; others drop it."""
+    """A message about a transaction to the leader of `group`; others drop it."""
 
     group: str
     message: TransactionMessage

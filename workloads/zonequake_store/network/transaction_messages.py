@@ -35,7 +35,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
     """The result of preparing: DONE is a promise that only the coordinator can take back.
 
-    `error`: what the client is told, in place of what the outcome says.
+    `error`: the text for the client, in place of the outcome's.
     """
 
     transaction: TransactionId
@@ -69,10 +69,10 @@ TransactionMessage = Prepare | Vote | Finish | Done | AskOutcome
 
 
 class Letter(NamedTuple):
-    """A message to whoever leads `group`.
+    """A message to the leader of `group`.
 
-    `nodes` are where its replicas were last known; a letter `again` had no answer there: whoever
-    carries it should try all that it knows of.
+    `nodes` are where its replicas were last known; a letter `again` had no answer there: its
+    carrier should try all nodes that it knows of.
     """
 
     group: str

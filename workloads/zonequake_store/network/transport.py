@@ -39,7 +39,7 @@ _MAX_UNSENT_BULK_BYTES = 4 * 1024 * 1024
 MOST_PEERS = 512
 """Connections that others opened: one for each node, and a while those of processes before."""
 MOST_LEARNED = 1024
-"""Nodes whose addresses are kept as they said them; a stranger could make up any number."""
+"""The most nodes whose reported addresses are kept; a stranger could make up any number."""
 
 
 class _Incoming(FrameConnection):
@@ -47,7 +47,7 @@ class _Incoming(FrameConnection):
         super().__init__(transport.frame_flush, transport.limits)
         self._owner = transport
         self.process: tuple[str, str] | None = None
-        """Node and incarnation of who opened it, once it said so."""
+        """Node and incarnation of the process that opened it, once it has sent its Hello."""
         self._heard = ReceivedSlots()
 
     def opened(self) -> None:
@@ -73,10 +73,9 @@ class _Incoming(FrameConnection):
 class Transport:
     """All links of a node.
 
-    `hello()` says who this node is; `received(node, frame)` takes what peers send;
-    `ended(node, process_incarnation)` is told that a process has ended, when that is proven.
-    `domain`: peers are found as `<node>.<domain>:<port>`; empty: only by addresses told by orders
-    and peers.
+    `hello()` returns this node's identity; `received(node, frame)` takes frames of peers;
+    `ended(node, process_incarnation)` is called when the end of a process is proven. `domain`:
+    peers are found as `<node>.<domain>:<port>`; empty: only by addresses in orders and from peers.
     """
 
     def __init__(
@@ -152,8 +151,9 @@ class Transport:
         self._ordered.update(addresses)
 
     def greet(self, node: str) -> None:
-        """Connect before there is anything to send. Who came back says thereby where it is now, so
-        that another leader than the one it answers doesn't look for it when it needs it."""
+        """Connects before there is anything to send. A restarted node announces its present address
+        this way, so that a leader other than the one it answers need not look for it later.
+        """
         self._connection_to(node)
 
     def send(self, node: str, frame: bytes) -> bool:
@@ -202,7 +202,7 @@ class Transport:
         return hello.client_address if hello else None
 
     def learn(self, hello: Hello) -> None:
-        """A peer said who and where it is."""
+        """Stores a peer's identity and address."""
         known, link = self._learned.get(hello.node), self._links.get(hello.node)
         if link is not None:
             ended = link.ending.heard(hello.peer_address, hello.process_incarnation)

@@ -3,8 +3,8 @@
 lock and open the directory ─► listeners ─► ready ─► SIGTERM ─► drain ─► flush ─► close
                                                  └─► an unexpected error: exit code 1
 
-A storage that fails ends no process: its replicas are broken, /healthz fails and says why, and
-whoever watches that starts the process again (`storage_watch`).
+A storage that fails ends no process: its replicas are broken, /healthz fails and says why, and the
+kubelet, which watches that, starts the process again (`storage_watch`).
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Node:
     def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
         if isinstance(error, Exception) and is_of_the_loop(error):
-            # The loop's TLS writes to connections that are closed already. They are gone, no more.
+            # The loop's TLS writes to closed connections, which is harmless.
             _log.warning("a connection ended: %s: %s", context.get("message"), error)
         elif isinstance(error, Exception):
             self._fail(error)

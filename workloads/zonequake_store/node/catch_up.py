@@ -43,7 +43,7 @@ class NodeCatchUpHost(CatchUpHost):
 
     @property
     def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
+        """Returns the replicas that run, by group."""
         return self._host.replicas
 
     @property
@@ -58,11 +58,11 @@ class NodeCatchUpHost(CatchUpHost):
         return send(to, encode_frame(frame))
 
     def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn."""
+        """Makes a replica take part in the next turn."""
         self._host.wake(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good, and say why."""
+        """Stops a replica permanently, and reports why."""
         self._host.break_down(replica, reason)
 
     def new_number(self) -> int:
@@ -74,7 +74,7 @@ class NodeCatchUpHost(CatchUpHost):
         self._host.storage.write_data(job, done)
 
     def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
-        """Have what the replica has applied stored, and open it."""
+        """Stores what the replica has applied, and opens it."""
 
         async def open_it() -> None:
             try:

@@ -1,4 +1,4 @@
-"""Applied state on its way to the disk, and the logs that may be forgotten behind it."""
+"""Stores applied state on the disk, and shortens the logs up to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Flushing:
         self._news = asyncio.Event()
 
     def flush(self, replicas: list[Replica]) -> None:
-        """Have what these replicas applied stored in one commit."""
+        """Stores what these replicas applied, in one commit."""
         flushing: list[tuple[Replica, Overlay, int]] = []
         jobs = []
         for replica in replicas:
@@ -74,7 +74,7 @@ class Flushing:
         self.wake()
 
     def wake(self) -> None:
-        """Let those who wait for a flush look again: one ended, or the storage or a replica did."""
+        """Wakes all that wait for a flush: one ended, or the storage or a replica did."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -101,7 +101,7 @@ class Flushing:
             await self._news.wait()
 
     def compact(self, replica: Replica) -> None:
-        """Forget the entries of a log that are stored as state and that nobody should lack."""
+        """Forgets the entries of a log that are stored as state and that no peer should lack."""
         try:
             self._compact(replica)
         except LOG_ERRORS as error:
@@ -109,7 +109,7 @@ class Flushing:
 
     def _compact(self, replica: Replica) -> None:
         if replica.core_now().pending_snapshot is not None:
-            return  # the core's log begins behind it already, and so will the stored one
+            return  # the core's log begins after it already, and so will the stored one
         host = self._host
         highest = min(replica.durable_index, host.catch_up.lowest_index_needed(replica))
         pressed = not replica.is_volatile and host.watch.log_is_pressed(replica.record)

@@ -22,7 +22,7 @@ TICK_S = RaftSettings().tick_s
 
 
 class TickingHost(ReplicaHost, Edge, Protocol):
-    """The host whose replicas hear ticks and send heartbeats."""
+    """The host whose replicas get ticks and send heartbeats."""
 
     @property
     def tick_schedule(self) -> TickSchedule:
@@ -99,5 +99,5 @@ class Heartbeats:
 
 
 def _is_beat(frame: Messages) -> bool:
-    """Whether a peer sends heartbeats."""
+    """Returns whether a peer sends heartbeats."""
     return any(m and m[0].kind is MessageKind.HEARTBEAT for _, m in frame.groups)

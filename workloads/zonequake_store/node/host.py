@@ -1,4 +1,4 @@
-"""All replicas of a node: one loop turn serves every replica that has work.
+"""Runs all replicas of a node: one loop turn serves every replica that has work.
 
     frames, ticks, clients ──► wake(replica) ──► turn:  propose and start reads
                                                         take each core's Ready
@@ -153,7 +153,7 @@ class Host(Edge):
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
     def wake(self, replica: Replica) -> None:
-        """Let a replica take part in the next turn."""
+        """Makes a replica take part in the next turn."""
         self._awake[replica] = None
         self._turn_soon()
 
@@ -252,7 +252,7 @@ class Host(Edge):
             self.frame_flush.flush()
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
-        """Let a peer demand what it lacks."""
+        """Lets a peer demand what it lacks."""
         self.catch_up.supply(replica, request)
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
@@ -284,7 +284,7 @@ class Host(Edge):
             self.transport.send(node, frame)
 
     def note(self, replica: Replica, event: RaftEvent) -> None:
-        """Write what the core told into the journal."""
+        """Writes an event of the core into the journal."""
         if isinstance(event, LeaderChanged):
             if replica.leads:
                 self._heartbeats.begin(replica)
@@ -294,7 +294,9 @@ class Host(Edge):
         note_core(self.journal, replica, event)
 
     def node_ended(self, node: str, process: str) -> None:
-        """A peer's process was proven to have ended: who followed it need not wait."""
+        """Records that a peer's process is proven to have ended: replicas that followed it need not
+        wait.
+        """
         _log.info("%s: its process %s has ended", node, process)
         for replica in list(self.replicas.values()):
             if replica.leads or (replica.leader is not None and replica.leader.node == node):
@@ -310,7 +312,7 @@ class Host(Edge):
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
     def add(self, replica: Replica) -> None:
-        """Let a replica take part from now on."""
+        """Lets a replica take part from now on."""
         self.waiting.pop(replica.group, None)
         self.replicas[replica.group] = replica
         self.watch.admit(replica)
@@ -385,8 +387,9 @@ class Host(Edge):
         return RouteReply(zone, partitions, routes, self.transport.client_addresses())
 
     async def drain(self, timeout_s: float) -> bool:
-        """Hand over every leadership and refuse new ones; True if none was left in time. Who asks
-        here until then is told who leads instead."""
+        """Hands over every leadership and refuses new ones; True if none was left in time. Until
+        then clients that ask here are answered with the new leader.
+        """
         self.draining = True
         for replica in self.replicas.values():
             replica.core_now().refuse_leadership(True)
@@ -405,6 +408,7 @@ class Host(Edge):
         await self._place.idle()
         for replica in list(self.replicas.values()):
             if self._flushes:
-                with contextlib.suppress(StorageError):  # the log has it, and the writer told why
+                # The log has it, and the writer reported the reason.
+                with contextlib.suppress(StorageError):
                     await self.flushing.flushed(replica)
             self.remove(replica)

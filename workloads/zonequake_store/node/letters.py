@@ -1,9 +1,9 @@
-"""Letters between the leaders of different groups, carried to the nodes where those may be.
+"""Carries letters between the leaders of different groups to the nodes where those may be.
 
-A node need not have a replica of a group that it writes to. Where the leader is it knows from its
-own replica of that group, or from who wrote in the group's name last. Else, and if there was no
-answer, the letter goes to all nodes that may have it: only the leader reads it, and every letter
-may come twice.
+A node need not have a replica of a group that it writes to. It knows the leader from its own
+replica of that group, or from the last sender for the group. Otherwise, and if there was no answer,
+the letter goes to all nodes that may have it: only the leader reads it, and every letter may come
+twice.
 """
 
 from __future__ import annotations

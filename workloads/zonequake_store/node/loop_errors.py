@@ -6,7 +6,7 @@ import traceback
 
 
 def is_of_the_loop(error: BaseException) -> bool:
-    """Whether no code but the event loop's own took part in it, by its traceback.
+    """Returns whether the error is the event loop's own: no other code appears in its traceback.
 
     uvloop's compiled frames carry names like `uvloop/sslproto.pyx`.
     """

@@ -92,7 +92,7 @@ class Orders:
     def _inspect(self, order: InspectReplica) -> OrderReply:
         """Fake start: a core that is never ticked and steps no message sends and decides nothing.
 
-        What it has committed is applied to a state of its own in memory, that nobody flushes.
+        What it has committed is applied to a state of its own in memory, that is never flushed.
         """
         replica = self._host.replicas.get(order.group)
         if replica is not None:
@@ -206,7 +206,7 @@ class Orders:
         try:
             await host.storage.log_written(batch, frees=True)
         except StorageError:
-            # It is still on the disk: known as such, it can be erased again.
+            # It is still on the disk: while it is known, its erasure can be repeated.
             if group not in host.broken:
                 host.waiting[group] = record
             raise

@@ -46,7 +46,7 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a flush would send nothing."""
+        """Returns whether a flush would send nothing."""
         return not self._messages
 
     def flush(self) -> None:

@@ -21,7 +21,8 @@ from zonequake_store.serving.journal_entries import note_replica
 from zonequake_store.settings import PlantedFault
 from zonequake_store.storage.log_writes import GroupRecord
 
-# What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
+# The amount that a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy
+# partition.
 DROPPED_ENTRIES = 50
 
 
@@ -65,7 +66,7 @@ class Starter:
     def durable(
         self, order: StartReplica, record: GroupRecord, *, to_look: bool = False
     ) -> Replica:
-        """From what is on the disk; `to_look`: it is not to be started.
+        """Opens a replica from the disk; `to_look`: it is only inspected, not started.
 
         Raises LogCorrupt, StateCorrupt, CounterError.
         """

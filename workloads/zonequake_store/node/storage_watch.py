@@ -22,10 +22,10 @@ from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.directory import Watcher
 from zonequake_store.storage.log_writes import GroupRecord
 
-# A log map that is this full keeps less of each log for those who lag behind: they get a snapshot.
+# A log map that is this full keeps less of each log for lagging peers: they get a snapshot.
 _PRESSED_SHARE = 0.7
 
-# What one replica may keep in memory because the data environment takes nothing.
+# The most that one replica may keep in memory while the data environment takes nothing.
 _MAX_UNFLUSHED_BYTES = 64 << 20
 
 # Leaderships are handed over again after so long, and longer each time: all nodes may be full.
@@ -51,13 +51,13 @@ class EventSink(Protocol):
 
 
 class PendingFlushes(Protocol):
-    """The flushes, and who waits for them."""
+    """The flushes, and the waits for them."""
 
     def compact(self, replica: Replica) -> None:
-        """Forget the entries of a log that are stored as state and that nobody should lack."""
+        """Forgets the entries of a log that are stored as state and that no peer should lack."""
 
     def wake(self) -> None:
-        """Let those who wait for a flush look again."""
+        """Wakes all that wait for a flush."""
 
 
 class WatchedHost(ReplicaHost, Protocol):
@@ -96,7 +96,7 @@ class StorageWatch(Watcher):
 
     @property
     def is_full(self) -> bool:
-        """Whether something waits for room."""
+        """Returns whether something waits for room."""
         return bool(self._full)
 
     @property
@@ -115,7 +115,9 @@ class StorageWatch(Watcher):
             raise StorageError(reason)
 
     def log_is_pressed(self, record: GroupRecord) -> bool:
-        """Whether the map that holds a replica's log is so full that it should keep less."""
+        """Returns whether the map that holds a replica's log is so full that it should keep
+        less.
+        """
         return self._pressed.get(record.fsync, False)
 
     def admit(self, replica: Replica) -> None:
@@ -151,7 +153,7 @@ class StorageWatch(Watcher):
             self._break_what_grows()
 
     def storage_full(self, writer: str, error: StorageFull) -> None:
-        """Nothing is stored by this writer until there is room again."""
+        """Handles a full environment: this writer stores nothing until there is room again."""
         self._full[writer] = str(error)
         self._tell("storage.full", error.environment, str(error))
         for replica in self._durable():
@@ -160,12 +162,14 @@ class StorageWatch(Watcher):
         self._host.flushing.wake()
 
     def storage_recovered(self, writer: str) -> None:
-        """Is called when the writes that the storage held back are stored."""
+        """Handles the recovery: the writes that the storage held back are stored."""
         self._full.pop(writer, None)
         self._tell("storage.recovered", writer, None)
 
     def storage_failed(self, writer: str, error: Exception) -> None:
-        """Nothing is stored by it any more: what was not acknowledged by now never will be."""
+        """Handles a failed environment: it stores nothing any more, and what is not acknowledged
+        yet never will be.
+        """
         reason = str(error)
         self._failed[writer] = reason
         self._full.pop(writer, None)

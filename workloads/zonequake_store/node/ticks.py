@@ -1,10 +1,10 @@
 """The replicas that a tick concerns: those of idle groups hear their leader and need none.
 
-Looking at many sleeping replicas costs mostly the fetching of their memory. So a core's ticks are
-told late, all at once, as long as each of them would have done nothing (`Raft.quiet_ticks`), but
-before anybody uses the core (`Replica.core_now`):
+Looking at many sleeping replicas costs mostly the fetching of their memory. So a core gets its
+ticks late, all at once, as long as each of them would have done nothing (`Raft.quiet_ticks`), but
+before the core is used (`Replica.core_now`):
 
-    whatever happened ──► consider: due at now + 1 + quiet_ticks ──► pass_tick gives it back then,
+    anything happened ──► consider: due at now + 1 + quiet_ticks ──► pass_tick gives it back then,
                                                                  unless it was moved meanwhile
 """
 
@@ -21,7 +21,7 @@ class TickSchedule:
         self._due: dict[int, list[Replica]] = {}
 
     def consider(self, replica: Replica) -> None:
-        """Have a replica looked at when it needs it; after anything was done to it."""
+        """Plans the next tick of a replica; call it after any change to the replica."""
         replica.wants_ticks = replica.needs_ticks
         self.consider_core(replica)
 

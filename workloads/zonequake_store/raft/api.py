@@ -40,7 +40,7 @@ class RaftSettings:
     """The settings of one group's replicas. All replicas of a group should have the same."""
 
     tick_s: float = 0.1
-    """What one tick() stands for: it refills the catch-up rate limit."""
+    """The duration of one tick(): it refills the catch-up rate limit."""
     election_ticks: int = 10
     """Shortest election time-out; each one is this plus random(this). Also check-quorum's."""
     heartbeat_ticks: int = 1
@@ -89,7 +89,9 @@ class LogReader(Protocol):
         ...
 
     def bytes_behind(self, index: int) -> int:
-        """Data of the stored entries behind `index`, in whole records: for progress alone."""
+        """Returns the bytes of the stored entries after `index`, in whole records; for progress
+        only.
+        """
         ...
 
     def configurations(self) -> list[tuple[int, Configuration]]:
@@ -187,8 +189,8 @@ class LeaderElected:
 class LineageBegun:
     """This replica was reset and leads alone: its log ended at (`last_term`, `last_index`).
 
-    What the old lineage has behind that place is sacrificed. Told before the first entry is stored,
-    so a survivor that crashes in between may tell it again.
+    What the old lineage has after that place is sacrificed. Reported before the first entry is
+    stored, so a survivor that crashes in between may report it again.
     """
 
     term: int
@@ -255,7 +257,8 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupplyPeer:
-    """Let `to` demand what it lacks, and supply it, while `raft.supply.is_open(to)`:
+    """The request to let `to` demand what it lacks, and to supply it, while
+    `raft.supply.is_open(to)`:
 
     the APPENDs that `raft.supply.next_append` gives, which its core steps; where that is None, the
     applied state at an index, after which its core steps
@@ -267,7 +270,7 @@ class SupplyPeer:
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the host must do next; see the module's head for the order.
+    """Everything that the host must do next; see the module's head for the order.
 
     `entries`: the first may lie at or below the stored last index: truncate from there first.
     `snapshot`: install the staged data; it replaces the whole stored log. `committed`: stored
@@ -294,9 +297,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 class RaftStatus:
     """A replica as its core sees it. `stage…`, `progress`: only a leader has them.
 
-    `lineage`: the newest that this replica has been told of, its term's; `abstains`: its
-    configuration is of an older one. `had_leader`: it has followed or been a leader since it
-    started ("alive" is design §3, hole 9).
+    `lineage`: the newest that this replica has received, its term's; `abstains`: its configuration
+    is of an older one. `had_leader`: it has followed or been a leader since it started ("alive" is
+    design §3, hole 9).
     """
 
     role: RaftRole

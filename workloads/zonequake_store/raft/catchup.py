@@ -8,7 +8,7 @@ from typing import Protocol
 from zonequake_store.raft.messages import Entry
 
 ENTRY_OVERHEAD_BYTES = 32
-"""What an entry costs beside its data, so that empty entries are not free."""
+"""The cost of an entry beside its data, so that empty entries are not free."""
 
 
 class SizedLog(Protocol):
@@ -41,8 +41,9 @@ class PeerCatchUp:
         self.bytes_sent = 0
         """Entries in APPENDs, with their overhead, and pieces of snapshots."""
         self.bytes_done = self.bytes_total = 0
-        """Of the transfer that runs: the log's from where the peer began, or the snapshot's. What
-        is sent again counts once."""
+        """Bytes of the transfer that runs: the log's from where the peer began, or the snapshot's.
+        Bytes sent again count once.
+        """
         self.by_snapshot = False
         """The last supply was a piece of a snapshot."""
         self._start: int | None = None
@@ -51,8 +52,9 @@ class PeerCatchUp:
         self._best = 0.0
 
     def historical(self, previous: int, entries: Sequence[Entry], log: SizedLog) -> int:
-        """Entries behind `previous` leave; the first such tells where the peer began. Returns what
-        they count."""
+        """Counts entries after `previous` that leave; the first call shows where the peer began.
+        Returns the bytes that they count.
+        """
         if self._start is None:
             self._start = previous
         if not entries:
@@ -108,7 +110,7 @@ class CatchUpLimit:
     def __init__(self, *, bytes_per_second: int, tick_s: float) -> None:
         self._tick_s = tick_s
         self.spent_bytes = 0
-        """All that ever left for catching-up peers, under whatever rate."""
+        """All bytes that ever left for catching-up peers, at any rate."""
         self.set_rate(bytes_per_second)
 
     def set_rate(self, bytes_per_second: int) -> None:

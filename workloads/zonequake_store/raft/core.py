@@ -45,8 +45,8 @@ class Raft:
         random: Callable[[int], int],
         applied: int = 0,
     ) -> None:
-        """Start from what is stored. `random(n)` gives 0 ≤ x < n. `applied`: index of the last
-        entry in the host's durable applied state; `Ready.committed` goes on behind it.
+        """Starts from what is stored. `random(n)` gives 0 ≤ x < n. `applied`: index of the last
+        entry in the host's durable applied state; `Ready.committed` goes on after it.
 
         A replica without configuration is passive: it never campaigns and learns from a leader.
         Raises LogCorrupted if log and applied state don't fit together.
@@ -122,8 +122,9 @@ class Raft:
 
     def fresh_since_ms(self) -> int | None:
         """The applied state holds all that was acknowledged before this time of tick's clock; None
-        if that isn't known (yet: who asks lets it be found out, see `raft.freshness`). A leader
-        knows it of itself likewise."""
+        if that isn't known yet (asking starts the inquiry, see `raft.freshness`). A leader knows it
+        of itself likewise.
+        """
         replica = self._replica
         # Claims speak of this lineage's entries, not of a state that a snapshot is to replace.
         replaced = replica.abstains or replica.log.pending_snapshot is not None
@@ -132,12 +133,12 @@ class Raft:
     # configuration and leadership
 
     def bootstrap(self, configuration: Configuration) -> bool:
-        """Write a group's first configuration as entry 1 of term 1, the same at each member.
+        """Writes a group's first configuration as entry 1 of term 1, the same at each member.
 
         The term is of the configuration's lineage: not 0 for a group whose data was lost with all
         its replicas, and that starts over. False, and no effect: this replica has a log already.
         Raises BootstrapRefused if it is no member, the configuration is joint, or its lineage is
-        older than this replica has been told.
+        older than the newest that this replica has received.
         """
         return bootstrap.bootstrap(self._replica, configuration)
 
@@ -191,28 +192,29 @@ class Raft:
 
     @property
     def abstains(self) -> bool:
-        """Whether this replica waits for the log of a lineage that it was told of."""
+        """Returns whether this replica waits for the log of a newer lineage that it knows of."""
         return self._replica.abstains
 
     def transfer_leadership(self, to: Peer | None = None) -> bool:
-        """Hand leadership to `to`, or the most advanced follower. False: not leader, or nobody
-        to hand it to. Proposals raise NotLeader until it is done or an election time-out passes."""
+        """Hand leadership to `to`, or the most advanced follower. False: not leader, or no follower
+        to hand it to. Proposals raise NotLeader until it is done or an election time-out passes.
+        """
         leadership = self._replica.leadership
         return leadership is not None and leadership.handover.transfer(to)
 
     @property
     def expects_leader(self) -> bool:
-        """Whether the leader's process is known to have ended: another one leads soon."""
+        """Returns whether the leader's process is known to have ended: another one leads soon."""
         return self._replica.urgent
 
     @property
     def leads(self) -> bool:
-        """Whether this replica leads; its host is told with the next Ready."""
+        """Returns whether this replica leads; its host learns it with the next Ready."""
         return self._replica.leadership is not None
 
     @property
     def hands_over(self) -> bool:
-        """Whether it leads, and a transfer to a peer is under way."""
+        """Returns whether it leads, and a transfer to a peer is under way."""
         leadership = self._replica.leadership
         return leadership is not None and leadership.handover.is_transfer
 
@@ -223,13 +225,15 @@ class Raft:
             self.transfer_leadership()
 
     def changes_configuration(self, index: int) -> bool:
-        """Whether peers or token change with the configuration entry `index` of the log, or it only
-        repeats what was in force, as a new leader's first entry does."""
+        """Returns whether peers or token change with the configuration entry `index` of the log, or
+        it only repeats what was in force, as a new leader's first entry does.
+        """
         return self._replica.log.changes_configuration(index)
 
     def last_command(self, counts: Callable[[bytes], bool]) -> tuple[int, int] | None:
-        """(term, index) of the newest command behind the applied state whose data `counts`,
-        committed or not; None if there is none."""
+        """Returns (term, index) of the newest command after the applied state whose data `counts`,
+        committed or not; None if there is none.
+        """
         return self._replica.log.last_command(counts)
 
     # the log
@@ -259,7 +263,7 @@ class Raft:
     # Ready
 
     def has_ready(self) -> bool:
-        """Whether ready() has something to do; False while a Ready is outstanding."""
+        """Returns whether ready() has something to do; False while a Ready is outstanding."""
         if self._outstanding is not None:
             return False
         out = self._replica.out
@@ -333,7 +337,7 @@ class Raft:
 
     @property
     def is_storing(self) -> bool:
-        """Whether a Ready is outstanding: it waits for the disk."""
+        """Returns whether a Ready is outstanding: it waits for the disk."""
         return self._outstanding is not None
 
     def urgent(self) -> tuple[Message, ...]:
@@ -375,11 +379,11 @@ class Raft:
             self._replica.leadership.unreachable(peer)
 
     def node_ended(self, node: str, *, lot: int = 0) -> None:
-        """The process that spoke for `node` until now has ended: there is proof, not only silence
-        (`zonequake_store.network.endings` says what is one).
+        """Records that the process of `node` has ended: there is proof, not only silence
+        (`zonequake_store.network.endings` defines it).
 
         A follower of a leader there waits for no time-out. `lot`: the same at all replicas of the
-        group, and another in other groups; it decides who stands first.
+        group, and another in other groups; it decides which one stands first.
         """
         if self._replica.leadership is not None:
             self._replica.leadership.node_ended(node)
@@ -400,12 +404,14 @@ class Raft:
 
     @property
     def stored_position(self) -> tuple[int, int]:
-        """(index, term) of the last entry that is durable here: what a demand begins behind."""
+        """Returns (index, term) of the last entry that is durable here; a demand begins after
+        it.
+        """
         log = self._replica.log
         return log.stable, log.term(log.stable)
 
     def holds(self, index: int, term: int) -> bool:
-        """Whether the log holds entry `index` with this term."""
+        """Returns whether the log holds entry `index` with this term."""
         return self._replica.log.matches(index, term)
 
     def may_agree_at(self, index: int, term: int) -> tuple[int, int]:

@@ -3,16 +3,17 @@
     FOLLOWER ──time-out──▶ PRE_CANDIDATE ──majority──▶ CANDIDATE ──majority──▶ LEADER
                  (no term raised, nothing stored)   (term + 1, own vote stored)
 
-Only a member of a configuration in its own log campaigns (RaftState.may_campaign). Anybody may be
-asked: a peer of a joint configuration's new half can be needed for a majority before it has that
-entry. Who abstains (`raft.reset`) neither campaigns nor votes.
+Only a member of a configuration in its own log campaigns (RaftState.may_campaign). Any peer may be
+asked: one of a joint configuration's new half can be needed for a majority before it has that
+entry. A replica that abstains (`raft.reset`) neither campaigns nor votes.
 
-A candidate asks those again who have not answered, after 1, 2, 4, … ticks: the first request may
+A candidate asks those again that have not answered, after 1, 2, 4, … ticks: the first request may
 have met a connection that was just being opened.
 
 **A leader whose process has ended** is not waited for (`on_ended`). Each replica that has proof of
 its own forgets that leader; one of them, by lot, begins a pre-vote at once, the others a few ticks
-later if nothing came of it. Who has no proof goes on hearing its leader, and refuses as ever.
+later if nothing came of it. A replica without proof still counts its leader as alive, and refuses
+as before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TRANSFER = 1
 def tick(replica: RaftState) -> None:
     """A tick of a replica that doesn't lead."""
     if replica.forced is not None:
-        return  # it waits for its disk, for nobody else
+        return  # it waits for its disk alone
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
         if replica.role is not RaftRole.FOLLOWER and replica.elapsed_ticks.bit_count() == 1:
@@ -46,7 +47,7 @@ def tick(replica: RaftState) -> None:
 
 
 def skip(replica: RaftState, ticks: int) -> int:
-    """Let ticks pass that do nothing but count, `ticks` at most; returns how many."""
+    """Skips ticks that do nothing but count, `ticks` at most; returns their number."""
     if replica.forced is not None:
         return ticks
     if replica.role is not RaftRole.FOLLOWER:
@@ -64,10 +65,10 @@ def quiet_ticks(replica: RaftState) -> int:
 
 
 def on_ended(replica: RaftState, node: str, lot: int) -> None:
-    """The process in which the leader ran has ended, and this replica's host has proof of it.
+    """Records that the leader's process has ended; this replica's host has proof of it.
 
-    Only the pre-vote comes sooner than by the time-out: what a vote needs is as ever, so a proof
-    that was none costs a question that those refuse who hear the leader.
+    Only the pre-vote comes sooner than by the time-out: the rules of a vote are unchanged, so a
+    wrong proof costs one question, which peers that hear the leader refuse.
     """
     configuration = replica.log.configuration
     if replica.leader is None or replica.leader.node != node or configuration is None:
@@ -85,7 +86,7 @@ def on_ended(replica: RaftState, node: str, lot: int) -> None:
     if replica.me in others:
         place = (others.index(replica.me) - lot) % len(others)
     if held is not None:
-        place += 1  # somebody else stands
+        place += 1  # another one stands
     replica.place = place
     if place == 0:
         _start_pre_vote(replica)
@@ -106,7 +107,7 @@ def on_request(replica: RaftState, message: Message) -> None:
         replica.vote = message.sender
         replica.elapsed_ticks = 0
     elif granted and replica.urgent and replica.role is RaftRole.FOLLOWER:
-        replica.elapsed_ticks = 0  # somebody else stands: let them
+        replica.elapsed_ticks = 0  # another one stands: let it
     _answer(replica, message, granted=granted)
 
 
@@ -166,7 +167,9 @@ def count(replica: RaftState, voter: Peer, *, granted: bool) -> None:
 
 
 def _try_again_soon(replica: RaftState, configuration: Configuration) -> None:
-    """All that can vote have, for several candidates: don't wait for those who can't."""
+    """Tries again soon: all that can vote have voted, for several candidates, and the others
+    can't.
+    """
     if not replica.urgent or replica.role is not RaftRole.CANDIDATE:
         return
     if all(
@@ -212,7 +215,7 @@ def start_forced(replica: RaftState, configuration: Configuration) -> None:
 
 
 def _ask(replica: RaftState) -> None:
-    """Ask all who have not answered yet."""
+    """Asks all that have not answered yet."""
     log = replica.log
     pre_vote = replica.role is RaftRole.PRE_CANDIDATE
     transfer = not pre_vote and replica.asked_by_leader

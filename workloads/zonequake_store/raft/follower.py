@@ -7,10 +7,10 @@ from zonequake_store.raft.replica import RaftState
 
 
 def on_append(replica: RaftState, message: Message) -> None:
-    """Entries behind (index, log_term). Raises LogCorrupted if a committed one conflicts.
+    """Takes entries after (index, log_term). Raises LogCorrupted if a committed one conflicts.
 
     To a replica that abstains its commits prove nothing: they are of an older lineage. It compares
-    from the start, and where what it has applied conflicts it asks for a snapshot.
+    from the start, and asks for a snapshot if what it has applied conflicts.
     """
     log = replica.log
     index, entries = message.index, message.entries

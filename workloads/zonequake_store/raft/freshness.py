@@ -2,28 +2,28 @@
 
     follower                            leader
       answer, stamp s ────────────────▶ has s; its commit index is c
-                                        begins round n  ── heartbeats ─▶ everybody
+                                        begins round n  ── heartbeats ─▶ all peers
                                         a quorum confirmed round ≥ n   ◀─
       claim (s, c)  ◀── heartbeat ───── echoes (s, c)
       applied ≥ c: everything that was acknowledged before my own time s is in my state
 
 Why it holds: a quorum that followed this leader after round n began had elected no other before, so
-nobody had acknowledged anything beyond c when the round began (that is the read index, thesis
-§6.4, and so c counts only once an entry of the leader's own term is committed). s was sent before
-that. So a write acknowledged before the follower's time s stands at or below c. Delay, loss,
-doubling and reordering only make a claim older; another leader's claim is as true as this one's.
+nothing beyond c had been acknowledged when the round began (that is the read index, thesis §6.4,
+and so c counts only once an entry of the leader's own term is committed). s was sent before that.
+So a write acknowledged before the follower's time s stands at or below c. Delay, loss, doubling and
+reordering only make a claim older; another leader's claim is as true as this one's.
 
 The bound is counted on the follower's clock alone: the answer to a read may be as old as now - s.
 A clock that stops while the process does (a count of ticks) would not do: a paused replica would
 come back believing that no time had passed. So the host gives the time with each tick, and `stamp`
 is that of the last one, which is before the message leaves: earlier, never later.
 
-Stamps travel only while somebody asks how fresh a state is, and for a while after: the heartbeats
-of an idle group stay the same from one to the next, which the transport makes use of. The first to
-ask is told that nothing is known; some heartbeats later it is.
+Stamps travel only while reads ask how fresh a state is, and for a while after: the heartbeats of an
+idle group stay the same from one to the next, which the transport makes use of. The first question
+gets "unknown"; some heartbeats later the age is known.
 
 A stamp travels with a random number added that is drawn at each start, and counts only between the
-start and now. Else the echo of a stamp from before a reboot, after which the clock began at 0
+start and now. Otherwise the echo of a stamp from before a reboot, after which the clock began at 0
 again, would make any state look fresh.
 """
 
@@ -39,7 +39,8 @@ from zonequake_store.raft.progress import ReplicationProgress
 _WAITING_CLAIMS = 16
 
 _WANTED_MS = 10_000
-"""So long after the last question the answer is kept up to date: who polls polls more often."""
+"""How long after the last question the answer is kept up to date: polls come more often than that.
+"""
 
 
 class Freshness:
@@ -74,7 +75,7 @@ class Freshness:
 
     @property
     def is_wanted(self) -> bool:
-        """Somebody asked not long ago."""
+        """Returns whether freshness was asked for recently."""
         return self.now_ms <= self._wanted_until_ms
 
     def stamp(self) -> int:
@@ -99,9 +100,10 @@ class Freshness:
             self._claims.append((at_ms, commit))
 
     def since_ms(self, applied: int) -> int | None:
-        """The state at `applied` holds all that was acknowledged before this; None: unknown.
+        """Returns the time before which everything acknowledged is in the state at `applied`; None:
+        unknown.
 
-        Who asks wants to be told more.
+        Asking keeps the claims coming for a while.
         """
         self._wanted_until_ms = self.now_ms + _WANTED_MS
         while self._claims and self._claims[0][1] <= applied:

@@ -30,12 +30,14 @@ class Handover:
 
     @property
     def is_transfer(self) -> bool:
-        """Whether a peer was chosen to lead instead."""
+        """Returns whether a peer was chosen to lead instead."""
         return self._transfer_to is not None
 
     @property
     def is_departing(self) -> bool:
-        """Whether this leader, in no set any more, only ends what it took."""
+        """Returns whether this leader, which is in no set any more, only finishes what it
+        accepted.
+        """
         return self._departing_ticks is not None
 
     @property

@@ -57,7 +57,7 @@ class Leader:
         self.reads = ReadRounds(replica)
         self._echoes = EchoRounds()
         self.progress: dict[Peer, ReplicationProgress] = {}
-        """Of members and catching-up peers, without this replica."""
+        """Progress of members and catching-up peers, without this replica."""
         self._myself = ReplicationProgress(replica.me, next_index=0, catching_up=False)
         self._myself.match = log.stable
         self._halves: list[list[ReplicationProgress]] = []
@@ -142,7 +142,7 @@ class Leader:
         self._beat()
 
     def _beat(self) -> None:
-        """Heartbeats to all, with a round for those who want to know how fresh they are."""
+        """Sends heartbeats to all, with a round for peers that ask how fresh they are."""
         replica = self.replica
         wanted = self._echoes.due or replica.freshness.is_wanted
         if wanted and self.elected and not self._echoes.running:
@@ -158,13 +158,15 @@ class Leader:
         self.send_heartbeats(self.progress.values())
 
     def doubt(self) -> None:
-        """Somebody wants the group reset: if its quorum fell silent within the present check, the
-        next one would still let this leadership go on, and the reset wait that much longer."""
+        """Restarts the quorum check if a quorum was heard since it began, because a reset of the
+        group is wanted. Otherwise a quorum that fell silent within this check would still count at
+        its end, and the reset would wait one check longer.
+        """
         if self._hears_quorum():
             self._begin_check()
 
     def _check_quorum(self) -> None:
-        """A leader that hears no quorum steps down: clients should look elsewhere (§6.2)."""
+        """Steps down if no quorum was heard: clients should look elsewhere (§6.2)."""
         if self._hears_quorum():
             self._begin_check()
         else:
@@ -185,7 +187,7 @@ class Leader:
     # replication
 
     def append_soon(self) -> None:
-        """Have the next Ready take along what peers may be sent."""
+        """Makes the next Ready include the entries that peers may be sent."""
         self._append_due = True
 
     @property
@@ -258,9 +260,9 @@ class Leader:
     def supply(self, to: Peer, index: int, log_term: int) -> Message | None:
         """See PeerSupply.next_append; `to` is supplied. Nothing is counted before it leaves.
 
-        A catching-up peer gets what is committed and no more. It has no vote, and doesn't ask for
-        one: with a longer log than any voter that is alive it could only refuse its own vote to
-        who has it in an unfinished joint configuration, and nobody would ever be elected.
+        A catching-up peer gets only what is committed. It has no vote, and doesn't ask for one:
+        with a longer log than any living voter, it could only refuse its own vote to a candidate of
+        an unfinished joint configuration, and no leader would ever be elected.
         """
         log, max_bytes = self.replica.log, self.allowance(to)
         previous = index
@@ -393,7 +395,9 @@ class Leader:
     # what the host reports
 
     def node_ended(self, node: str) -> None:
-        """See `Raft.node_ended`: nothing that was sent there arrived, and nobody there can lead."""
+        """See `Raft.node_ended`: nothing that was sent there arrived, and no process there can
+        lead.
+        """
         for progress in self.progress.values():
             if progress.peer.node == node:
                 progress.ended = True

@@ -150,8 +150,9 @@ class RaftLog:
         return self.first_index - 1, 0
 
     def last_command(self, counts: Callable[[bytes], bool]) -> tuple[int, int] | None:
-        """(term, index) of the newest command behind the applied state whose data `counts`,
-        searched from the end."""
+        """Returns (term, index) of the newest command after the applied state whose data `counts`,
+        searched from the end.
+        """
         floor = max(self.applied, self.first_index - 1)
         end = self.last_index + 1
         while end > floor + 1:
@@ -182,7 +183,7 @@ class RaftLog:
         return not before or before[-1] != self.configuration_at(index)[1]
 
     def may_contain(self, peer: Peer) -> bool:
-        """Returns whether `peer` is in the newest committed configuration or in one behind it."""
+        """Returns whether `peer` is in the newest committed configuration or in one after it."""
         for at, configuration in reversed(self._configurations):
             if peer in configuration.members:
                 return True
@@ -228,8 +229,8 @@ class RaftLog:
             self._use_latest_configuration()
 
     def merge(self, entries: Sequence[Entry]) -> None:
-        """A leader's entries whose predecessor is here. Only a real conflict truncates: a late
-        copy of an older APPEND must not remove entries that were acknowledged after it.
+        """Merges a leader's entries whose predecessor is here. Only a real conflict truncates: a
+        late copy of an older APPEND must not remove entries that were acknowledged after it.
 
         Raises LogCorrupted if a committed entry conflicts.
         """

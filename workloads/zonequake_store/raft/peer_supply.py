@@ -27,7 +27,7 @@ class PeerSupply:
         return progress is not None and progress.flow is Flow.SUPPLIED
 
     def next_append(self, to: Peer, *, index: int, log_term: int) -> Message | None:
-        """The APPEND of what a supplied peer lacks whose log ends with (index, log_term).
+        """Returns the APPEND with what a supplied peer lacks whose log ends with (index, log_term).
 
         It may begin before that if the logs differ, and is empty if nothing is missing or the rate
         limit is spent. None: the log does not reach back so far, only the state can help. Raises

@@ -57,9 +57,9 @@ class ReplicationProgress:
         self.in_flight: deque[int] = deque()
         """Last index of each unanswered APPEND."""
         self.active = False
-        """Heard since the last check of the quorum."""
+        """Whether the peer was heard since the last check of the quorum."""
         self.ended = False
-        """Its process has ended, and nothing was heard of it since."""
+        """Whether its process has ended, and nothing was heard of it since."""
         self.acked_round = 0
         """Highest read index round that it has confirmed."""
         self.stamp = 0
@@ -90,7 +90,7 @@ class ReplicationProgress:
         return news
 
     def rejected(self, index: int, hint: int) -> None:
-        """The peer has no matching entry `index`; it should go on behind `hint`."""
+        """Records that the peer has no matching entry `index`; it should go on after `hint`."""
         if self.flow is Flow.SUPPLIED or index <= self.match:
             return  # late
         if self.flow is Flow.PROBE:
@@ -117,7 +117,7 @@ class ReplicationProgress:
             self.probe()
 
     def sent(self, last: int) -> None:
-        """An APPEND left whose last entry is `last` (`next` - 1 if it has none)."""
+        """Records that an APPEND left whose last entry is `last` (`next` - 1 if it has none)."""
         self.poke = False
         if self.flow is Flow.PROBE:
             self.waiting = True

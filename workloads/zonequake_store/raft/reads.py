@@ -27,7 +27,7 @@ class ReadRounds:
 
     @property
     def due(self) -> bool:
-        """Whether a round should begin."""
+        """Returns whether a round should begin."""
         return bool(self._waiting) and not self._running
 
     @property

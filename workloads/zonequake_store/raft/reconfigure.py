@@ -60,12 +60,12 @@ class Reconfiguration:
         self._catching_up: dict[Peer, PeerCatchUp] = {}
         self._granted = False
         self._highest_token = 0
-        """Of the orders that this leadership took."""
+        """The highest token of the orders that this leadership took."""
         self._told = False
         self._unannounced = True
         """The newest final configuration, perhaps an earlier leader's."""
         self.error: ReconfigurationError | None = None
-        """Why the last change went back to NONE."""
+        """The reason for which the last change went back to NONE."""
         self.stage = Stage.NONE
         self.token = 0
         self.peers: tuple[Peer, ...] = ()
@@ -246,7 +246,7 @@ class Reconfiguration:
     # catching up
 
     def supplied(self, peer: Peer, previous: int, entries: Sequence[Entry]) -> None:
-        """Entries behind `previous` left for a peer, perhaps a catching-up one."""
+        """Counts entries after `previous` that left for a peer, perhaps a catching-up one."""
         catch_up = self._catching_up.get(peer)
         if catch_up is not None:
             spent_bytes = catch_up.historical(previous, entries, self._replica.log)

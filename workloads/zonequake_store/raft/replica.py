@@ -31,7 +31,7 @@ class PendingReady:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        """May leave at once."""
+        """Messages that may leave at once."""
         self.after_store: list[Message] = []
         """Depend on the term, vote or log as they are now."""
         self.reads: list[ReadState] = []
@@ -90,19 +90,21 @@ class RaftState:
         self.leader: Peer | None = None
         self.leadership: Leader | None = None
         self.votes: dict[Peer, bool] = {}
-        """Of the running (pre-)election."""
+        """Votes of the running (pre-)election."""
         self.asked_by_leader = False
-        """Whether the running election was asked for by the leader, who hands over."""
+        """Whether the leader, handing over, asked for the running election."""
         self.urgent = False
-        """The leader's process has ended, for certain, and no other leader was heard since."""
+        """Whether the leader's process has certainly ended, and no other leader was heard since."""
         self.ended_node = ""
-        """Where that leader was: nobody there votes."""
+        """The node of that leader: no process there votes."""
         self.place = 0
         """The others that stand before this one then, by lot."""
         self.refused_pre_vote: Message | None = None
-        """The last one that went unanswered because a leader was heard."""
+        """The last pre-vote request left unanswered because a leader was heard."""
         self.forced: Configuration | None = None
-        """Of the reset that this candidate carries out as soon as its vote is stored."""
+        """The configuration of the reset that this candidate carries out as soon as its vote is
+        stored.
+        """
         self.freshness = Freshness(random)
         self.had_leader = False
         self.refusing = False
@@ -114,7 +116,7 @@ class RaftState:
         self.read_round = 0
         """Never reset: an acknowledgement of an older leadership must not count in a newer."""
         self.elapsed_ticks = 0
-        """Since the leader was heard, or the election began."""
+        """Ticks since the leader was heard, or the election began."""
         self.timeout_ticks = 0
         self.restart_election_timer()
         if self.abstains:
@@ -126,25 +128,25 @@ class RaftState:
 
     @property
     def is_member(self) -> bool:
-        """Whether this replica, in this incarnation, votes in its newest configuration."""
+        """Returns whether this replica, in this incarnation, votes in its newest configuration."""
         configuration = self.log.configuration
         return configuration is not None and self.me in configuration.members
 
     @property
     def abstains(self) -> bool:
-        """Whether this replica was told of a reset whose configuration its log doesn't have; see
-        `raft.reset`. A passive one, without any configuration, has nothing to abstain from.
+        """Returns whether this replica knows of a reset whose configuration its log doesn't have;
+        see `raft.reset`. A passive one, without any configuration, has nothing to abstain from.
 
-        By lineage, not by configuration index: an old majority that lived on apart can reach a
-        higher index than the reset (design §3, hole 12).
+        Compares lineages, not configuration indexes: an old majority that lived on apart can reach
+        a higher index than the reset (design §3, hole 12).
         """
         configuration = self.log.configuration
         return configuration is not None and configuration.lineage < lineage_of(self.term)
 
     @property
     def may_campaign(self) -> bool:
-        """Members may, and who is only removed by an entry not known to be committed (thesis
-        §4.2.2; its own vote doesn't count then).
+        """Returns whether this replica may campaign: members may, and a replica that is removed
+        only by an entry not known to be committed (thesis §4.2.2; its own vote doesn't count then).
 
         a, b, c change to c alone; leader b stores the final entry, c doesn't get it, a is gone.
         c needs b's vote for the joint configuration, but b's log is longer: only b can be elected.
@@ -153,7 +155,7 @@ class RaftState:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether a vote now would only disturb (thesis §4.2.3)."""
+        """Returns whether a vote now would only disturb (thesis §4.2.3)."""
         if self.leadership is not None:
             return True  # check-quorum ends a leadership that is none
         return self.leader is not None and self.elapsed_ticks < self.settings.election_ticks
@@ -190,13 +192,17 @@ class RaftState:
         return self.leadership
 
     def enforce(self, lineage: int) -> None:
-        """A reset with this token was decided: take part in nothing older. The term becomes the
-        lowest of the lineage, so that who is told of it doesn't disturb its leader."""
+        """Stops taking part in older lineages: a reset with this token was decided. The term
+        becomes the lowest of the lineage, so that a replica that learns of it doesn't disturb its
+        leader.
+        """
         if lineage > lineage_of(self.term):
             self.become_follower(term_of(lineage, 0), None, f"a reset began lineage {lineage}")
 
     def leave_lineage(self) -> None:
-        """Forgets what it would still have told of the old lineage: commits, reads, freshness."""
+        """Forgets what it would still have reported of the old lineage: commits, reads,
+        freshness.
+        """
         self.log.forget_commits()
         self.freshness.forget()
         self.out.aborted_reads += [read.request for read in self.out.reads]

@@ -5,20 +5,20 @@
                    so the operator repeats it                   peers {me} and lineage = token
 
 The survivor's log as it is becomes the new lineage's; what it didn't have is sacrificed. Nothing
-leaves before term and vote are stored: else a survivor that crashed could lead one term twice, with
-other entries. No other replica can lead a term of the new lineage, because everybody else
+leaves before term and vote are stored: otherwise a survivor that crashed could lead one term twice,
+with other entries. No other replica can lead a term of the new lineage, because every other replica
 *abstains* (`RaftState.abstains`) until it has this configuration in its log:
 
 - It neither campaigns nor votes, so that no leader of the old lineage is elected any more.
-- It acknowledges nothing to an old leader, whose term is lower, but tells it of the new one.
-- Of the old leader's commits it hands out no more: `Ready.committed` is what clients are told, and
-  two lineages must never both acknowledge. Nor does the survivor, until it leads.
+- It acknowledges nothing to an old leader, whose term is lower, but reports the new one to it.
+- It hands out no further commits of the old leader: `Ready.committed` is what clients are answered
+  with, and two lineages must never both acknowledge. Nor does the survivor, until it leads.
 - What it has applied may not be in the new lineage. It follows a leader of that lineage only where
   the logs match; where they don't, and it has applied further, it asks for a snapshot, by which its
   applied index may fall. That is the one place where commit and applied go back.
 
-What an old majority acknowledges before it hears of a reset is not the core's matter: node Leases
-and the permission to start see to that (design §3, "Membership").
+The core does not prevent acknowledgements of an old majority before it learns of a reset: node
+Leases and the permission to start do (design §3, "Membership").
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def reset_peers(
         )
     forced = replica.forced
     if token < lineage_of(replica.term):
-        return ResetAnswer.STALE  # a later reset was heard of, also by who was reset with this one
+        return ResetAnswer.STALE  # a later reset is known, perhaps also to the survivor of this one
     if configuration.lineage == token or (forced is not None and forced.token == token):
         if replica.leadership is not None:
             replica.leadership.reconfiguration.announce()

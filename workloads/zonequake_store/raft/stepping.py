@@ -44,9 +44,9 @@ def step(replica: RaftState, message: Message) -> None:
 
 
 def _accept_term(replica: RaftState, message: Message) -> bool:
-    """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3).
+    """Handles a message of another term; returns whether to go on with it (thesis §3.3, §4.2.3).
 
-    A later lineage ends a leadership whoever tells of it: only an operator begins one.
+    A later lineage ends a leadership, whichever peer reports it: only an operator begins one.
     """
     kind = message.kind
     reset_began = lineage_of(message.term) > lineage_of(replica.term)

@@ -13,7 +13,7 @@ from zonequake_store.state.replies import locked_reply, value_reply
 
 
 def takes_any_age(operation: KeyOperation | Transaction) -> bool:
-    """Returns whether it is a read of whatever a replica has: its answer promises nothing."""
+    """Returns whether the read accepts a state of any age: its answer promises nothing."""
     return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms
 
 
@@ -32,7 +32,7 @@ def bounded_reply(
     if bound_ms:
         since_ms = raft.fresh_since_ms()
         if since_ms is None:
-            why = "no leader has told yet how fresh this state is"
+            why = "no leader has reported yet how fresh this state is"
             return Reply(id_, ReplyStatus.STALE, error=why)
         age_ms = clock_ms() - since_ms
         if age_ms > bound_ms:

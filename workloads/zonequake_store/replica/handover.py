@@ -1,16 +1,16 @@
-"""Requests that come while a group's leadership goes from one replica to another. Pure.
+"""Holds requests that come while a group's leadership goes from one replica to another. Pure.
 
-From the moment a leader hands over it proposes nothing, and nobody else does before its successor
-is elected, a few commits later. A client that is refused meanwhile, with the successor's name,
-comes there too early, is refused again, and pauses for longer than all of it takes. So the old
-leader keeps what comes, and says who leads as soon as it hears it:
+From the moment a leader hands over it proposes nothing, and no other replica does before its
+successor is elected, a few commits later. A client that is refused meanwhile, with the successor's
+name, comes there too early, is refused again, and pauses for longer than all of it takes. So the
+old leader keeps the requests, and answers with the new leader as soon as it knows it:
 
-    hands over ─► held ─┬─ another leader is heard ──► not_leader, and who leads
+    hands over ─► held ─┬─ another leader is heard ──► not_leader, with its name
                         ├─ nothing came of it: it leads on ──► taken
                         └─ HOLD_TICKS ──► not_leader, as if it had not waited
 
 A follower does the same from the moment in which it knows that its leader's process has ended: the
-next leader is elected within a few commits too, and any member tells a client who that is.
+next leader is elected within a few commits too, and any member can name it to a client.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from zonequake_store.replica.reads import Answer
 from zonequake_store.replica.requests import KeyOperation
 
 HOLD_TICKS = 3
-"""Of 100 ms: longer than a hand-over takes on a busy machine, shorter than a client waits for an
-answer. A successor that was not heard by then may be dead, and the next election takes long."""
+"""Ticks of 100 ms that a request is held: longer than a hand-over takes on a busy machine, shorter
+than a client waits for an answer. A successor that was not heard by then may be dead, and the next
+election takes long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,12 @@ class WaitingForSuccessor:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a hand-over began whose end is not known yet, however long ago."""
+        """Returns whether a hand-over began whose end is not known yet, however long ago."""
         return self._ticks is not None
 
     @property
     def is_worth_waiting(self) -> bool:
-        """Whether its end is to be expected soon."""
+        """Returns whether its end can be expected soon."""
         return self._ticks is not None and self._ticks < HOLD_TICKS
 
     def begin(self) -> None:
@@ -75,7 +77,7 @@ class WaitingForSuccessor:
         return [] if self.is_worth_waiting else self._taken()
 
     def end(self) -> list[HeldRequest]:
-        """It is known who leads; those that waited for it."""
+        """Ends the hand-over, as the leader is known; returns the requests that waited."""
         self._ticks = None
         return self._taken()
 

@@ -13,10 +13,10 @@ class ReplicaHost(Protocol):
 
     @property
     def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
+        """The replicas that run, by group."""
 
     def wake(self, replica: Replica) -> None:
-        """Let a replica take part in the next turn."""
+        """Makes a replica take part in the next turn."""
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """A replica cannot go on: stop it, keep its files, say why."""

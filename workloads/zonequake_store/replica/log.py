@@ -21,7 +21,7 @@ from zonequake_store.storage.log_recovery import RecoveredLog
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import AppendEntries
 
-# What a compacted log keeps: a follower that was away for less catches up from the log
+# The amount that a compacted log keeps: a follower that was away for less catches up from the log
 # (historical), one that was away for longer gets a snapshot (full).
 RETAINED_ENTRIES = 20_000
 RETAINED_BYTES = 64 << 20

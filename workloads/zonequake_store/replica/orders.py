@@ -91,7 +91,7 @@ def _transfer(replica: Replica, order: TransferLeadership) -> OrderReply:
         if target == replica.me:
             return OrderReply(status=OrderStatus.RECEIVED)
     if not replica.core_now().transfer_leadership(target):
-        return failed("there is nobody to hand leadership to")
+        return failed("there is no follower to hand leadership to")
     return OrderReply(status=OrderStatus.RECEIVED)
 
 

@@ -3,7 +3,7 @@
 `order-by-wall-clock` is a store that orders writes by wall clocks. Each write of a key gets the
 time at which it came. One whose time is before that of an earlier one lost against it: it is
 acknowledged and thrown away ("the last write wins"). As long as the clock only goes forward that is
-the order in which they came, and nobody sees a difference.
+the order in which they came, and no difference shows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
                                                         key about to be written ─► blocked
 
 A read of a key that a prepared transaction is about to write waits for the transaction's end,
-because the commit may be decided, and told, or be visible in another partition already: who reads
-the old value now could have read the new one of another key before.
+because the commit may be decided and acknowledged, or be visible in another partition already: a
+client that reads the old value now could have read the new one of another key before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.replies import locked_reply, value_reply
 
 READ_WAIT_TICKS = 10
-"""Of 100 ms: so long a read waits for the transaction that is about to write its key."""
+"""Ticks of 100 ms for which a read waits for the transaction that is about to write its key."""
 
 Answer = Callable[[Reply], None]
 
@@ -39,7 +39,9 @@ class _Blocked:
 
 
 class WaitingReads:
-    """Whoever ends reads by an `end_…` has to answer them."""
+    """The reads that wait for an answer. A caller of an `end_…` method must answer the reads that
+    it returns.
+    """
 
     def __init__(self) -> None:
         self._asked: list[PendingRead] = []
@@ -58,7 +60,7 @@ class WaitingReads:
 
     @property
     def need_ticks(self) -> bool:
-        """Whether `tick` has anything to do."""
+        """Returns whether `tick` has anything to do."""
         return bool(self._blocked)
 
     def ask(self, reading: PendingRead) -> None:
@@ -77,7 +79,7 @@ class WaitingReads:
             self._confirmed.append((index, readings))
 
     def serve(self, partition: StateMachine) -> None:
-        """Answer the confirmed ones whose state is here."""
+        """Answers the confirmed reads whose state is here."""
         if self._blocked:
             blocked, self._blocked = self._blocked, []
             for each in blocked:
@@ -112,16 +114,16 @@ class WaitingReads:
         self.serve(partition)
 
     def end_asked(self) -> list[PendingRead]:
-        """Those that the core wasn't asked for."""
+        """Ends and returns the reads that the core was not asked for yet."""
         asked, self._asked = self._asked, []
         return self._ended(asked)
 
     def end_begun(self, number: int) -> list[PendingRead]:
-        """Those that the core gave up as `number`."""
+        """Ends and returns the reads that the core gave up as `number`."""
         return self._ended(self._begun.pop(number, []))
 
     def end_confirmed(self) -> list[PendingRead]:
-        """Those whose index means something else from now on."""
+        """Ends and returns the confirmed reads: their index may mean another state from now on."""
         confirmed, self._confirmed = self._confirmed, []
         blocked, self._blocked = self._blocked, []
         waiting = [reading for _, readings in confirmed for reading in readings]

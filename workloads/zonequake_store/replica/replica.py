@@ -54,7 +54,7 @@ from zonequake_store.transactions.manager import TransactionManager
 MAX_WAITING_PER_REPLICA = 4096
 
 LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt)
-"""What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
+"""Errors of a log or its state with which a replica cannot go on: it is broken, the node is not."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,8 @@ class Replica:
         permission: Permission | None = None,
     ) -> None:
         """`clock_ms`: the clock whose time the core is given with its ticks. `permission`: without
-        which nothing is acknowledged; None: none is needed."""
+        which nothing is acknowledged; None: none is needed.
+        """
         self.group = group
         self.record = record
         self.me = me
@@ -96,7 +97,9 @@ class Replica:
         self._ticks = ticks or Ticks()
         self._told_ticks = self._ticks.now
         self.due_tick = self._ticks.now
-        """When the host must look at the core, if nothing happens before (`tick_schedule`)."""
+        """The tick at which the host must look at the core, if nothing happens before
+        (`tick_schedule`).
+        """
         self.wants_ticks = False
         """`needs_ticks` as it was when something was done last that can change it."""
         self.log = log
@@ -109,7 +112,9 @@ class Replica:
         self.stopped = False
         self.checkpoints = Checkpoints()
         self.refusal: str | None = None
-        """Why no client's write is taken, whatever leads here, or None."""
+        """The reason for which no client's write is taken, even by a leader; None: writes are
+        taken.
+        """
         self.permission = permission
         self._faults = faults
         self._client_address = client_address
@@ -131,17 +136,17 @@ class Replica:
 
     @property
     def is_volatile(self) -> bool:
-        """Whether log and state are gone with the process."""
+        """Returns whether log and state are gone with the process."""
         return isinstance(self.log, MemoryLog)
 
     @property
     def leads(self) -> bool:
-        """Whether this replica leads, as its core last said."""
+        """Returns whether this replica leads, as its core last said."""
         return self.leader == self.me
 
     @property
     def may_acknowledge(self) -> bool:
-        """Whether anybody may be told now what this replica has done."""
+        """Returns whether clients may be answered now with what this replica has done."""
         return self.permission is None or self.permission.holds
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
@@ -226,14 +231,18 @@ class Replica:
     def _elsewhere(
         self, id_: int, operation: KeyOperation | Transaction, answer: Answer, leader: Peer | None
     ) -> bool:
-        """Not from here: say who leads, or keep it until that is known. No turn is needed."""
+        """Refuses a request that only a leader can serve, with the leader's name, or holds it until
+        that is known. No turn is needed.
+        """
         if not self._handover.hold(HeldRequest(id_, operation, answer)):
             answer(self._not_leader(id_, leader))
         return False
 
     @property
     def awaits_successor(self) -> bool:
-        """Whether it handed its leadership over and expects to hear any moment who leads."""
+        """Returns whether it handed its leadership over and expects to learn the new leader any
+        moment.
+        """
         return self._handover.is_worth_waiting
 
     def _look_at_handover(self) -> None:
@@ -323,11 +332,11 @@ class Replica:
             self._refuse(self._reads.end_confirmed(), self.leader)
 
     def interrupt(self, reason: str) -> None:
-        """The disk takes nothing: answer everybody who waits, for it may be long."""
+        """Answers all waiting clients while the disk takes no writes, which may last."""
         self._answer_all(ReplyStatus.OVERLOADED, reason)
 
     def stop(self) -> None:
-        """Answer everybody who waits; the replica does nothing from now on."""
+        """Answers all waiting clients; the replica does nothing from now on."""
         self.stopped = True
         self._answer_all(ReplyStatus.NOT_HERE, "the replica was stopped")
         self.transactions.stop()
@@ -342,7 +351,7 @@ class Replica:
     # ── state ────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, entries: tuple[Entry, ...]) -> None:
-        """Apply committed entries, in order, and answer who waits for them."""
+        """Applies committed entries, in order, and answers the clients that wait for them."""
         partition, pending = self.partition, self._writes.pending
         for entry in entries:
             term, index = entry.term, entry.index
@@ -371,17 +380,17 @@ class Replica:
             self.core_now().applied(entries[-1].index)
 
     def serve_reads(self) -> None:
-        """Answer the confirmed reads whose state is here."""
+        """Answers the confirmed reads whose state is here."""
         self._reads.serve(self.partition)
 
     @property
     def needs_ticks(self) -> bool:
-        """Whether `tick` has anything to do."""
+        """Returns whether `tick` has anything to do."""
         waits = self._handover.is_worth_waiting
         return waits or self._reads.need_ticks or self.transactions.needs_ticks
 
     def tick(self) -> None:
-        """A tick passed for who waits for something and for transactions; a turn must follow."""
+        """Counts a tick for waiting requests and for transactions; a turn must follow."""
         self._send_elsewhere(self._handover.tick())
         self._reads.tick(self.partition)
         self.transactions.tick()

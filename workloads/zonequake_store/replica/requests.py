@@ -27,7 +27,7 @@ from zonequake_store.transactions.coordinator import Begin
 KeyOperation = Read | Write | Cas | Append
 
 MAX_TRANSACTION_NODES = 1024
-# What a client says is asked of DNS.
+# A name from a client is looked up in DNS.
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

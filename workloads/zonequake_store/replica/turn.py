@@ -1,7 +1,7 @@
-"""The handling of a replica's Ready by its host, in the order that keeps Raft's promises; sans-IO.
+"""Handles a replica's Ready for its host, in the order that keeps Raft's promises; sans-IO.
 
     receive messages ─► core ─► answers, if nothing has to be done or stored before they leave
-    serve   begin_turn ─► Ready: send messages, answer reads, apply, tell events
+    serve   begin_turn ─► Ready: send messages, answer reads, apply, report events
                           must be stored ──► edge.store ─ ─ ─ stored ─► finish
                           nothing to store ──────────────────────────► finish
     finish  the log's view follows the disk ─► core told ─► messages_after_store leave
@@ -33,26 +33,27 @@ class Edge(Protocol):
     """The calls that a turn makes to its surroundings."""
 
     def send(self, replica: Replica, messages: Sequence[Message]) -> None:
-        """Have messages leave; none is promised to arrive."""
+        """Sends messages; none is promised to arrive."""
 
     def store(self, replica: Replica, ready: Ready) -> None:
-        """Have `writes_of(replica, ready)` stored in one commit, and `finish` called after it."""
+        """Stores `writes_of(replica, ready)` in one commit, and calls `finish` after it."""
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
-        """Let a peer demand what it lacks."""
+        """Lets a peer demand what it lacks."""
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
         """Point the replica's record at the staged state of `meta`. Raises LogCorrupt."""
 
     def install_snapshot(self, replica: Replica) -> None:
-        """The log begins behind the staged state now: give the replica that state."""
+        """Gives the replica the staged state: the log begins after it already."""
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
-        """Have letters of its transactions go to the leaders of other groups; none is promised to
-        arrive. Who receives one hands it to `replica.transactions.receive` and takes a turn."""
+        """Sends letters of its transactions to the leaders of other groups; none is promised to
+        arrive. A receiver hands it to `replica.transactions.receive` and takes a turn.
+        """
 
     def note(self, replica: Replica, event: RaftEvent) -> None:
-        """The core told of something; `replica.leader` is up to date already."""
+        """Takes an event of the core; `replica.leader` is up to date already."""
 
     def applied(self, replica: Replica, count: int) -> None:
         """The replica has applied `count` more entries."""
@@ -82,7 +83,7 @@ def _has_more_than_messages(replica: Replica, edge: Edge) -> bool:
 
 
 def serve(replica: Replica, edge: Edge) -> None:
-    """Let a replica do all it can before the disk has to answer. Raises LOG_ERRORS."""
+    """Lets a replica do all it can before the disk must answer. Raises LOG_ERRORS."""
     replica.begin_turn()
     raft = replica.core_now()
     urgent = raft.urgent()

@@ -34,19 +34,23 @@ class ProposedWrite:
 
 
 class WaitingWrites:
-    """Whoever takes writes out of it has to propose or answer them."""
+    """The writes that wait for an answer. A caller that takes writes out must propose or answer
+    them.
+    """
 
     def __init__(self) -> None:
         self._offered: list[OfferedWrite] = []
         self.pending: dict[int, ProposedWrite] = {}
-        """By the index of their entry; whoever applies that pops and answers it."""
+        """Proposed writes by the index of their entry; applying the entry pops and answers its
+        write.
+        """
 
     def __len__(self) -> int:
         return len(self.pending) + len(self._offered)
 
     @property
     def are_offered(self) -> bool:
-        """Whether some wait for `take_offered`."""
+        """Returns whether writes wait for `take_offered`."""
         return bool(self._offered)
 
     def offer(self, offered: OfferedWrite) -> None:
@@ -54,16 +58,16 @@ class WaitingWrites:
         self._offered.append(offered)
 
     def take_offered(self) -> list[OfferedWrite]:
-        """Those that came since the last time."""
+        """Removes and returns the writes offered since the last call."""
         offered, self._offered = self._offered, []
         return offered
 
     def proposed(self, offered: OfferedWrite, term: int, index: int) -> None:
-        """It stands in the log."""
+        """Records that the write stands in the log."""
         self.pending[index] = ProposedWrite(offered.id, offered.answer, term)
 
     def give_up(self, reason: str) -> None:
-        """Tell every client whose write is pending that nothing is known of it."""
+        """Answers every client whose write is pending that its outcome is unknown."""
         pending, self.pending = self.pending, {}
         for proposal in pending.values():
             proposal.answer(Reply(proposal.id, ReplyStatus.UNKNOWN, error=reason))

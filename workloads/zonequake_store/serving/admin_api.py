@@ -50,9 +50,9 @@ _orders_decoder = msgspec.json.Decoder(OrderBatch)
 class AdminApi:
     """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz.
 
-    `guarded`: `application` answers questions alone, and whatever changes something is asked of
-    `guarded_application`, which is served where only the operator gets in. So are dumps, which are
-    the data itself, unless they are `open_dumps`.
+    `guarded`: `application` answers questions only; requests that change something go to
+    `guarded_application`, which is served where only the operator is admitted. So are dumps, which
+    are the data itself, unless they are `open_dumps`.
     """
 
     def __init__(
@@ -186,7 +186,9 @@ class AdminApi:
         )
 
     async def _inspection(self, request: web.Request) -> web.Response:
-        """The order InspectReplica as a question, for people who may read and not give orders."""
+        """Answers the order InspectReplica as a query, for clients that may read but not give
+        orders.
+        """
         group = request.match_info["group"]
         (reply,) = await self._orders.execute([InspectReplica(group=group)])
         if reply.replica is not None:
@@ -258,7 +260,7 @@ async def _not_in_plain(request: web.Request) -> web.Response:
     _log.warning("refused %s %s of %s: not here", request.method, request.path, request.remote)
     return web.Response(
         status=403,
-        text="this port asks nobody who they are, and a dump is the data: the operator reads it by "
+        text="this port authenticates no client, and a dump is the data: the operator reads it by "
         "the orders port (7003); the chart's value harness.dumps opens it here\n",
     )
 

@@ -75,7 +75,7 @@ class ClientConnection(FrameConnection):
             )
 
     def answer(self, reply: Reply) -> None:
-        """Send a reply, if there still is anybody to read it."""
+        """Sends a reply, if the connection is still open."""
         if self._answer_delay_s:
             loop = asyncio.get_running_loop()
             if loop.time() < self._delayed_until_s:

@@ -1,7 +1,7 @@
-"""The node's journal: what happened to its replicas, kept across restarts.
+"""The node's journal: events of its replicas, kept across restarts.
 
 One line of JSON per event in `<data>/events.jsonl`; the oldest go when there are many. Lines are
-buffered and written each second, and at once when somebody waits for them (a stage, a leader) or
+buffered and written each second, and at once if a process waits for them (a stage, a leader) or
 judges by them (a reset): a SIGKILL costs at most a second of the less important ones. A torn last
 line of a killed process is cut at the next start. A disk that takes nothing ends no node for its
 journal: events stay in memory, and the file is started over with them once there is room.
@@ -18,7 +18,7 @@ import msgspec
 
 from zonequake_protocol.admin import StoreEvent
 
-# Kinds that a chaos run decides or judges by: they are on disk before anybody can act on them.
+# Kinds that a chaos run decides or judges by: they are on disk before any process can act on them.
 _AT_ONCE = frozenset(
     {
         "group.reset",
@@ -31,7 +31,7 @@ _AT_ONCE = frozenset(
     }
 )
 
-# So many of the newest events are kept at least, and twice as many at most, in memory and on disk.
+# The least number of newest events that is kept, in memory and on disk; the most is twice that.
 _KEPT_EVENTS = 20_000
 
 _encoder = msgspec.json.Encoder()
@@ -90,7 +90,7 @@ class EventJournal:
             self.flush()
 
     def after(self, seq: int) -> Iterator[bytes]:
-        """Lines of the events behind `seq`, oldest first."""
+        """Returns the lines of the events after `seq`, oldest first."""
         first = self._events[0].seq if self._events else 0
         for event in self._events[max(0, seq - first + 1) :]:
             yield _encoder.encode(event) + b"\n"

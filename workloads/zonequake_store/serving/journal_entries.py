@@ -28,7 +28,7 @@ def note_core(journal: EventJournal, replica: Replica, event: RaftEvent) -> None
             }
             _add(journal, "leader.change", record, data)
         case LineageBegun():
-            # Behind which place of the older lineage it begins: at index 0 with nothing.
+            # The place of the older lineage after which it begins: at index 0 with nothing.
             data = {
                 "lineage": lineage_of(event.term),
                 "last_lineage": lineage_of(event.last_term),

@@ -10,11 +10,11 @@ again, and the client learns that nothing is known.
     sequence ≤ floor, or since < mark  ──► FORGOTTEN
     else                               ──► applied now
 
-The **mark** is an index: whatever was evicted with a whole client was applied below it. A request
+The **mark** is an index: everything evicted with a whole client was applied below it. A request
 with `since` ≥ mark was first sent when its client had seen entry `since`, so that it can only have
-been applied behind it: if it had been, its client would still be here. The mark is read off the
-table: 0 until that is full, then the index at which the quietest client was last heard. A client
-that comes when it is full keeps the mark of that moment. For example, with room for two clients:
+been applied after it: if it had been, its client would still be here. The mark is read off the
+table: 0 until that is full, then the index of the quietest client's last request. A client that
+comes when it is full keeps the mark of that moment. For example, with room for two clients:
 
     1: a#1   2: b#1   3: c#1 since 2 evicts a   4: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
     5: a#2 since 4 evicts b, mark 2             6: a#1 since 0 again ──► FORGOTTEN, as 0 < 2

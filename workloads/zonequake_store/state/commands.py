@@ -47,11 +47,12 @@ PlainCommand = SetCommand | CasCommand | AppendCommand
 Command = PlainCommand | TransactionCommand
 
 Bookkeeping = RollbackCommand | ForgetCommand
-"""What a leader writes of its own accord: no client asked for it, and none was told anything that
-rests on it. A Rollback gives up what nobody decided, and a Forget drops what nobody asks for; a
-log that lacks them has both done again. A Commit is no bookkeeping, though a leader writes it too:
-once it is applied the decision may be forgotten, and a log without it would give up what a client
-was told."""
+"""Commands that a leader writes on its own: no client asked for them, and no answer to a client
+depends on them. A Rollback gives up what was never decided, and a Forget drops what is no longer
+asked for; a log that lacks them has both done again. A Commit is no bookkeeping, though a leader
+writes it too: once it is applied the decision may be forgotten, and a log without it would give up
+what was acknowledged to a client.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

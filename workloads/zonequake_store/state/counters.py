@@ -66,7 +66,7 @@ class PartitionUpdateCounter:
 
     @property
     def is_sequential(self) -> bool:
-        """Whether everything that was reserved is applied."""
+        """Returns whether everything that was reserved is applied."""
         return self._lwm == self._hwm
 
     def reserve(self, delta: int) -> int:

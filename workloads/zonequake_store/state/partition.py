@@ -272,7 +272,7 @@ class StateMachine:
         return outcome
 
     def _refuse(self, term: int, index: int, command: RefuseCommand) -> CommandOutcome:
-        """Give a transaction up for good, unless the request was answered before."""
+        """Gives a transaction up permanently, unless the request was answered before."""
         self._roll_back(command.transaction)
         known = self.clients.lookup(command.request_id, term, index)
         if known is not None and self.deduplicate:

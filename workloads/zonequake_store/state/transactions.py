@@ -12,10 +12,11 @@ coordinator's: its log holds the decision. All of what follows are log entries:
   by a Decide of the very leader that began it, in that leader's term (`TransactionId.term`). So as
   soon as an entry of a later term is applied in the coordinator's partition, or the leader itself
   has given the transaction up, what has no decision is aborted forever.
-- **Refuse** is written instead of Decide when a cas found another value: the request is answered
-  with that for good. Whatever else ends a transaction may be tried again, and leaves no entry.
+- **Refuse** is written instead of Decide when a cas found another value: the request keeps
+  that answer. A transaction that ends otherwise may be tried again, and leaves no entry.
 - **Commit** and **Rollback** end a part: the counters are applied, or closed as a gap.
-- **Forget** removes a decision when every part's Commit is applied; only then nobody asks again.
+- **Forget** removes a decision when every part's Commit is applied; only then no participant
+  asks again.
 
 **Late prepares.** A Prepare that was delayed or doubled may come when its part has ended. It must
 not be prepared again: a second Commit would apply it twice. So each partition remembers what has
@@ -79,7 +80,7 @@ class TransactionStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ParticipantGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group that takes part, and the nodes of its replicas when it was last heard of."""
+    """A group that takes part, and the nodes of its replicas as last reported."""
 
     group: str
     nodes: tuple[str, ...]
@@ -97,7 +98,7 @@ class PrepareCommand(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 class DecideCommand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """The commit, in the coordinator's partition. `others`: all groups but this one.
 
-    `results`: what the client is told, in the order of its steps.
+    `results`: the answer to the client, in the order of its steps.
     """
 
     transaction: TransactionId
@@ -109,8 +110,8 @@ class DecideCommand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 class RefuseCommand(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     """The transaction is given up because a cas found `found`, in the coordinator's partition.
 
-    An entry, though it changes no key: an earlier attempt of the same request may be decided, and
-    its own write be what the cas found. What the client is told for good, the log says.
+    It is an entry, though it changes no key: an earlier attempt of the same request may be decided,
+    and its own write be what the cas found. The client's final answer is therefore in the log.
     """
 
     transaction: TransactionId
@@ -131,7 +132,7 @@ class RollbackCommand(msgspec.Struct, frozen=True, array_like=True, tag="b"):
 
 
 class ForgetCommand(msgspec.Struct, frozen=True, array_like=True, tag="f"):
-    """Every part of these is committed: nobody will ask again."""
+    """The removal of decisions whose parts are all committed: no participant will ask again."""
 
     transactions: tuple[TransactionId, ...]
 
@@ -219,7 +220,7 @@ class TransactionTable:
         return None
 
     def is_late(self, transaction: TransactionId) -> bool:
-        """Returns whether this part has ended here, or its coordinator prepares it no more."""
+        """Returns whether this part has ended here, or its coordinator no longer prepares it."""
         horizon = self._horizons.get(transaction.group)
         if horizon is None:
             return False
@@ -264,7 +265,7 @@ class TransactionTable:
         self._changed.add(_DECISION + _name(decision.transaction))
 
     def forget(self, transaction: TransactionId) -> None:
-        """Nobody asks for this decision any more."""
+        """Removes this decision: no participant asks for it any more."""
         if self.decisions.pop(transaction, None) is not None:
             self._changed.add(_DECISION + _name(transaction))
 

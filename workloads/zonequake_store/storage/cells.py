@@ -24,7 +24,7 @@ from zonequake_store.state.encoding import (
 from zonequake_store.state.partition import AppliedState, Cell, StateMachine, encode_cell
 from zonequake_store.storage.data_store import DataStore, DataView, Flush
 
-# What a cell costs in the overlay beyond its value, for the flush limit.
+# The cost of a cell in the overlay beyond its value, for the flush limit.
 _CELL_OVERHEAD_BYTES = 200
 
 Value = TypeVar("Value")
@@ -129,7 +129,7 @@ class MemoryView:
         self._behind = [(TRANSACTION + name, raw) for name, raw in transactions]
 
     def pairs(self, after: bytes = b"") -> Iterator[Pair]:
-        """All of it behind the key `after`, in key order."""
+        """Yields all pairs after the key `after`, in key order."""
         if self._order is None:
             self._order = sorted((CELL + key.encode(), key) for key in self._cells)
         yield from _behind(self._before, after)
@@ -138,7 +138,7 @@ class MemoryView:
         yield from _behind(self._behind, after)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is no resource to release."""
 
 
 def _behind(pairs: list[tuple[bytes, Value]], after: bytes) -> list[tuple[bytes, Value]]:
@@ -146,4 +146,4 @@ def _behind(pairs: list[tuple[bytes, Value]], after: bytes) -> list[tuple[bytes,
 
 
 View = DataView | MemoryView
-"""A replica's state at one applied index; whoever opened it closes it."""
+"""A replica's state at one applied index; its opener must close it."""

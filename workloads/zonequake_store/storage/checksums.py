@@ -1,10 +1,10 @@
-"""A CRC-32 in front of every value that a node keeps in LMDB, whose pages have no checksums.
+"""Puts a CRC-32 in front of every value that a node keeps in LMDB, whose pages have no checksums.
 
     crc-32 of key and value (4 bytes) · value
 
-The key counts too: a bit that flips in a key moves the value to another key, whole and sound. What
-no checksum of a value can show is a value that is missing; entries are counted (`log_recovery`),
-and cells are looked for by the digests of whole replicas. Sealing costs 0.3 µs, checking 0.4 µs.
+The key counts too: a bit that flips in a key moves the value to another key, whole and sound. No
+checksum of a value can show that a value is missing; entries are counted (`log_recovery`), and
+missing cells show in the digests of whole replicas. Sealing costs 0.3 µs, checking 0.4 µs.
 """
 
 from __future__ import annotations

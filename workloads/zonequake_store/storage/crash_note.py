@@ -1,9 +1,9 @@
 """The last output of a process that a signal ended, kept for the next process.
 
 LMDB maps its files: a page that is damaged or cannot be read may end the process by SIGBUS or
-SIGSEGV, without an exception that anybody could catch. Python's fault handler writes where it
-happened into `<data>/CRASHED`; the next start finds it there and looks at the files before it maps
-them (`storage`).
+SIGSEGV, without an exception that could be caught. Python's fault handler writes where it happened
+into `<data>/CRASHED`; the next start finds it there and looks at the files before it maps them
+(`storage`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ FILE_NAME = "CRASHED"
 
 
 def arm(directory: Path) -> None:
-    """Have what is said at a fatal signal written there; without the directory, to stderr."""
+    """Makes a fatal signal write Python's tracebacks into the file; to stderr if the directory
+    can't be written.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # Never closed: it is for the moment in which nothing can be opened any more.
@@ -37,6 +39,6 @@ def said(directory: Path) -> str | None:
 
 
 def forget(directory: Path) -> None:
-    """It has been looked into."""
+    """Empties the file, once its content was looked into."""
     with contextlib.suppress(OSError):
         (directory / FILE_NAME).write_bytes(b"")

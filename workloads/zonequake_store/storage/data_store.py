@@ -10,8 +10,8 @@ the log, which is never compacted beyond that entry, brings the rest. Commits ar
 loss costs a second of replay, not the environment. (An unsynced environment would save nothing at
 one commit a second.)
 
-Every value is sealed with a CRC-32 (`checksums`); what is read is checked first, and a reader
-who finds damage breaks the replica (StateCorrupt).
+Every value is sealed with a CRC-32 (`checksums`); what is read is checked first, and a reader that
+finds damage breaks the replica (StateCorrupt).
 
 A snapshot is a read transaction: it sees the state of one applied index while writes go on.
 """
@@ -57,7 +57,8 @@ _NUMBER = struct.Struct(">Q")
 # No state has the number 0.
 _STAGINGS = _NUMBER.pack(0)
 _ERASE_KEYS_PER_COMMIT = 5_000
-# Of a flush: storing them takes a few hundredths of a millisecond, sessions some tenths.
+# Pairs that a flush stores at a time: this takes a few hundredths of a millisecond, for sessions
+# some tenths.
 _PAIRS_AT_ONCE = 16
 
 _encoder = msgspec.msgpack.Encoder()
@@ -88,7 +89,7 @@ class Flush:
         yield prefix + APPLIED, encode_state(self.state)
 
     def gone(self) -> Iterator[bytes]:
-        """Keys whose values are to be deleted."""
+        """The keys whose values are to be deleted."""
         prefix = _NUMBER.pack(self.number)
         for name in self.evicted:
             yield prefix + CLIENT + name.encode()
@@ -224,7 +225,7 @@ class DataStore:
         return found
 
     def check(self, number: int, after: bytes, limit: int) -> bytes | None:
-        """Check the next `limit` values of a replica behind a key (b"": from its first on).
+        """Checks the next `limit` values of a replica after a key (b"": from its first on).
 
         Returns the last key checked, or None at the end. Raises StateCorrupt.
         """
@@ -256,7 +257,7 @@ class DataView:
         self.state = decode_state(value)
 
     def pairs(self, after: bytes = b"") -> Iterator[Pair]:
-        """All of it behind the key `after`, in key order. Raises StateCorrupt."""
+        """Yields all pairs after the key `after`, in key order. Raises StateCorrupt."""
         for key, value in _range(self._txn, self._prefix, after):
             yield key[8:], value
 

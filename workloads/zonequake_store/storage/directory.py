@@ -1,4 +1,4 @@
-"""A node's data directory: who may use it, what is in it, and the threads that write it.
+"""A node's data directory: its lock, its content, and the threads that write it.
 
     <data>/LOCK            held (fcntl) while a process uses the directory
     <data>/FORMAT          of all below (`format`)
@@ -14,7 +14,7 @@ with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts ne
 is put aside as `log-unsynced.damaged` and started over: its replicas are gone from this node and
 come back under new incarnations, those with fsync go on. The applied state is put aside likewise: a
 replica whose log reaches back to its beginning applies it again, the others are broken. Damaged
-synced logs end the start: with them would go what was voted and acknowledged.
+synced logs end the start: votes and acknowledged writes would be lost with them.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Watcher(Protocol):
     """Receives the events of the storage, on the loop."""
 
     def storage_full(self, writer: str, error: StorageFull) -> None:
-        """Nothing is stored by this writer (`log`, `data`) until there is room again."""
+        """Is called when this writer (`log`, `data`) stores nothing until there is room again."""
 
     def storage_recovered(self, writer: str) -> None:
         """Is called when the writes that the storage held back are stored."""
 
     def storage_failed(self, writer: str, error: Exception) -> None:
-        """Nothing is stored by it any more."""
+        """Is called when this writer stores nothing any more."""
 
     def logs_damaged(self, damaged: dict[int, str]) -> None:
         """These logs, by number, cannot be written, for these reasons."""
@@ -108,10 +108,10 @@ class Storage:
             self._take_lock(directory)
             check_format(directory)
             self.crash = crash_note.said(directory)
-            """What the process before this one said, if a signal ended it."""
+            """The last output of the previous process, if a signal ended it."""
             self._distrusted = DistrustedFiles(directory / "DISTRUSTED")
             self.put_aside: list[str] = []
-            """Why environments were started over, if they were."""
+            """The reasons for which environments were started over, if they were."""
             self._open_all(settings, undo)
             crash_note.forget(directory)
             self.incarnation = self.synced.identity(fresh_incarnation)
@@ -121,7 +121,7 @@ class Storage:
             self._next_number = self._free_numbers()
             undo.pop_all()
         self.watcher: Watcher
-        """Who is told what happens to the storage; set before anything is written."""
+        """The receiver of the storage's events; set before anything is written."""
         self._loop: asyncio.AbstractEventLoop
         self._writers: list[Writer[LogBatch] | Writer[Callable[[], None]]] = []
         self._log_writer: Writer[LogBatch]
@@ -249,7 +249,7 @@ class Storage:
         return self.synced if record.fsync else self._unsynced
 
     def write_log(self, batch: LogBatch, done: Callable[[], None], *, frees: bool = False) -> None:
-        """Have a batch stored durably, then `done` called on the loop; `frees`: it makes room."""
+        """Stores a batch durably, then calls `done` on the loop; `frees`: it makes room."""
         self._log_writer.submit(batch, done, frees=frees)
 
     async def log_written(self, batch: LogBatch, *, frees: bool = False) -> None:
@@ -266,7 +266,7 @@ class Storage:
     def write_data(
         self, job: Callable[[], None], done: Callable[[], None], *, frees: bool = False
     ) -> None:
-        """Have a job on the data environment run in its thread, then `done` on the loop."""
+        """Runs a job on the data environment in its thread, then calls `done` on the loop."""
         self._data_writer.submit(job, done, frees=frees)
 
     def erase_state(self, number: int) -> None:
@@ -343,7 +343,7 @@ class Storage:
 
 def _resolve(future: asyncio.Future[None], error: StorageError | None) -> None:
     if future.done():
-        return  # nobody waits any more
+        return  # no caller waits any more
     if error is None:
         future.set_result(None)
     else:
@@ -351,7 +351,9 @@ def _resolve(future: asyncio.Future[None], error: StorageError | None) -> None:
 
 
 def begun_stagings(data: DataStore, records: Mapping[str, GroupRecord]) -> dict[str, Staging]:
-    """Snapshots on their way in; forgets those that were installed, or whose replica is gone."""
+    """Returns snapshots on their way in; forgets those that were installed, or whose replica is
+    gone.
+    """
     found: dict[str, Staging] = {}
     for group, staging in data.stagings().items():
         record = records.get(group)

@@ -2,12 +2,13 @@
 
 After a failed sync the kernel may show pages that the disk never got, and call them clean: a new
 process would read them, tell its peers that it has them, and lose them with the next power loss. So
-it is written down which environment failed, and the replicas that were in it stay broken until they
+the file records which environment failed, and the replicas that were in it stay broken until they
 are erased; they come back from their peers under new incarnations. Kept in memory by a kernel that
 could not write it, the file lasts as long as the pages it warns of. The environment itself is
 written again at the next start (`lmdb_files.renew`), so that no later replica rests on such pages.
 
-Whoever has no other copy left may delete the file: the replicas then start from what is there.
+If there is no other copy left, a person may delete the file: the replicas then start from what is
+there.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class DistrustedFiles:
         return {failure.environment for failure in self._failures if not failure.renewed}
 
     def renewed(self, environment: str) -> None:
-        """It was written again."""
+        """Records that the environment was written again."""
         self._failures = [
             msgspec.structs.replace(failure, renewed=True)
             if failure.environment == environment
@@ -77,7 +78,7 @@ class DistrustedFiles:
 
     @property
     def lowest_sound_number(self) -> int:
-        """From which number on no replica is distrusted."""
+        """Returns the number from which on no replica is distrusted."""
         return max((failure.below for failure in self._failures), default=1)
 
     def _store(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from zonequake_store.errors import LaterFormat, StoreCorrupt
 
 FORMAT = 1
-"""What this program writes, and the latest that it reads."""
+"""The format that this program writes, and the latest that it reads."""
 
 _FILE = "FORMAT"
 

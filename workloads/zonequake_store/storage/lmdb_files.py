@@ -28,7 +28,7 @@ UNREADABLE = (
     lmdb.PanicError,
     lmdb.VersionMismatchError,
 )
-"""What reading a damaged environment raises."""
+"""Exceptions of reading a damaged environment."""
 
 _FILE_NAME = "data.mdb"
 
@@ -76,11 +76,11 @@ def check_pages(path: Path) -> None:
 
 
 def renew(path: Path) -> None:
-    """Write what an environment's newest commit says into a file of its own, in place of the old.
+    """Writes an environment's newest commit into a new file, in place of the old.
 
-    Behind a failed sync the kernel may show pages, and call them clean, that the disk never got;
-    who goes on writing leaves them where they are. In the new file every page is written again.
-    Raises StoreCorrupt if it cannot be read, StorageError if there is no room.
+    After a failed sync the kernel may show pages, and call them clean, that the disk never got;
+    later commits would leave them as they are. In the new file every page is written again. Raises
+    StoreCorrupt if it cannot be read, StorageError if there is no room.
     """
     check_pages(path)
     fresh = path.with_name(f"{path.name}.new")
@@ -103,7 +103,7 @@ def renew(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have a file or a folder reach the disk. Raises OSError."""
+    """Syncs a file or a folder to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -124,7 +124,7 @@ def live_bytes(environment: lmdb.Environment, databases: list[Any]) -> int:
         with environment.begin() as txn:
             stats = [txn.stat(), *(txn.stat(database) for database in databases)]
     except lmdb.PanicError:
-        return 0  # a commit failed, and who waits for it says so
+        return 0  # a commit failed, and the call that waits for it reports that
     pages = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
     return int(pages * stats[0]["psize"])
 
@@ -137,12 +137,12 @@ def writing(
     variable: str,
     touch: Callable[[lmdb.Transaction], object],
 ) -> Iterator[lmdb.Transaction]:
-    """A transaction that is committed at the end. `touch` writes next to nothing.
+    """Opens a transaction that is committed at the end. `touch` writes next to nothing.
 
     Raises StorageFull if the map or the disk takes no more: LMDB has dropped the whole transaction
     then, and a later one writes every page of its own again, so that none is needed that this one
     may have lost. Raises StorageFailed for all else, a failed sync above all: LMDB would go on by
-    itself, but whether the last commit is on the disk is known to nobody.
+    itself, but whether the last commit is on the disk is unknown.
     """
     try:
         with environment.begin(write=True) as txn:
@@ -165,8 +165,9 @@ def writing(
 
 
 def _age(environment: lmdb.Environment, touch: Callable[[lmdb.Transaction], object]) -> None:
-    """Let pages that were freed be used: LMDB gives them away two commits later, and while each
-    transaction fails there is none."""
+    """Makes freed pages usable: LMDB reuses them two commits later, and there is no commit while
+    each transaction fails.
+    """
     with contextlib.suppress(lmdb.MapFullError):
         for _ in range(2):
             with environment.begin(write=True) as txn:

@@ -46,12 +46,12 @@ from zonequake_store.storage.log_writes import (
     PutRecord,
 )
 
-# What reading a damaged environment raises.
+# Exceptions of reading a damaged environment.
 _CORRUPT = (*UNREADABLE, LogCorrupt, msgspec.DecodeError, UnicodeDecodeError, struct.error)
 
 _OF_RECORD = (PutRecord, Install)
 _Database = Any
-"""What `open_db` returns; the package has no name for it."""
+"""The type that `open_db` returns; the package has no name for it."""
 
 _NUMBER = struct.Struct(">Q")
 _KEY = struct.Struct(">QQ")
@@ -116,7 +116,7 @@ class LogStore:
         return found
 
     def next_number(self) -> int:
-        """The lowest number above every one that a replica ever had here."""
+        """Returns the lowest number above every one that a replica ever had here."""
         with self._environment.begin(db=self._meta) as txn:
             stored = _get(txn, b"next", self._meta)
             return 1 if stored is None else int(_NUMBER.unpack(stored)[0])

@@ -57,7 +57,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Begin the log again behind a snapshot, and point the replica at the snapshot's cells."""
+    """A new beginning of the log after a snapshot; points the replica at the snapshot's cells."""
 
     group: str
     record: GroupRecord

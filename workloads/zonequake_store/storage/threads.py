@@ -11,10 +11,10 @@ Read = TypeVar("Read")
 
 
 async def read_in_thread(read: Callable[[], Read]) -> Read:
-    """Run `read` in a thread and give what it returns.
+    """Runs `read` in a thread and returns its result.
 
-    A cancellation takes effect when the thread has ended, not before: whoever awaits this closes
-    the read transaction next, and the thread would go on in memory that is no longer there.
+    A cancellation takes effect when the thread has ended, not before: the caller closes the read
+    transaction next, and the thread would go on in memory that is no longer there.
     """
     reading = asyncio.ensure_future(asyncio.to_thread(read))
     try:

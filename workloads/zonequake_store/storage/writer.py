@@ -26,7 +26,7 @@ from zonequake_store.errors import StorageError, StorageFull
 Job = TypeVar("Job")
 Refused = Callable[[StorageError], None]
 
-# Enough to join whatever waits, and a bound for one commit's length.
+# Enough to join all that waits, and a bound for one commit's length.
 _MAX_JOBS_PER_COMMIT = 64
 RETRY_S = 1.0
 
@@ -43,7 +43,7 @@ class Writer(Generic[Job]):
     """Runs `write(jobs)` in a thread of its own and calls each job's `done` on the loop.
 
     `observe_s` gets each write's duration; `full`, `recovered` and `failed` are called on the loop
-    when that begins, ends, or happens for good.
+    when the storage is full, has room again, or has failed permanently.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Writer(Generic[Job]):
         refused: Refused | None = None,
         frees: bool = False,
     ) -> None:
-        """Have `job` written, then `done` called on the loop.
+        """Writes `job`, then calls `done` on the loop.
 
         With `refused` it does not wait until there is room again: that is called instead of `done`
         if it cannot be written now, or never.
@@ -116,7 +116,7 @@ class Writer(Generic[Job]):
             self._refuse_all(StorageError(f"nothing is stored any more: {failure}"))
 
     def _joined(self, batch: list[_Work[Job]]) -> tuple[list[_Work[Job]], bool]:
-        """Returns what waits besides; False with it if the thread is to end behind it."""
+        """Adds other waiting jobs to the batch; returns False with it if the thread must end."""
         while len(batch) < _MAX_JOBS_PER_COMMIT:
             try:
                 following = self._jobs.get_nowait()
@@ -193,7 +193,7 @@ class Writer(Generic[Job]):
         self._post(lambda: [call(error) for call in calls])
 
     def _refuse_all(self, error: StorageError) -> None:
-        """Answer until the end: who waits would wait forever."""
+        """Answers all jobs until the end: otherwise their callers would wait forever."""
         while (work := self._jobs.get()) is not None:
             self._refuse([work], error)
 

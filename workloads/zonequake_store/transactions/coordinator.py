@@ -1,4 +1,5 @@
-"""Transactions that begin here: the leader of the first key's partition decides; sans-IO.
+"""Coordinates the transactions that begin here: the leader of the first key's partition decides;
+sans-IO.
 
     begin ─► PREPARING ── all voted DONE ─► DECIDING ── DecideCommand applied ─► answered ok,
                  │                             │                                 Finish(commit)
@@ -8,19 +9,19 @@
 
 A vote against because a cas found another value goes the way of a decision, with a RefuseCommand.
 
-Whoever drives it calls `lead` and `stop` with leadership, hands in requests, messages, every
-applied DecideCommand and RefuseCommand (`applied`) and ticks; see `participant` for the rest.
+Its driver calls `lead` and `stop` with leadership, hands in requests, messages, every applied
+DecideCommand and RefuseCommand (`applied`) and ticks; see `participant` for the rest.
 
-**Why a dead coordinator blocks nobody.** A commit is an entry in this group's log, so the next
-leader has it and goes on telling (`lead`). What has no such entry can only be committed by the
-leader of its own term, which knows it as active; everybody else may call it aborted as soon as an
-entry of a later term is applied here, because then no DecideCommand of the earlier term can still
-come (it would stand before that entry, and count only in its own term). `ask` answers by that rule
-and never guesses: it is silent while the transaction is active, or while this leader has not
+**Why a dead coordinator blocks no participant.** A commit is an entry in this group's log, so the
+next leader has it and goes on telling (`lead`). What has no such entry can only be committed by the
+leader of its own term, which knows it as active; every other leader may call it aborted as soon as
+an entry of a later term is applied here, because then no DecideCommand of the earlier term can
+still come (it would stand before that entry, and count only in its own term). `ask` answers by that
+rule and never guesses: it is silent while the transaction is active, or while this leader has not
 applied an entry of its own term.
 
 **When a decision is forgotten.** Done means that a group has applied its Commit, and it says so
-only of what its log holds. When all have, nobody can ask any more; an AskOutcome that is
+only of what its log holds. When all have, no participant can ask any more; an AskOutcome that is
 still on its way gets "abort", which a group that has ended its part ignores.
 
 **Once.** The answer to a request id is kept in the partition's client table with the decision. A
@@ -60,7 +61,8 @@ from zonequake_store.state.transactions import (
 from zonequake_store.transactions.participant import TransactionOutput
 
 PREPARE_TICKS = 25
-"""Of 100 ms: longer than the longest wait for a lock and an election together."""
+"""Ticks of 100 ms for preparing: longer than the longest wait for a lock and an election together.
+"""
 
 RESEND_TICKS = 3
 """Between two letters to a group that does not answer; doubles up to _LONGEST_RESEND_TICKS."""
@@ -71,7 +73,7 @@ MAX_ACTIVE = 1024
 """Transactions of one coordinator that are not decided, and decisions that are not forgotten."""
 
 MAX_RESULT_BYTES = 1 << 20
-"""Of what a transaction reads: it is kept with its request id."""
+"""The most that a transaction may read: its results are kept with its request id."""
 
 _encoded = msgspec.msgpack.Encoder().encode
 
@@ -135,7 +137,7 @@ class Coordinator:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no tick is needed."""
+        """Returns whether no tick is needed."""
         return not self._active and not self._finishing and not self._forgettable
 
     # ── leadership ───────────────────────────────────────────────────────────────────────────
@@ -147,7 +149,9 @@ class Coordinator:
             self._tell(decision)
 
     def stop(self) -> None:
-        """It is led from here no more. What is not proposed can't be committed any more."""
+        """Stops: this node no longer leads the group. What is not proposed can't be committed any
+        more.
+        """
         active, self._active = self._active, {}
         self._requests.clear()
         self._finishing.clear()
@@ -285,7 +289,9 @@ class Coordinator:
 
     @property
     def _floor(self) -> int:
-        """Nothing below is being prepared; the active are in the order of their numbers."""
+        """Returns the number below which nothing is being prepared; the active are in the order of
+        their numbers.
+        """
         for transaction, active in self._active.items():
             if active.state is _State.PREPARING:
                 return transaction.number
@@ -347,8 +353,8 @@ class Coordinator:
 
 
 def _refusal(vote: Vote) -> Reply:
-    """Returns what the client is told; not the place in the participant's log, which is another
-    one.
+    """Returns the answer for the client, without the place in the participant's log, which is
+    another log.
     """
     reply = outcome_reply(0, vote.outcome)
     error = vote.error or reply.error

@@ -1,11 +1,11 @@
 """Exclusive locks on keys, with a queue of transactions that wait to prepare. Pure.
 
-Volatile, and for order and fairness alone: what makes two transactions exclude each other is the
+Volatile, and only for order and fairness: what makes two transactions exclude each other is the
 partition's applied state, where a Prepare finds the keys of what is prepared locked. This table
 lets a transaction wait for them rather than fail.
 
 All keys of a transaction in a partition are locked at once or not at all, in the order of arrival,
-so that within a partition nobody waits for each other. Across partitions they may:
+so that within a partition no two transactions wait for each other. Across partitions they may:
 
     tx 1 holds a in partition 0, waits for b in partition 1
     tx 2 holds b in partition 1, waits for a in partition 0
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from zonequake_store.state.transactions import TransactionId
 
 WAIT_TICKS = 5
-"""Of 100 ms: longer than a transaction without trouble holds its locks."""
+"""Ticks of 100 ms: longer than a transaction without trouble holds its locks."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LockTable:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether anybody waits."""
+        """Returns whether a transaction waits."""
         return bool(self._waiting)
 
     def request(self, transaction: TransactionId, keys: Iterable[str]) -> bool:
@@ -58,14 +58,16 @@ class LockTable:
         return transaction in self._waiting
 
     def hold(self, transaction: TransactionId, keys: Iterable[str]) -> None:
-        """These keys are locked, whoever waits: the partition's state says so."""
+        """Locks these keys, even if others wait: the partition's state has them locked."""
         self._waiting.pop(transaction, None)
         self._held[transaction] = frozenset(keys)
         for key in self._held[transaction]:
             self._holders[key] = transaction
 
     def release(self, transaction: TransactionId) -> list[TransactionId]:
-        """A transaction ended or gives up; returns who holds its locks from now on."""
+        """Releases the locks of a transaction that ended or gives up; returns the transactions that
+        now hold them.
+        """
         self._waiting.pop(transaction, None)
         for key in self._held.pop(transaction, ()):
             if self._holders.get(key) == transaction:
@@ -73,7 +75,8 @@ class LockTable:
         return self._grant()
 
     def tick(self) -> list[tuple[TransactionId, TransactionId]]:
-        """Time passes; returns whose wait is over, each with the one it waited for.
+        """Counts a tick; returns the transactions whose wait is over, each with the one that it
+        waited for.
 
         They must be released.
         """
@@ -93,7 +96,7 @@ class LockTable:
         return over
 
     def _grant(self) -> list[TransactionId]:
-        """Give free keys to those who wait, but not past one that came before for the same key."""
+        """Gives free keys to waiting transactions, but not past an earlier one for the same key."""
         granted: list[TransactionId] = []
         claimed: set[str] = set()
         for transaction, waiting in self._waiting.items():

@@ -52,12 +52,12 @@ class TransactionManager:
 
     @property
     def has_proposals(self) -> bool:
-        """Whether something is to be proposed."""
+        """Returns whether something is to be proposed."""
         return bool(self._output.proposals)
 
     @property
     def has_work(self) -> bool:
-        """Whether something is to be proposed or sent."""
+        """Returns whether something is to be proposed or sent."""
         return bool(self._output.proposals or self._output.letters)
 
     def replaced(self, partition: StateMachine) -> None:
@@ -77,7 +77,7 @@ class TransactionManager:
         self.participant.nodes = self.coordinator.nodes = nodes
 
     def stop(self) -> None:
-        """It leads no more, or is stopped."""
+        """Stops: the replica no longer leads, or is stopped."""
         self.leads = False
         self._output.proposals.clear()
         self._output.letters.clear()
@@ -114,7 +114,7 @@ class TransactionManager:
 
     @property
     def needs_ticks(self) -> bool:
-        """Whether `tick` has anything to do."""
+        """Returns whether `tick` has anything to do."""
         return self.leads and not (self.participant.is_idle and self.coordinator.is_idle)
 
     def tick(self) -> None:

@@ -1,15 +1,15 @@
-"""A partition's part in transactions, as its leader plays it; sans-IO.
+"""Takes a partition's part in transactions, on its leader; sans-IO.
 
     Prepare ─► locks wanted ─► locks held ─► PrepareCommand proposed ─► applied ─► Vote
                      └─ time-out ─► Vote LOCKED            (refused: locks released, Vote why)
     Finish  ─► Commit- or RollbackCommand proposed ─► applied ─► locks released, Done
     prepared for ASK_TICKS without news ─► ask the coordinator's group, again and again
 
-Whoever drives it calls `lead` and `stop` with leadership, hands in messages, every applied
-transaction command (`applied`) and ticks, proposes `output.proposals` in order and delivers
-`output.letters`. A vote leaves only when the Prepare is applied, so it is committed in the group's
-log; a Done only when the Commit is. Nothing here needs to survive: what is prepared is in the
-partition's state, and the next leader asks for it.
+Its driver calls `lead` and `stop` with leadership, hands in messages, every applied transaction
+command (`applied`) and ticks, proposes `output.proposals` in order and delivers `output.letters`. A
+vote leaves only when the Prepare is applied, so it is committed in the group's log; a Done only
+when the Commit is. Nothing here needs to survive: what is prepared is in the partition's state, and
+the next leader asks for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from zonequake_store.state.transactions import (
 from zonequake_store.transactions.locks import LockTable
 
 ASK_TICKS = 10
-"""Of 100 ms: a coordinator that is alive has decided by then, or is about to."""
+"""Ticks of 100 ms: a coordinator that is alive has decided by then, or is about to."""
 
 MAX_WAITING = 1024
 """Parts that wait for locks or are being prepared; a further one is refused."""
@@ -76,12 +76,12 @@ class Participant:
         self._output = output
         self._locks = LockTable()
         self._parts: dict[TransactionId, _Part] = {}
-        self._ending: dict[TransactionId, str | None] = {}  # whom to tell of the Commit
+        self._ending: dict[TransactionId, str | None] = {}  # the group to answer after the Commit
         self._ages: dict[TransactionId, int] = {}  # ticks since prepared, or since leadership
 
     @property
     def is_idle(self) -> bool:
-        """Whether no tick is needed."""
+        """Returns whether no tick is needed."""
         return not self._ages and not self._parts
 
     # ── leadership ───────────────────────────────────────────────────────────────────────────
@@ -93,7 +93,7 @@ class Participant:
             self._hold(transaction, part.steps)
 
     def stop(self) -> None:
-        """It is led from here no more: the next leader goes on from the partition's state."""
+        """Stops: this node no longer leads. The next leader goes on from the partition's state."""
         self._locks = LockTable()
         self._parts.clear()
         self._ending.clear()
@@ -142,7 +142,7 @@ class Participant:
         self._output.proposals.append(end)
 
     def refuse(self, message: Prepare, sender: str, error: str) -> None:
-        """These steps can't be prepared here, whatever the state is."""
+        """Refuses steps that can't be prepared here in any state."""
         outcome = CommandOutcome(
             CommandVerdict.WRONG_TYPE, self.partition.term, self.partition.index
         )
@@ -175,11 +175,11 @@ class Participant:
         """A part is committed or rolled back: others may have its locks."""
         self._ending.pop(transaction, None)
         self._ages.pop(transaction, None)
-        self._parts.pop(transaction, None)  # a Prepare that came behind its Finish
+        self._parts.pop(transaction, None)  # a Prepare that came after its Finish
         self._propose(self._locks.release(transaction))
 
     def refused(self, command: TransactionCommand) -> None:
-        """The log did not take a proposal: whoever wanted it says so again."""
+        """Records that the log did not take a proposal: the group that wants it asks again."""
         match command:
             case PrepareCommand(transaction=transaction):
                 self._parts.pop(transaction, None)

@@ -2,10 +2,10 @@
 
 Environment: `ZQ_LOAD_PLAN` (JSON file with a `LoadPlan`), `ZQ_LOAD_DIR` (default `/history`),
 `ZQ_LOAD_PORT` (default 8081), `ZQ_BIND` (default `0.0.0.0`), `ZQ_LOAD_POD` (default the host name),
-`ZQ_LOAD_ORDINAL` (default the number behind the last dash of the pod's name); `ZQ_TLS_DIR` and
+`ZQ_LOAD_ORDINAL` (default the number after the last dash of the pod's name); `ZQ_TLS_DIR` and
 `ZQ_TLS_DOMAIN` (docs/tls.md).
 
-Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be kept, 254 wrong usage.
+Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be written, 254 wrong usage.
 """
 
 from __future__ import annotations

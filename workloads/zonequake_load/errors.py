@@ -3,7 +3,7 @@
 LoadError
 ├── PlanError        the plan or the environment can't be used
 ├── TargetError      the target can't be opened
-├── HistoryError     an event could not be written down: the load must stop
+├── HistoryError     an event could not be recorded: the load must stop
 ├── IdentityError    no unique process or value is left, or the counter on disk is unreadable
 ├── EtcdError        etcd answered with an error
 └── AttemptError     one attempt of an operation had no reply

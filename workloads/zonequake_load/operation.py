@@ -43,7 +43,7 @@ class TransactionOperation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def key(self) -> str:
-        """By which it finds its way."""
+        """The key that routes the transaction: its first step's."""
         return self.steps[0].key
 
 
@@ -116,7 +116,7 @@ class AttemptOutcomes:
 
     @property
     def never_happened(self) -> bool:
-        """Whether no attempt so far can have happened."""
+        """Returns whether no attempt so far can have happened."""
         return self._uncertain is None
 
     def refused(self, why: str) -> None:

@@ -89,11 +89,15 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     client_address: str
     draining: bool = False
     storage_problem: str | None = None
-    """Why no write is taken here: `failed: …`, `full: …` or `short: …`, and what to do."""
+    """The reason for which no write is taken here: `failed: …`, `full: …` or `short: …`, and what
+    to do.
+    """
     lease_session: int = 0
-    """Of its Lease, as it knows it; 0: it has none, or needs none."""
+    """The session of its Lease, as the node knows it; 0: it has none, or needs none."""
     lease_problem: str | None = None
-    """Why it can't renew the Lease that its replicas need: what came of the last call."""
+    """The reason for which it can't renew the Lease that its replicas need: the last call's
+    outcome.
+    """
     lease_trouble: LeaseTrouble | None = None
     lease_unrenewed_since_ms: int = 0
     """With `lease_trouble`: its last renewal, or when it first asked for one; unix ms."""
@@ -134,8 +138,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One replica as its node sees it.
 
     `term` is a whole term, lineage × 10⁹ + number, as orders name it. `lineage` is that of the
-    applied state, `enforced_lineage` the newest that the replica was told of (by its start order, a
-    message, a reset); it `abstains` while its configuration is of an older one: it neither leads
+    applied state, `enforced_lineage` the newest that the replica has received (by its start order,
+    a message, a reset); it `abstains` while its configuration is of an older one: it neither leads
     nor votes, and acknowledges nothing to the old lineage.
     """
 
@@ -178,13 +182,15 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """The answer to the document's alive request: the replica runs, and its group has had a
-        leader since (design §3, hole 9)."""
+        """Returns the answer to the document's alive request: whether the replica runs and its
+        group has had a leader since (design §3, hole 9).
+        """
         return self.had_leader and self.role not in (ReplicaRole.WAITING, ReplicaRole.BROKEN)
 
     def has_user_inputs(self, term: int, index: int) -> bool:
-        """The answer to its HasUserInputsRequest: a client's command behind the configuration entry
-        (whole term, index) is in the log, committed or not."""
+        """Returns the answer to its HasUserInputsRequest: whether the log holds a client's command
+        after the configuration entry (whole term, index), committed or not.
+        """
         return (self.last_user_term, self.last_user_index) > (term, index)
 
 
@@ -196,7 +202,7 @@ class ReplicasReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica"):
-    """Let the replica take part from now on; create it, passive, if there is none.
+    """Lets the replica take part from now on; creates it, passive, if there is none.
 
     `enforced_token`: of the partition's last forced set (the newest link of its chain, or a forced
     pending). A replica whose configuration is older abstains; the survivor waits for ResetPeers.
@@ -212,7 +218,7 @@ class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica
     enforced_token: int = 0
     needs_lease: bool = False
     lease_session: int = 0
-    lease_holder: str = ""  # the process whose session that is; another's means nothing
+    lease_holder: str = ""  # the process that has the session; another process ignores it
     catch_up_bytes_per_second: int = 0  # 0: unlimited
     addresses: dict[str, str] = {}  # node -> peer address
 
@@ -230,10 +236,10 @@ class InspectReplica(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_rep
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, tag="bootstrap"):
-    """Give a replica without log or configuration its group's first configuration.
+    """Gives a replica without log or configuration its group's first configuration.
 
     `lineage`: not 0 for a group that starts over because its data was lost with all replicas: the
-    token of this order, so that its entries stand behind all that were lost.
+    token of this order, so that its entries stand after all that were lost.
     """
 
     group: str

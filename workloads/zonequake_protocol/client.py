@@ -15,12 +15,12 @@ from zonequake_protocol.terms import number_of
 
 MAX_FILLER_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 1024 * 1024
-"""Of a text value: what is larger would not fit into a frame between peers."""
+"""The largest text value: a larger one would not fit into a frame between peers."""
 MAX_TRANSACTION_STEPS = 256
 MAX_TRANSACTION_BYTES = 1024 * 1024
-"""Of keys, texts and fillers together."""
+"""The largest sum of a transaction's keys, texts and fillers."""
 MAX_CLIENT_BYTES = 480
-"""Of a client's name in a request id: the store keeps results under it."""
+"""The longest client name in a request id: the store keeps results under it."""
 
 Value = int | str | list[int] | None
 """A register's value, an append-list's elements, or None for an absent key."""
@@ -50,8 +50,8 @@ class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Names a request across its retries; `sequence` grows within a client.
 
     `since`: the highest index that the client had seen in the partition (`Reply.index`) when it
-    first sent this request, the same in every retry behind an attempt that may have been applied.
-    By it a partition that has forgotten a client tells its new requests from its old ones.
+    first sent this request, the same in every retry after an attempt that may have been applied. By
+    it a partition that has forgotten a client tells its new requests from its old ones.
     """
 
     client: str
@@ -63,7 +63,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag="r", gc=False):
     """Linearizable read by read index; `bounded`: from the local state of any replica.
 
     `max_staleness_ms` bounds its age: the answer holds all that was acknowledged longer ago than
-    that, by the replica's clock, or is `stale`. 0: whatever the replica has, however old.
+    that, by the replica's clock, or is `stale`. 0: the replica's state of any age.
     """
 
     group: str
@@ -153,10 +153,10 @@ class RouteReply(msgspec.Struct, frozen=True, array_like=True):
 class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Answer to a request.
 
-    `position` places the operation in the partition's order: a write at its entry, a read behind
-    the entry whose state it saw. `term` is a whole term (`zonequake_protocol.terms`). `value` of a
-    cas that found another value is that value, and `applied` is False; so it is for a transaction,
-    of which nothing is done then. `results`: of a transaction, what each step read.
+    `position` places the operation in the partition's order: a write at its entry, a read after the
+    entry whose state it saw. `term` is a whole term (`zonequake_protocol.terms`). `value` of a cas
+    that found another value is that value, and `applied` is False; so it is for a transaction, of
+    which nothing is done then. `results`: of a transaction, what each step read.
     """
 
     id: int

@@ -9,16 +9,17 @@ one integer:
 so that wherever Raft compares terms (votes, messages, the match of logs, whose log is newer) it
 compares pairs (lineage, number). A reset continues at number + 1.
 
-Why isn't a reset's term + 1 enough? Because what the old majority does meanwhile is out of sight:
+Why isn't a reset's term + 1 enough? Because the old majority's actions meanwhile are not seen:
 
     a, b, c stand at term 7, index 10. c, cut off, is reset with token 5, leads alone at term 8 and
     commits x at index 12. a and b live: b is elected at term 8 and commits y at index 12.
     Then they meet. Both entries are (index 12, term 8): the log-matching rule takes x for y, and
-    the replicas differ forever. Or b is at term 9 already: c follows it and drops x, which c's
-    clients were told is written: the reset is undone.
+    the replicas differ forever. Or b is at term 9 already: c follows it and drops x, which c had
+    acknowledged to its clients: the reset is undone.
 
     With pairs x is at (12, (5, 8)) and y at (12, (0, 8)): they differ, and (5, 8) is above all that
-    a and b can ever reach without a reset. Who hears of it takes no more of lineage 0.
+    a and b can ever reach without a reset. A replica that learns of it takes nothing
+    more of lineage 0.
 
 The factor is decimal so that people can read it. 10⁹ numbers last 31 years at an election a second;
 tokens up to 9 × 10⁹ fit into 63 bits.

@@ -77,7 +77,9 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Wait; behind `PAUSE_FLOOR` of it only while the table knows no other leader than `tried`."""
+    """A pause; it ends after `PAUSE_FLOOR` of it once the table knows another leader than
+    `tried`.
+    """
 
     tried: str | None
     pause_s: float

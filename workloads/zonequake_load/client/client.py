@@ -22,7 +22,7 @@ from zonequake_load.operation import Limits, OnceId, Operation, Outcome, Transac
 from zonequake_protocol.client import Route, RouteReply
 
 ROUTES_PAUSE_S = 0.04
-"""Between two rounds of asking for routes while somebody needs them."""
+"""The pause between two rounds of asking for routes, while an operation needs them."""
 
 ROUTES_IDLE_S = 1.0
 """Between two rounds when all is well: learns of new nodes and moved leaders."""
@@ -30,7 +30,7 @@ ROUTES_IDLE_S = 1.0
 ROUTES_TIMEOUT_S = 0.3
 
 SILENCE_NS = 500_000_000
-"""If no known node has answered for so long the seeds are asked again: all may have moved."""
+"""If no known node has answered for so long, the seeds are asked again: all may have moved."""
 
 
 class Client:

@@ -185,7 +185,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 async def addresses_of(seed: str) -> list[str]:
-    """Every `host:port` behind a seed's name. Raises ValueError, or OSError where it has none."""
+    """Returns every `host:port` of a seed's name. Raises ValueError, or OSError where it has
+    none.
+    """
     host, port = split_address(seed)
     async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -243,7 +245,7 @@ class Connections:
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
         del self._opening[address]
         if not task.cancelled():
-            task.exception()  # all who waited may have given up before it failed
+            task.exception()  # all waiting operations may have given up before it failed
 
     async def _open_one(self, address: str) -> Connection:
         loop = asyncio.get_running_loop()

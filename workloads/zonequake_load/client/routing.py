@@ -1,9 +1,9 @@
 """The leaders of partitions, as far as the client knows. Pure; times are passed in.
 
 Reports come from all nodes and may be old. The leader of the highest term wins; a report without a
-leader changes nothing, since who follows nobody can't say who is right. After a failure the
-followers go on naming the dead leader until their election time-out, so a leader that failed is
-*suspect* for a while and reports of the same term don't bring it back:
+leader changes nothing, since a node that follows no leader can't say which one is right. After a
+failure the followers go on naming the dead leader until their election time-out, so a leader that
+failed is *suspect* for a while and reports of the same term don't bring it back:
 
     t=0   leader A (term 5) is killed, the client loses its connection, A is suspect
     t=20  B reports "leader A, term 5": ignored
@@ -67,7 +67,7 @@ class RoutingTable:
                 changed = True
                 continue
             if route.group != entry.group or route.term < entry.term:
-                continue  # an older report, or a zone of the same name that is no more
+                continue  # an older report, or a deleted zone of the same name
             entry.members, entry.source = tuple(route.members) or entry.members, source
             changed |= leader_address is not None and self._adopt(
                 entry, leader_address, route.term, now_ns
@@ -94,7 +94,9 @@ class RoutingTable:
         return changed
 
     def suspect(self, partition: int, address: str, now_ns: int) -> None:
-        """`address` failed to answer as this partition's leader, or says that it leads no more."""
+        """Records that `address` failed to answer as this partition's leader, or no longer
+        leads.
+        """
         entry = self._entries.get(partition)
         if entry is None or entry.leader_address != address:
             return
@@ -137,16 +139,16 @@ class RoutingTable:
             return None
         known = [self._addresses[name] for name in entry.members if name in self._addresses]
         known = [address for address in known if address not in without] or known
-        # A node that is alone has nobody to learn its own address from.
+        # A node that is alone has no peer to learn its own address from.
         return known[turn % len(known)] if known else entry.source
 
     @property
     def nodes(self) -> dict[str, str]:
-        """Node name -> client address, of all nodes ever heard of under their newest address."""
+        """Returns node name -> newest client address of all nodes that were ever reported."""
         return dict(self._addresses)
 
     def name_of(self, address: str) -> str:
-        """The node's name, or the address itself if nobody named it."""
+        """Returns the node's name, or the address itself if no name is known."""
         return self._names.get(address, address)
 
     def _name(self, name: str, address: str) -> None:

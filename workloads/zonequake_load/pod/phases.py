@@ -120,7 +120,7 @@ class Phases:
     # --- load ------------------------------------------------------------------------------------
 
     async def load(self, stop: StopSignal, began_wall_ns: int) -> None:
-        """Run all workloads and the probes until `stop`, and until nothing is outstanding.
+        """Runs all workloads and the probes until `stop`, and until nothing is outstanding.
 
         `began_wall_ns`: when this pod first began to load, in whatever incarnation.
         """
@@ -147,7 +147,7 @@ class Phases:
                             stop=stop,
                         )
                     )
-            # What still waits was scheduled before the stop and never begun.
+            # What still waits here was scheduled before the stop and never begun.
             while not queue.empty():
                 queue.get_nowait()
                 self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)

@@ -13,7 +13,7 @@ from zonequake_load.pod.history import SUFFIX
 from zonequake_load.pod.load import LoadPod, PhaseRefusedError
 
 _MAX_BODY_BYTES = 64 << 10
-"""Of a request: a phase's name and little more."""
+"""The largest request body: a phase's name and little more."""
 
 
 def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web.Application:

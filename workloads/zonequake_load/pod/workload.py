@@ -2,7 +2,7 @@
 
 A key is either a register or a list. Keys live in *slots*; a slot goes on to a new key, its next
 *generation*, before the old one has had too many operations (registers) or elements (lists). The
-generation follows from the time since the load began alone, so that all pods share the keys.
+generation follows only from the time since the load began, so that all pods share the keys.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Target(Protocol):
     async def execute(
         self, operation: Operation, limits: Limits, once: OnceId | None = None
     ) -> Outcome:
-        """Carry `operation` out within `limits`; never raises for what network or store do.
+        """Carries `operation` out within `limits`; never raises for failures of network or store.
 
         `once` names an operation whose attempts may be repeated; without it nothing is.
         """

@@ -38,7 +38,7 @@ class ZonequakeTarget:
 
 
 def key_for_partition(stem: str, partition: int, partitions: int) -> str:
-    """`stem` with the first number behind it that puts the key into `partition`.
+    """Returns `stem` with the first number appended that puts the key into `partition`.
 
     crc32 spreads well: the search takes about `partitions` steps.
     """

@@ -117,7 +117,7 @@ class EtcdStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leads(self) -> bool:
-        """Whether the member that answered leads."""
+        """Returns whether the member that answered leads."""
         return self.leader != 0 and self.leader == self.header.member_id
 
 
@@ -289,7 +289,7 @@ def has_mod_revision(key: bytes, revision: int) -> Mapping[str, object]:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The first key behind all that begin with `prefix`."""
+    """Returns the first key after all that begin with `prefix`."""
     assert prefix.rstrip(b"\xff"), "a prefix of nothing but 0xff has no end"
     whole = prefix.rstrip(b"\xff")
     return whole[:-1] + bytes([whole[-1] + 1])

@@ -2,7 +2,7 @@
 
 Requests go to all in turn, as etcd's own client sends them: every member takes every request, and
 sends on to the leader what only the leader can do. An endpoint that failed is *suspect* until it
-answers again; somebody has to ask it meanwhile, or else each of its failures would cost a probe.
+answers again; it must be asked in the background, or each of its failures would cost a probe.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Endpoints:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Those that failed and have not answered since, sorted."""
+        """Returns the endpoints that failed and have not answered since, sorted."""
         return tuple(sorted(self._suspects))
 
     def failed(self, address: str) -> None:
-        """It couldn't serve."""
+        """Records that the endpoint couldn't serve a request."""
         if address in self._all:
             self._suspects.add(address)
 
     def answered(self, address: str) -> None:
-        """It served."""
+        """Records that the endpoint served a request."""
         self._suspects.discard(address)
 
     def choose(self, tried: Container[str], *, anyone: bool = False) -> str | None:

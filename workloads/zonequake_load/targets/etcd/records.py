@@ -41,7 +41,7 @@ def stored(value: Value) -> bytes:
 
 
 def read(raw: bytes) -> Value:
-    """A value as it was written; what nobody wrote so is shown as text."""
+    """Returns a value as it was written; one in another form is shown as text."""
     try:
         return msgspec.json.decode(raw, type=int | list[int])
     except msgspec.MsgspecError:
@@ -81,7 +81,7 @@ def dump_prefix(zone: str) -> bytes:
 
 
 def group_of(zone: str) -> str:
-    """The name of the one group, in the form of a store's: zone, whose it is, partition."""
+    """Returns the name of the one group, in the form of a store's: zone, owner, partition."""
     return f"{zone}.etcd.{PARTITION}"
 
 

@@ -1,4 +1,4 @@
-"""etcd as a target: a system that nobody here wrote, judged by the same checks.
+"""etcd as a target: an independent system, judged by the same checks.
 
 One etcd is one Raft group and so one partition; the zone is a prefix of its keys. How values are
 kept, and why the revision is the order that etcd claims, is in `etcd_records`; docs/etcd.md says
@@ -287,7 +287,7 @@ class EtcdTarget:
         self._endpoints.replace(one for some in self._addresses.values() for one in some)
 
     async def _check(self, address: str) -> None:
-        """Whether a suspect serves linearizable reads again."""
+        """Returns whether a suspect serves linearizable reads again."""
         try:
             await self._api(address).range(key_of(self._zone, ""))
             self._endpoints.answered(address)
@@ -363,7 +363,7 @@ class _TooLate(NotSent):
 
 
 def _certain(error: AttemptError | EtcdError) -> bool:
-    """Whether what was asked last certainly has no effect."""
+    """Returns whether the last request certainly has no effect."""
     return error.certain if isinstance(error, EtcdError) else isinstance(error, NotSent)
 
 

@@ -2,7 +2,7 @@
 
 As in `connection`, one question matters: did a request *certainly* never leave (`NotSent`), or may
 it have (`OutcomeUnknown`)? aiohttp says so by the class of its error: ClientConnectorError and
-ConnectionTimeoutError come before a connection is there, everything else behind that. It sends a
+ConnectionTimeoutError come before a connection is there, everything else after that. It sends a
 POST once; what it repeats on a connection that was closed are only methods that may be repeated.
 """
 
@@ -21,8 +21,9 @@ CONNECT_TIMEOUT_S = 0.3
 """A member on the same network answers in milliseconds; a dead one must not cost more than this."""
 
 _NEEDS_LEADER = {"Grpc-Metadata-hasleader": "true"}
-"""A member without a leader then refuses at once, and certainly. It would keep the request for
-seconds otherwise, and nobody could say what came of it."""
+"""Makes a member without a leader refuse at once, and certainly. Otherwise it would keep the
+request for seconds, and its outcome would be unknown.
+"""
 
 
 class EtcdWire:
@@ -44,7 +45,7 @@ class EtcdWire:
         timeout_s: float,
         needs_leader: bool,
     ) -> Mapping[str, Any]:
-        """The decoded answer, whatever its status.
+        """Returns the decoded answer, with any HTTP status.
 
         Raises:
             NotSent: there was no connection.

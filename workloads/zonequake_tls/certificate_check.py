@@ -1,7 +1,7 @@
-"""A TLS context that ends each handshake by asking who the other side is.
+"""A TLS context that checks the other side's identity at the end of each handshake.
 
 The check stands inside the handshake, so that no protocol, server or client library above it ever
-sees a connection of somebody who isn't allowed.
+sees a connection of an identity that isn't allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zonequake_tls.identity import names_in
 
 
 class IdentityRefused(ssl.SSLCertVerificationError):
-    """A certificate of our authority, and nobody who may come in here."""
+    """The certificate is of our authority, but its identity is not allowed here."""
 
 
 class _Examined(ssl.SSLObject):
@@ -37,10 +37,8 @@ class ExaminingContext(ssl.SSLContext):
         names = names_in(certificate)
         if self.allowed.isdisjoint(names):
             found = " and ".join(names) or "a certificate without a DNS name"
-            raise IdentityRefused(
-                ssl.SSL_ERROR_SSL,
-                f"found {found}, expected {' or '.join(sorted(self.allowed)) or 'nobody'}",
-            )
+            expected = " or ".join(sorted(self.allowed)) or "no identity: none is allowed here"
+            raise IdentityRefused(ssl.SSL_ERROR_SSL, f"found {found}, expected {expected}")
 
 
 def context_for(

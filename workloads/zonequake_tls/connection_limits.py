@@ -3,8 +3,8 @@
     opened ─► silent ─ a whole frame ─► known ─► a half frame ─ the rest of it ─► known
                 └ SILENT_S ─► cut                  └ FRAME_S, or too many bytes ─► cut
 
-A port that is full gives up its oldest silent connection for a new one: who holds thousands open
-and says nothing keeps nobody out. Where all have spoken, the newcomer is turned away.
+A port that is full gives up its oldest silent connection for a new one: thousands of silent open
+connections keep no client out. If all have sent a frame, the new one is refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ SILENT_S = 10.0
 FRAME_S = 60.0
 """For one frame; the largest needs 280 kB/s then, which a link that is slow on purpose has."""
 HALF_BYTES = 64 << 20
-"""Of all half frames of a port. A frame is at most 16 MiB, and nothing legal is half for long."""
+"""The most bytes of all half frames of a port. A frame is at most 16 MiB, and nothing legal is half
+for long.
+"""
 UNREAD_BYTES = 128 << 20
-"""Of all that waits for clients that don't read; one alone may have a quarter of it."""
+"""The most bytes that wait for clients that don't read; one alone may have a quarter of it."""
 _SWEEP_S = 1.0
 
 
@@ -33,7 +35,7 @@ class LimitedConnection(Protocol):
         """Bytes that the kernel did not take yet."""
 
     def abort(self) -> None:
-        """End it now, whatever waits."""
+        """Closes the connection at once; discards what waits."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,9 @@ class _Half:
 
 
 class ConnectionLimits:
-    """The connections of the port `name`, at most `most`. `cut` counts who was cut, by reason."""
+    """The connections of the port `name`, at most `most`. `cut` counts the connections that were
+    cut, by reason.
+    """
 
     def __init__(self, name: str, *, most: int) -> None:
         self.name = name
@@ -73,18 +77,18 @@ class ConnectionLimits:
             self._sweep_later()
 
     def left(self, member: LimitedConnection) -> None:
-        """It is gone."""
+        """Removes a connection that is gone."""
         self._members.discard(member)
         self._silent.pop(member, None)
         self.whole(member)
         self._unread_bytes -= self._unread.pop(member, 0)
 
     def spoke(self, member: LimitedConnection) -> None:
-        """It said its first whole frame."""
+        """Records that a connection has sent its first whole frame."""
         self._silent.pop(member, None)
 
     def holds(self, member: LimitedConnection, held_bytes: int) -> None:
-        """So much of a half frame is here now."""
+        """Records that so many bytes of a half frame are here now."""
         half = self._halves.get(member)
         if half is None:
             half = self._halves[member] = _Half(self._now_s(), 0)
@@ -95,13 +99,13 @@ class ConnectionLimits:
             self._cut(largest, "half-frames")
 
     def whole(self, member: LimitedConnection) -> None:
-        """Nothing is half any more."""
+        """Records that the connection has no half frame any more."""
         half = self._halves.pop(member, None)
         if half is not None:
             self._half_bytes -= half.held_bytes
 
     def owes(self, member: LimitedConnection, unsent_bytes: int) -> None:
-        """So much waits to be read by it."""
+        """Records that so many bytes wait for the connection's other side to read."""
         self._unread_bytes += unsent_bytes - self._unread.get(member, 0)
         self._unread[member] = unsent_bytes
         if unsent_bytes > UNREAD_BYTES // 4:
@@ -114,7 +118,7 @@ class ConnectionLimits:
                 self._cut(max(self._unread, key=self._unread.__getitem__), "unread")
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Stops watching."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None

@@ -42,7 +42,7 @@ class _Loaded:
 class Credentials:
     """The credentials of one process. Raises UnusableCredentials when made, and never later.
 
-    A context for whom none was asked for before raises OSError while the files can't be used.
+    The first context for a set of identities raises OSError while the files can't be used.
     """
 
     def __init__(
@@ -119,7 +119,8 @@ class Credentials:
         self._checked_s = now_s
         signature = self._sign()
         same = signature == self._signature
-        # Contexts are made again now and then: who keeps connections by their context renews them.
+        # Contexts are made again now and then: callers that keep connections by their context renew
+        # them.
         lasts = now_s - self._loaded_s < self.settings.renew_s
         if same and lasts and self.problem is None:
             return
@@ -153,7 +154,7 @@ class Credentials:
         directory = self.settings.directory
         own = frozenset([self.identity])
         try:
-            # Of one and the same version, also while the kubelet puts the next one in place.
+            # All files of one version, also while the kubelet puts the next one in place.
             folder = (directory / "..data").resolve(strict=True)
         except OSError:
             folder = directory

@@ -132,9 +132,9 @@ async def serve(
     most: int = MOST_VISITORS,
     admission: Admission | None = None,
 ) -> HttpServer:
-    """Open an HTTP port for an application, which nobody serves yet. Raises OSError.
+    """Opens an HTTP port for an application that is not served yet. Raises OSError.
 
-    `most`: connections. A connection that `admission` refuses sees no HTTP.
+    `most`: connections. A connection that `admission` refuses gets no HTTP.
     """
     connections = HttpConnections(name, most=most)
     application.middlewares.insert(0, connections.middleware)
@@ -163,7 +163,7 @@ class LogFilter(logging.Filter):
         if not self._log_limit.passes():
             return False
         if record.exc_info and record.exc_info[0] is not None:
-            # What a stranger sent is in the exception's words: only its kind is told.
+            # The exception's text holds what a stranger sent: only its kind is logged.
             record.msg = f"{record.msg}: {record.exc_info[0].__name__}"
             record.exc_info = record.exc_text = None
         return True

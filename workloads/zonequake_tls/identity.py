@@ -1,7 +1,7 @@
 """Identities: one DNS name per role and release, in the certificate's subject alternative names.
 
-A DNS name and not a URI, because the library itself then verifies whom a client has reached, and
-because helm's own functions can write nothing else into a certificate. Pure.
+A DNS name and not a URI, because the library itself then verifies the server that a client has
+reached, and because helm's own functions can write nothing else into a certificate. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Mapping
 
 TOP = "zonequake.internal"
-"""`internal` is kept for private use: nobody can register a name below it."""
+"""`internal` is kept for private use: no name below it can be registered."""
 
 
 class TlsRole(enum.StrEnum):
@@ -34,7 +34,8 @@ def identity_of(role: str, domain: str) -> str:
 
 def allowed_by(words: Iterable[str], domain: str) -> frozenset[str]:
     """Identities that a list of words allows: a word without a dot is a role of this release, one
-    with a dot is an identity itself, of whoever the same authority signs."""
+    with a dot is a whole identity, signed by the same authority.
+    """
     return frozenset(word if "." in word else identity_of(word, domain) for word in words)
 
 

@@ -1,8 +1,9 @@
 """Listeners, with or without TLS.
 
-A listener of asyncio's has one context forever, and doesn't say who failed at its handshake. Here
-each connection is accepted by hand, gets the context of that moment, and ends when its time is up:
-a certificate that was renewed, has expired or isn't trusted any more is out of use after that.
+A listener of asyncio's has one context forever, and doesn't report which peer failed at its
+handshake. Here each connection is accepted by hand, gets the context of that moment, and ends when
+its time is up: a certificate that was renewed, has expired or isn't trusted any more is out of use
+after that.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _log = logging.getLogger("zonequake_tls")
 
 HANDSHAKE_TIMEOUT_S = 5.0
 _SHUTDOWN_TIMEOUT_S = 1.0
-# More that are under way than this are strangers who hold connections open: the oldest gives way.
-# Each costs 55 kB before anybody knows who it is, and a pod has three ports.
+# If more than this are under way, strangers hold connections open: the oldest gives way. Each costs
+# 55 kB before its identity is known, and a pod has three ports.
 _MOST_HANDSHAKES = 512
-# So many refusals of one port are logged; all are counted.
+# At most so many refusals of one port are logged each minute; all are counted.
 _LOGGED_PER_MINUTE = 50
 _SWEEP_S = 1.0
 _NO_MORE_FILES_PAUSE_S = 0.5
@@ -52,7 +53,7 @@ class Admission:
     credentials: Credentials
     allowed: tuple[str, ...]
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By port and reason."""
+    """Refused connections by port and reason."""
 
 
 async def listen(
@@ -99,7 +100,7 @@ class _Guarded:
         self._listener = listener
         self._admission = admission
         self._handshakes: dict[asyncio.Task[None], tuple[str, int]] = {}
-        """Those under way, the oldest first, and with whom."""
+        """Handshakes under way, the oldest first, and their addresses."""
         self._let_in: list[tuple[float, asyncio.BaseTransport]] = []
         now_s = asyncio.get_running_loop().time
         self._said = LogRateLimit(_LOGGED_PER_MINUTE, now_s=now_s, held=self._tell_held)
@@ -121,11 +122,12 @@ class _Guarded:
             try:
                 raw, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                _log.error("%s: nobody can be let in now: %s", self._admission.name, error)
+                _log.error("%s: no connection can be accepted now: %s", self._admission.name, error)
                 await asyncio.sleep(_NO_MORE_FILES_PAUSE_S)
                 continue
             if len(self._handshakes) >= _MOST_HANDSHAKES:
-                # Not the newcomer: whoever keeps them all under way would keep everybody out.
+                # Not the new one: a client that keeps them all under way would keep every other
+                # out.
                 oldest = next(iter(self._handshakes))
                 whom = self._handshakes.pop(oldest)
                 oldest.cancel()
@@ -134,7 +136,7 @@ class _Guarded:
             task = asyncio.create_task(self._admit(raw, address))
             self._handshakes[task] = address
             task.add_done_callback(lambda done: self._handshakes.pop(done, None))
-            # One after the other: of many who come at once the first could be through by now.
+            # One after the other: of many that come at once the first could be through by now.
             await asyncio.sleep(0)
 
     async def _admit(self, raw: socket.socket, address: tuple[str, int]) -> None:

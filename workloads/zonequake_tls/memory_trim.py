@@ -1,10 +1,10 @@
 """Gives memory that strangers' connections used back to the machine.
 
 The C library keeps what is freed in pieces, and OpenSSL's go between longer-lived ones: without
-this a node that was called by some thousands, whether they shook hands or not, stays 100 MB
-larger, and grows further with each such crowd. Large buffers stay, too, once one of them was freed:
-`M_MMAP_THRESHOLD` in mallopt(3). A request that could not be read leaves its
-connection in a cycle of Python's, and with it what OpenSSL had for it; a node collects seldom.
+this a node that was called by some thousands, with or without a handshake, stays 100 MB larger, and
+grows further with each such crowd. Large buffers stay, too, once one of them was freed:
+`M_MMAP_THRESHOLD` in mallopt(3). A request that could not be read leaves its connection in a cycle
+of Python's, and with it what OpenSSL had for it; a node collects seldom.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _WORTH = 256
 
 
 _YOUNG = 1
-"""What was made lately, as connections of strangers were: the rest takes long to look through."""
+"""The youngest generations, where strangers' connections are: the rest takes long to look through.
+"""
 
 
 def give_back() -> None:

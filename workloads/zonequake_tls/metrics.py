@@ -58,7 +58,7 @@ class CertificateCollector(Collector):
 
 
 class ConnectionCollector(Collector):
-    """Connections of each port, and who was cut off it."""
+    """Collects the connections of each port, and those that were cut."""
 
     def __init__(self, limits: Sequence[ConnectionLimits]) -> None:
         self._limits = limits

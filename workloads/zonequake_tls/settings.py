@@ -19,8 +19,9 @@ class TlsSettingsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """`directory` holds `tls.crt`, `tls.key` and `ca.crt`. Who opened a connection renews it after
-    `renew_s` at most; who accepted it ends it after twice as long."""
+    """`directory` holds `tls.crt`, `tls.key` and `ca.crt`. The side that opened a connection renews
+    it after `renew_s` at most; the side that accepted it ends it after twice as long.
+    """
 
     directory: Path
     domain: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ import aiohttp
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from kubernetes.aio import client as kube_client
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import ConfigException, load_kube_config
+from kubernetes.aio.config import ConfigException, kube_config, load_kube_config
 from yaml import YAMLError
 
 from zonequake_kube.errors import ClusterError, Conflict, NotFound, UsageError
@@ -59,7 +60,11 @@ class ApiConnection:
 
     @classmethod
     async def open(cls, *, kubeconfig: Path | None, context: str | None, namespace: str) -> Self:
-        """Connects as a kubeconfig says. Raises UsageError if it can't be read."""
+        """Connects as a kubeconfig says, by default $KUBECONFIG or ~/.kube/config.
+
+        Raises UsageError if there is none, or it can't be read.
+        """
+        _require(str(kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION))
         configuration = kube_client.Configuration()
         try:
             await load_kube_config(  # type: ignore[no-untyped-call]
@@ -178,6 +183,17 @@ class ApiConnection:
         found = json.loads(data)
         assert isinstance(found, dict)
         return found
+
+
+def _require(paths: str) -> None:
+    """Raises UsageError if none of the files exists: the client would log that as a warning, and
+    then report missing keys of an empty file.
+    """
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+        raise UsageError(
+            f"there is no kubeconfig {paths}: give --kubeconfig, set KUBECONFIG, or start a "
+            "cluster with: zonequake cluster up"
+        )
 
 
 def _error(method: str, path: str, status: int, text: str) -> ClusterError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kubernetes.aio.config import kube_config
 
 from zonequake_ctl.zq.look import find_current
 from zonequake_ctl.zq.planning import wish_of_settings, wishes_of_file
@@ -108,6 +109,17 @@ def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(tmp_path: Path, text: s
         asyncio.run(Kube.open(kubeconfig=path, context=None, namespace="n"))
 
 
+def test_a_kubeconfig_that_is_absent_is_named_in_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    absent = f"{tmp_path / 'absent'}"
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", absent)
+    for named in (None, Path(absent)):
+        with pytest.raises(UsageError, match=f"there is no kubeconfig {absent}: give --kubeconfig"):
+            asyncio.run(Kube.open(kubeconfig=named, context="nope", namespace="n"))
+    assert not caplog.records, "the client library logs no second error"
+
+
 def test_a_namespace_is_not_looked_for_in_what_is_no_kubeconfig(tmp_path: Path) -> None:
     path = tmp_path / "config"
     for text in ("[]", "{{", "word", "[" * 900, "&a {contexts: [*a]}"):
@@ -116,7 +128,7 @@ def test_a_namespace_is_not_looked_for_in_what_is_no_kubeconfig(tmp_path: Path) 
             find_current(kubeconfig=path, context=None, namespace=None)
 
 
-def test_a_report_of_which_nothing_could_be_had_is_not_written(tmp_path: Path) -> None:
+def test_a_report_of_which_nothing_could_be_read_is_not_written(tmp_path: Path) -> None:
     config = tmp_path / "config"
     cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}

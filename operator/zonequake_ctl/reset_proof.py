@@ -132,6 +132,6 @@ def _said(node: str, holders: ReplicaHolders, *, has_data: bool) -> str:
     if has_data:
         return there
     if holders.is_broken(node):
-        why = holders.group.replicas[node].broken_reason or "its node does not say why"
+        why = holders.group.replicas[node].broken_reason or "its node gives no reason"
         return f"{there}, but its replica is broken: {why}"
     return f"{there}, but came back with nothing"

@@ -129,7 +129,9 @@ class Credentials:
         except UnusableCredentials as error:
             if str(error) != self.problem:
                 self.problem = str(error)
-                _log.error("the certificate in use stays, because the new one can't be: %s", error)
+                _log.error(
+                    "the certificate in use stays, because the new one can't be used: %s", error
+                )
             return
         self._signature, self._loaded_s, self.problem = signature, now_s, None
         if not same:

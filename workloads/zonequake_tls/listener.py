@@ -189,7 +189,7 @@ _REASONS = {
 def reason_of(error: OSError) -> tuple[str, str]:
     """Returns why a handshake failed, as a label of metrics and in words."""
     if isinstance(error, IdentityRefused):
-        return "identity", f"it may not come in: {error}"
+        return "identity", f"its identity is not allowed: {error}"
     if isinstance(error, ssl.SSLCertVerificationError):
         message = str(getattr(error, "verify_message", "") or error)
         reason = "expired" if "expired" in message else "certificate"
@@ -199,4 +199,4 @@ def reason_of(error: OSError) -> tuple[str, str]:
             return "refused-us", f"it refused our certificate: {error.reason}"
         return _REASONS.get(error.reason, ("no-tls", f"no handshake: {error.reason}"))
     text = str(error) or type(error).__name__
-    return "no-handshake", f"it left before or during the handshake: {text}"
+    return "no-handshake", f"it closed the connection before or during the handshake: {text}"

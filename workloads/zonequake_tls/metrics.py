@@ -27,10 +27,10 @@ class CertificateCollector(Collector):
         for name, text, value in (
             (
                 "expiry_timestamp_seconds",
-                "When the certificate in use expires.",
+                "Expiry of the certificate in use.",
                 credentials.expiry_s,
             ),
-            ("start_timestamp_seconds", "When it began to hold.", credentials.start_s),
+            ("start_timestamp_seconds", "Start of its validity.", credentials.start_s),
             (
                 "problem",
                 "1 while the files hold something that can't be used, and the old stays in use.",
@@ -69,8 +69,8 @@ class ConnectionCollector(Collector):
         )
         cut = CounterMetricFamily(
             "zonequake_connections_cut",
-            "Connections that were cut: the port was full, nothing or half a frame was said for "
-            "too long, too much was half or unread.",
+            "Connections that were cut: the port was full, no frame or half a frame came for too "
+            "long, or too many bytes were incomplete or unread.",
             labels=("port", "reason"),
         )
         for limits in self._limits:

@@ -62,6 +62,6 @@ async def _read(kube: Kube, kind: str, name: str, place: ReleasePlace) -> Json:
     except ClusterError as error:
         raise ClusterError(
             f"cannot read {kind} {name} of {place.namespace}: {error}; is release {place.release} "
-            f"installed there, and have you its role {place.release}-kv?",
+            f"installed there, and do you have its role {place.release}-kv?",
             status=error.status,
         ) from error

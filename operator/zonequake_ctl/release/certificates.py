@@ -151,8 +151,8 @@ class Certificates:
         while waiting := await self._unlike(holds):
             if time.monotonic() > end_s:
                 raise WaitExpired(
-                    f"not within {self._patience_s:.0f} s: {', '.join(waiting)} going by {what}; "
-                    "their logs say whether they refuse it. Nothing is broken: the same command "
+                    f"{', '.join(waiting)} didn't use {what} within {self._patience_s:.0f} s; "
+                    "their logs show whether they refuse it. Nothing is broken: the same command "
                     "goes on from here"
                 )
             await asyncio.sleep(_POLL_S)

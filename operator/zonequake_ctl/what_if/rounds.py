@@ -114,7 +114,7 @@ class Rounds:
             chosen = done or everything
         writes = [write for write in decided.writes if not isinstance(write, WriteZone)]
         raise HarnessError(
-            f"the operator's rules never come to an end at {world.now_ms / 1000:g} s: the last "
+            f"the operator's rules don't settle at {world.now_ms / 1000:g} s: the last "
             f"decision was still {[*writes, *decided.orders]}"
         )
 

@@ -158,7 +158,9 @@ def report(
         raise UsageError(f"{path} can't be written: {error}") from error
     for line in missing:
         console.print(f"missing: {line}", style="yellow", markup=False)
-    console.print(f"{path}: it holds no keys, values or secrets of yours; look before you send it")
+    console.print(
+        f"{path}: it holds no keys, values or secrets of yours; check it before you send it"
+    )
 
 
 def main() -> None:

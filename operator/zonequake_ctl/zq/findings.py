@@ -104,7 +104,8 @@ def _partitions(
         elif missing:
             key = (Severity.WARNING, f"{serving} of {size} members run", why)
         elif size == 1 and zone.spec is not None and zone.spec.replicas > 1:
-            text = f"1 of {zone.spec.replicas} wanted replicas: with {stable.nodes[0]} all is lost"
+            only = stable.nodes[0]
+            text = f"1 of {zone.spec.replicas} wanted replicas: if {only} is lost, all data is lost"
             key = (Severity.RISK, text, ())
         elif size > 1 and not is_majority(size - 1, size):
             key = (Severity.NOTE, few_replicas_text(size), ())
@@ -131,7 +132,7 @@ def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[ZoneFinding]:
         shown = merged.setdefault((severity, text), [])
         if len(same) > MAX_ALIKE:
             numbers = [number for trouble in same for number in alike[trouble]]
-            first = f"so says partition {numbers[0]}; the others have words of their own"
+            first = f"reported by partition {numbers[0]}; the others differ in details"
             shown.append((numbers, (*same[0][2], first)))
         else:
             shown += [(alike[trouble], trouble[2]) for trouble in same]
@@ -153,7 +154,7 @@ def _way_back(zone: ZoneView, number: int, verdict: KeysVerdict | None) -> str:
     if verdict is not None and verdict.awaits is not None:
         if verdict.inspect:
             unread = ", ".join(sorted(verdict.inspect))
-            return f"it rests on what replicas hold that wait for their start order ({unread})"
+            return f"it depends on the data of replicas that wait for their start order ({unread})"
         storage = spec.storage if spec is not None else StorageKind.PERSISTENT
         return verdict.sentence("the partition", storage)
     node = None if verdict is None else forced_node(verdict.keys)
@@ -167,7 +168,7 @@ def _way_back(zone: ZoneView, number: int, verdict: KeysVerdict | None) -> str:
             "majority: it doesn't come back by itself"
         )
         if spec is not None and spec.storage is StorageKind.VOLATILE:
-            back += ", unless the others lose theirs too and it starts over with nothing"
+            back += ", unless the others lose theirs too and it starts over, empty"
     else:
         more = needed - serving
         back = f"it is served again once {more} of them {'is' if more == 1 else 'are'} back"
@@ -204,7 +205,7 @@ def why_missing(view: NamespaceView, zone: ZoneView, number: int, node: str) -> 
 
 def _why_replica(replica: ReplicaStatus) -> str:
     if replica.role is ReplicaRole.BROKEN:
-        return f"is broken: {replica.broken_reason or 'its node does not say why'}"
+        return f"is broken: {replica.broken_reason or 'its node gives no reason'}"
     if replica.role is ReplicaRole.WAITING:
         return "waits for its start order"
     if replica.abstains:
@@ -284,7 +285,7 @@ def _operator(view: NamespaceView, zone: ZoneView) -> Iterable[ZoneFinding]:
     operator = view.operator
     seen, generation = zone.zone.status.observed_generation, zone.zone.generation
     if seen < generation:
-        text = f"The operator has not taken notice of the spec yet (generation {generation})"
+        text = f"The operator has not processed the spec yet (generation {generation})"
         yield ZoneFinding(severity=Severity.NOTE, text=text)
     if operator is not None and operator.ready == 0:
         text = "No operator runs" if operator.pods == 0 else "The operator isn't ready"

@@ -56,7 +56,7 @@ def forecast_screen(
         parts.append(
             Text(
                 f"{which} {verb} majority: nothing moves there before it is served again "
-                f"(kubectl zq status {name} says what that waits for)",
+                f"(kubectl zq status {name} shows what that waits for)",
                 style="red",
             )
         )
@@ -76,8 +76,8 @@ def forecast_screen(
         parts += [
             Text(""),
             Text(
-                f"Replicas on {nodes} wait for their start order and couldn't be looked at: what "
-                "becomes of their partitions rests on what they hold, and isn't foretold.",
+                f"Replicas on {nodes} wait for their start order and couldn't be inspected: the "
+                "moves of their partitions depend on their data, and aren't forecast.",
                 style="yellow",
             ),
         ]
@@ -127,7 +127,7 @@ def _step(
     wanted = {node for move in step.moves for node in move.copies}
     if wanted & set(step.away):
         yield Text(
-            f"What goes to {', '.join(sorted(wanted & set(step.away)))} waits: not there now",
+            f"Copies to {', '.join(sorted(wanted & set(step.away)))} wait: not there now",
             style="yellow",
         )
     if step.created:
@@ -217,7 +217,7 @@ def _summary(moves: tuple[Move, ...], spec: ZoneSpec, sizes: Sizes) -> str:
     unknown = sum(move.partition not in known for move in moves if move.copies)
     if unknown:
         noun = "partition" if unknown == 1 else "partitions"
-        words.append(f"without {unknown} {noun} whose size nobody could tell")
+        words.append(f"without {unknown} {noun} of unknown size")
     rate = spec.catch_up_bytes_per_second
     if rate and known:
         # A leader feeds all its newcomers out of one rate, and leaders work beside each other.

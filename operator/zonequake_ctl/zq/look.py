@@ -95,7 +95,7 @@ async def look(kube: Kube) -> NamespaceView:
         )
     except NotFound as error:
         raise UsageError(
-            "this cluster knows no DistributionZones: install the chart first (zonequake install)"
+            "this cluster has no kind DistributionZone: install the chart first (zonequake install)"
         ) from error
     views = {view.name: view for view in map(pod_view, pods)}
     reports, unheard = await _ask(kube, views)
@@ -154,7 +154,7 @@ async def _ask(kube: Kube, pods: Iterable[str]) -> tuple[dict[str, ReplicasRepor
         except ClusterError as error:
             unheard[pod] = _silence(error)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            unheard[pod] = f"it answers in another version's words ({error})"
+            unheard[pod] = f"its answer is not of this version ({error})"
 
     await asyncio.gather(*(one(pod) for pod in pods))
     return reports, unheard
@@ -162,7 +162,7 @@ async def _ask(kube: Kube, pods: Iterable[str]) -> tuple[dict[str, ReplicasRepor
 
 def _silence(error: ClusterError) -> str:
     if error.status in (401, 403):
-        return "you may not ask it: it takes the right to get pods/proxy"
+        return "you lack the right to ask it: get pods/proxy"
     if error.status == 0:
         return NO_ANSWER
     return "it can't be reached"

@@ -16,7 +16,7 @@ POLL_S = 0.2
 
 async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
     """One sentence on what holds now. Raises UsageError if there is no such zone, WaitExpired if
-    the operator doesn't take notice."""
+    the operator doesn't process it."""
     try:
         stored = await kube.patch("DistributionZone", zone, {"spec": {"paused": paused}})
     except NotFound as error:
@@ -28,8 +28,8 @@ async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
     while not _obeyed(stored, generation, paused=paused):
         if time.monotonic() > deadline_s:
             raise WaitExpired(
-                f"zone {zone}: spec.paused is {str(paused).lower()}, but no operator has taken "
-                f"notice in {PATIENCE_S:.0f} s: look at its pod"
+                f"zone {zone}: spec.paused is {str(paused).lower()}, but no operator has "
+                f"processed it within {PATIENCE_S:.0f} s: look at its pod"
             )
         await asyncio.sleep(POLL_S)
         try:

@@ -39,10 +39,10 @@ PLAN_SECONDS = Histogram(
 )
 ROUND_SECONDS = Histogram(
     "zonequake_operator_round_seconds",
-    "Time to hear all data nodes once.",
+    "Time to poll all data nodes once.",
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
 )
-ROUNDS = Counter("zonequake_operator_rounds", "Rounds of hearing all data nodes.", ["result"])
+ROUNDS = Counter("zonequake_operator_rounds", "Polling rounds of all data nodes.", ["result"])
 NODES = Gauge("zonequake_operator_nodes", "Nodes in the logical topology.")
 NODES_SILENT = Gauge(
     "zonequake_operator_nodes_silent", "Nodes in the logical topology that don't answer."
@@ -65,7 +65,7 @@ PARTITIONS = Gauge(
 MOVING = Gauge("zonequake_operator_partitions_moving", "Partitions with a pending set.", ["zone"])
 AT_RISK = Gauge(
     "zonequake_operator_partitions_at_risk",
-    "Partitions whose majority goes with one more loss.",
+    "Partitions that lose their majority with one more loss.",
     ["zone"],
 )
 LOST = Gauge(

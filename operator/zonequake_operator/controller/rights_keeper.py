@@ -43,7 +43,10 @@ class RightsKeeper:
             try:
                 self._found(await self.missing())
             except KubeError as error:
-                logger.info("which rights there are is asked again: %s", error)
+                logger.info(
+                    "the rights of this account could not be read, and are asked for again: %s",
+                    error,
+                )
             # Also where a call was refused meanwhile: a server that refuses everything, as one
             # does that has not read its rules yet, refuses this question too.
             await asyncio.sleep(MISSING_S)

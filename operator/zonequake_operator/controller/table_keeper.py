@@ -48,7 +48,7 @@ class TableKeeper:
             try:
                 await self.once()
             except KubeNotFound:
-                logger.info("there is no kind Table here; looked for again in a minute")
+                logger.info("this cluster has no kind Table; looked for again in a minute")
                 rest_s = UNKNOWN_KIND_S
             except KubeConflict as error:
                 logger.info("tables: read again, %s", error)

@@ -175,7 +175,7 @@ class Fleet:
 
     async def run(self) -> None:
         """Round after round until cancelled; a failed round is logged and tried again."""
-        beside = asyncio.create_task(self._count_out_at_once(), name="fleet: who has left")
+        beside = asyncio.create_task(self._count_out_at_once(), name="fleet: left nodes")
         try:
             while True:
                 await self._next_round()
@@ -204,12 +204,12 @@ class Fleet:
         try:
             await work
         except KubeError as error:
-            logger.warning("this round failed, the next will tell: %s", error)
+            logger.warning("this polling round failed, the next one tries again: %s", error)
             return False
         except Exception:
             # An unreadable resource must not end the task that would read it once it is repaired.
             self._membership.forget()
-            logger.exception("this round failed, the next will tell")
+            logger.exception("this polling round failed, the next one tries again")
             return False
         return True
 

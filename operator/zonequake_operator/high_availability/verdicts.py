@@ -59,7 +59,7 @@ class KeysVerdict:
                 )
             return (
                 f"{subject} waits for {awaits.more} more of {few(awaits.nodes)} to come back with "
-                f"its data: all its nodes had stopped, and who is back may lack what a majority of "
+                f"its data: all its nodes had stopped, and those back may lack what a majority of "
                 f"{few(awaits.of)} has acknowledged; or it is reset by hand (zonequake reset)."
             )
         if isinstance(awaits, chain.UnjudgedLink):
@@ -74,7 +74,7 @@ class KeysVerdict:
             return f"The reset of {partition} waits for {few(awaits.unheard)} to report."
         newest = keys.chain[-1].nodes if keys.chain else ()
         return (
-            f"Nobody alive holds the newest data of {partition}: it waits for one of "
+            f"No live node holds the newest data of {partition}: it waits for one of "
             f"{few(newest)}, or is reset by hand to older data (zonequake reset)."
         )
 

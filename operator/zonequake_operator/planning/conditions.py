@@ -243,9 +243,9 @@ def _progressing(health: Mapping[int, Health], retry_threshold: int) -> Conditio
             ConditionType.PROGRESSING,
             True,
             Reason.RETRY_THRESHOLD_PASSED,
-            f"{len(retried)} partitions don't get on: {few(list(retried))}. The change of "
+            f"{len(retried)} partitions make no progress: {few(list(retried))}. The change of "
             f"partition {number} was asked for {worst.retried} times{said}. "
-            "It is asked for without end.",
+            "It is retried forever.",
         )
     planned = sum(h.keys.planned is not None for h in health.values())
     return _condition(
@@ -365,8 +365,8 @@ def _lease_trouble(troubles: Mapping[str, NodeLeaseTrouble]) -> Condition:
         of,
         True,
         _LEASE_REASONS[troubles[worst[0]].kind],
-        f"{'. '.join(shown)}.{more} Let it reach the API server: see its log, its network policies "
-        "and its right to leases.",
+        f"{'. '.join(shown)}.{more} Make sure that it reaches the API server: see its log, its "
+        "network policies and its right to leases.",
     )
 
 
@@ -389,9 +389,10 @@ def _paused(spec: ZoneSpec) -> Condition:
             ConditionType.PAUSED,
             True,
             Reason.PAUSED_BY_SPEC,
-            "Nothing is changed; restarted replicas are started again. Set spec.paused to false.",
+            "Nothing is changed; restarted replicas are started again. To resume, set spec.paused "
+            "to false.",
         )
-    return _condition(ConditionType.PAUSED, False, Reason.ACTING, "The operator acts.")
+    return _condition(ConditionType.PAUSED, False, Reason.ACTING, "The operator acts on the zone.")
 
 
 def _condition(of: ConditionType, status: bool, reason: Reason, message: str) -> Condition:

@@ -100,7 +100,7 @@ def troubles(
             found[name] = NodeLeaseTrouble(
                 kind=TroubleKind.EXPIRED if expired else TroubleKind.NOT_RENEWED,
                 since_ms=node.lease_unrenewed_since_ms,
-                why=node.lease_problem or "it doesn't say why",
+                why=node.lease_problem or "it gives no reason",
             )
     return found
 

@@ -71,8 +71,11 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
                 None: "it showed no certificate",
                 "forged": "its certificate can't be trusted: unable to get local issuer",
                 "expired": "its certificate can't be trusted: certificate has expired",
-                "other": "it may not come in: found operator.zq2.test.zonequake.internal, expected",
-            }.get(folder and folder.split("-")[0], f"it may not come in: found {folder}.{DOMAIN}")
+                "other": "its identity is not allowed: found operator.zq2.test.zonequake.internal",
+            }.get(
+                folder and folder.split("-")[0],
+                f"its identity is not allowed: found {folder}.{DOMAIN}",
+            )
             line = re.compile(rf"WARNING {name}: refused 127\.0\.0\.1:\d+: {why}")
 
             async def is_told(before: int = before, line: re.Pattern[str] = line) -> bool:

@@ -200,7 +200,7 @@ async def test_who_doesnt_follow_is_named_and_the_next_call_goes_on_from_there(
 ) -> None:
     cluster = Cluster(tmp_path, all_shake)
     cluster.frozen.add("zq-default-1")
-    with pytest.raises(WaitExpired, match="zq-default-1 going by these authorities"):
+    with pytest.raises(WaitExpired, match="zq-default-1 didn't use these authorities"):
         await command(cluster).replace_authority()
     begun = cluster.secrets["zq-tls-authority"]["next.crt"]
     cluster.frozen.clear()

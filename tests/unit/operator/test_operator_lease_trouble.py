@@ -103,7 +103,7 @@ def test_the_condition_says_which_node_since_when_what_it_means_why_and_what_to_
     found = condition({NODE: trouble})
     assert found is not None
     assert (found.status, found.reason) == (True, reason)
-    for part in (NODE, means, trouble.why, "Let it reach the API server"):
+    for part in (NODE, means, trouble.why, "Make sure that it reaches the API server"):
         assert part in found.message
     assert ("2027-01-15T08:00:00.000Z" in found.message) == bool(trouble.since_ms)
 

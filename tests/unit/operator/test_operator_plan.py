@@ -508,8 +508,8 @@ def test_a_change_that_was_asked_for_too_often_is_told_with_its_error() -> None:
         assert conditions(after)[ConditionType.PROGRESSING] == (True, reason)
     told = next(c for c in after.zone.conditions if c.type is ConditionType.PROGRESSING)
     assert told.message == (
-        f"1 partitions don't get on: {number}. The change of partition {number} was asked for 4 "
-        "times; its leader said: D has not answered for 10 s. It is asked for without end."
+        f"1 partitions make no progress: {number}. The change of partition {number} was asked for "
+        "4 times; its leader said: D has not answered for 10 s. It is retried forever."
     )
     another = {group: ChangeAttempts(token=moving.configuration_token - 1, count=9)}
     after, _ = settle(replace(failing, attempts=another))

@@ -234,7 +234,7 @@ def test_no_timer_resets_a_stopped_group_to_who_is_back_first(back: ReplicaStatu
     assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     assert found.sentence("partition 0") == (
         "Partition 0 waits for 1 more of B, C to come back with its data: all its nodes had "
-        "stopped, and who is back may lack what a majority of B, C, D has acknowledged; or it is "
+        "stopped, and those back may lack what a majority of B, C, D has acknowledged; or it is "
         "reset by hand (zonequake reset)."
     )
 
@@ -447,7 +447,7 @@ def test_a_dead_survivor_leaves_its_partition_to_a_person() -> None:
     assert found.keys == DEAD
     assert found.awaits == UndecidedReset(unheard=())
     assert found.sentence("partition 0") == (
-        "Nobody alive holds the newest data of partition 0: it waits for one of A, or is reset by "
+        "No live node holds the newest data of partition 0: it waits for one of A, or is reset by "
         "hand to older data (zonequake reset)."
     )
     assert verdict(DEAD, FOUR, by_hand=ASKED).keys == DEAD, "nobody has said which"

@@ -88,11 +88,11 @@ def test_a_member_that_does_not_serve_is_explained(
 
 
 def test_nodes_that_nobody_may_ask_are_no_loss(view: Callable[..., NamespaceView]) -> None:
-    unheard = dict.fromkeys("abc", "you may not ask it")
+    unheard = dict.fromkeys("abc", "you lack the right to ask it")
     (one,) = found(view({0: "abc"}, silent="abc", unheard=unheard))
     assert one.severity is Severity.WARNING
     assert "No data node could be asked" in one.text
-    assert one.why == ("you may not ask it",)
+    assert one.why == ("you lack the right to ask it",)
 
 
 def test_an_operator_that_does_not_run_is_told(view: Callable[..., NamespaceView]) -> None:
@@ -237,7 +237,7 @@ def test_a_single_copy_of_several_that_are_wanted_is_a_risk(
 ) -> None:
     (one,) = found(view({0: "a"}, spec={"replicas": 3}))
     assert one.severity is Severity.RISK
-    assert one.text == "partition 0: 1 of 3 wanted replicas: with a all is lost"
+    assert one.text == "partition 0: 1 of 3 wanted replicas: if a is lost, all data is lost"
     assert found(view({0: "a"}, spec={"replicas": 1})) == []
 
 
@@ -256,7 +256,7 @@ def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
     assert one.text.startswith("40 partitions (0-39): 2 of 3 members run")
     assert one.why == (
         "c is broken: record 0",
-        "so says partition 0; the others have words of their own",
+        "reported by partition 0; the others differ in details",
     )
 
 
@@ -277,7 +277,7 @@ def test_a_spec_that_no_operator_has_seen_is_said_to_be_unseen(
 ) -> None:
     (one,) = found(view({0: "abc"}, status={"observedGeneration": 0}))
     assert one.severity is Severity.NOTE
-    assert one.text == "The operator has not taken notice of the spec yet (generation 1)"
+    assert one.text == "The operator has not processed the spec yet (generation 1)"
 
 
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
@@ -308,7 +308,7 @@ def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
     assert lost.why[0] == "b came back with nothing"
     assert lost.why[-1] == (
         "only 1 of 3 members can still have its data, fewer than a majority: it doesn't come back "
-        "by itself, unless the others lose theirs too and it starts over with nothing; "
+        "by itself, unless the others lose theirs too and it starts over, empty; "
         "StrongConsistency is reset by hand alone (zonequake reset z)"
     )
 
@@ -331,7 +331,7 @@ def test_a_stopped_group_whose_replicas_nobody_looked_at_says_that_it_rests_on_t
 ) -> None:
     (lost,) = found(all_stopped(view))
     assert lost.why[-1] == (
-        "it rests on what replicas hold that wait for their start order (a, b, c)"
+        "it depends on the data of replicas that wait for their start order (a, b, c)"
     )
 
 

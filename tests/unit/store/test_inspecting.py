@@ -256,7 +256,7 @@ async def test_a_bounded_read_is_answered_only_within_its_bound(
         monkeypatch.setattr(replica, "_clock_ms", lambda: now + 20_000)
         late = read(replica, 10_000)
         assert late.status is ReplyStatus.STALE
-        assert "asked for were 10000 ms" in (late.error or "")
+        assert "the read allows 10000 ms" in (late.error or "")
         assert read(replica, 0).value == 0, "no bound: whatever is here"
         assert read(replica, -1).status is ReplyStatus.INVALID
 

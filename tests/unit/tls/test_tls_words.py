@@ -81,5 +81,5 @@ def test_who_leaves_without_a_word_is_told_apart_from_who_may_not_come_in() -> N
     assert reason_of(ConnectionResetError())[0] == "no-handshake"
     assert reason_of(IdentityRefused(1, "found x, expected y")) == (
         "identity",
-        "it may not come in: found x, expected y",
+        "its identity is not allowed: found x, expected y",
     )

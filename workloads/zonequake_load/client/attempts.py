@@ -230,8 +230,8 @@ class Attempts:
     def answered(self, reply: Reply, now_ns: int) -> None:
         """A reply came."""
         group, address, outcomes = self._group, self._address, self._outcomes
-        assert group is not None, "only what was asked is answered"
-        assert address is not None, "only what was asked is answered"
+        assert group is not None, "only a sent request is answered"
+        assert address is not None, "only a sent request is answered"
         outcomes.sent += 1
         self._client_state.seen[group] = max(reply.index, self._client_state.seen.get(group, 0))
         if reply.status is ReplyStatus.OK:

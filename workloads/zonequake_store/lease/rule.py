@@ -37,7 +37,7 @@ due at a quarter takes another one at most.
 """
 
 NOT_PERMITTED = (
-    "the node's Lease has run out, or the operator hasn't let this replica go on since; "
+    "the node's Lease has run out, or the operator hasn't permitted this replica since; "
     "another replica may lead, or the same one will when the API server is back"
 )
 

@@ -26,7 +26,7 @@ def bounded_reply(
     """
     if partition.lineage < lineage_of(raft.term):
         # Also when its log is the new lineage's already: a snapshot may yet be installed.
-        why = "this state is not known to be of the lineage that its group has gone on in"
+        why = "this state may not be of its group's present lineage"
         return Reply(id_, ReplyStatus.STALE, error=why)
     bound_ms = read.max_staleness_ms
     if bound_ms:
@@ -36,7 +36,7 @@ def bounded_reply(
             return Reply(id_, ReplyStatus.STALE, error=why)
         age_ms = clock_ms() - since_ms
         if age_ms > bound_ms:
-            why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
+            why = f"this state may be {age_ms} ms old, the read allows {bound_ms} ms"
             return Reply(id_, ReplyStatus.STALE, error=why)
     if partition.is_written(read.key):
         return locked_reply(id_, partition, read.key)

@@ -251,7 +251,7 @@ async def _elsewhere(request: web.Request) -> web.Response:
     _log.warning("refused %s %s of %s: not here", request.method, request.path, request.remote)
     return web.Response(
         status=403,
-        text="nothing is changed by this port: orders and drains are taken by the orders port "
+        text="this port changes nothing: orders and drains are taken by the orders port "
         "(7003), over TLS, from the operator alone\n",
     )
 

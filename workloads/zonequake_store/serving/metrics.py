@@ -66,10 +66,10 @@ class NodeCollector(Collector):
         storage, watch, lease = self._host.storage, self._host.watch, self._host.lease
         now_s = boottime_s()
         for name, text, value in (
-            ("loop_lag_seconds", "How late the last tick was.", counters.loop_lag_s),
+            ("loop_lag_seconds", "Delay of the last tick.", counters.loop_lag_s),
             (
                 "loop_lag_longest_seconds",
-                "How late a tick ever was in this process.",
+                "Longest delay of a tick in this process.",
                 counters.longest_loop_lag_s,
             ),
             ("log_used_bytes", "Bytes used of the log maps.", storage.log_used_bytes),
@@ -93,7 +93,7 @@ class NodeCollector(Collector):
             yield GaugeMetricFamily(f"zonequake_store_{name}", text, value=value)
         under_way = GaugeMetricFamily(
             "zonequake_store_commit_under_way_seconds",
-            "How long the commit that is under way has taken so far, by environment.",
+            "Duration so far of the commit under way, by environment.",
             labels=("environment",),
         )
         for environment, duration_s in storage.under_way_s.items():

@@ -81,7 +81,7 @@ def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
                 lineage=lineage,
                 term=outcome.term,
                 index=outcome.index,
-                error="what this request_id came to before, if anything, is forgotten",
+                error="the outcome of this request_id, if there was one, is forgotten",
             )
 
 

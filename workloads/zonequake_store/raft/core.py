@@ -49,8 +49,7 @@ class Raft:
         entry in the host's durable applied state; `Ready.committed` goes on after it.
 
         A replica without configuration is passive: it never campaigns and learns from a leader.
-        Raises LogCorrupted if log and applied state don't fit together.
-        """
+        Raises LogCorrupted if log and applied state don't fit together."""
         view = RaftLog(
             log, commit=hard_state.commit, applied=applied, cached_bytes=settings.cached_bytes
         )
@@ -103,16 +102,14 @@ class Raft:
     def step(self, message: Message) -> None:
         """Take one message. One for another incarnation is ignored.
 
-        Raises LogCorrupted if it shows that this replica's log is broken: stop the replica.
-        """
+        Raises LogCorrupted if it shows that this replica's log is broken: stop the replica."""
         stepping.step(self._replica, message)
 
     def propose(self, commands: Sequence[bytes]) -> tuple[int, int]:
         """Append commands; returns (term, index of the first). Raises NotLeader.
 
         A command is committed if `Ready.committed` shows its index with this term, and lost if it
-        shows the index with another term.
-        """
+        shows the index with another term."""
         return self._replica.term, self._replica.as_leader().propose(commands)
 
     def read(self) -> int:
@@ -123,8 +120,7 @@ class Raft:
     def fresh_since_ms(self) -> int | None:
         """The applied state holds all that was acknowledged before this time of tick's clock; None
         if that isn't known yet (asking starts the inquiry, see `raft.freshness`). A leader knows it
-        of itself likewise.
-        """
+        of itself likewise."""
         replica = self._replica
         # Claims speak of this lineage's entries, not of a state that a snapshot is to replace.
         replaced = replica.abstains or replica.log.pending_snapshot is not None
@@ -138,8 +134,7 @@ class Raft:
         The term is of the configuration's lineage: not 0 for a group whose data was lost with all
         its replicas, and that starts over. False, and no effect: this replica has a log already.
         Raises BootstrapRefused if it is no member, the configuration is joint, or its lineage is
-        older than the newest that this replica has received.
-        """
+        older than the newest that this replica has received."""
         return bootstrap.bootstrap(self._replica, configuration)
 
     def change_peers(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
@@ -165,8 +160,7 @@ class Raft:
         """cancelChangePeers of the document `rebalance`: `received` (its true) if nothing runs or
         the change was still catching up, `busy` (its false) later. It leaves no entry in the log.
 
-        `stale` for an older term, or a token below that of the change.
-        """
+        `stale` for an older term, or a token below that of the change."""
         leadership = self._replica.leadership
         if term < self._replica.term:
             return CancelAnswer.STALE
@@ -181,8 +175,7 @@ class Raft:
         stored its vote, leads, and has stored its first entry. Until then it is only in memory:
         repeat it until a leader reports a configuration of this lineage. `stale`: an older token
         than this replica has seen, or an older `term` than its own. `busy`: it hears a leader, or
-        leads. Raises InvalidPeers, and ResetRefused if it holds nothing of its group.
-        """
+        leads. Raises InvalidPeers, and ResetRefused if it holds nothing of its group."""
         return reset.reset_peers(self._replica, term=term, token=token, peers=peers)
 
     def enforce(self, lineage: int) -> None:

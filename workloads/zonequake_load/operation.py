@@ -120,11 +120,11 @@ class AttemptOutcomes:
         return self._uncertain is None
 
     def refused(self, why: str) -> None:
-        """The last attempt certainly never happened."""
+        """Records that the last attempt certainly never happened."""
         self._last = why
 
     def unsure(self, why: str) -> None:
-        """The last attempt may have happened, or may yet."""
+        """Records that the last attempt may have happened, or may yet."""
         self._last = self._uncertain = why
 
     def conclude(self) -> Outcome:

@@ -65,7 +65,7 @@ class ConnectionLimits:
         return len(self._members)
 
     def entered(self, member: LimitedConnection) -> None:
-        """A connection was opened; it may be cut at once."""
+        """Records that a connection was opened; it may be cut at once."""
         if len(self._members) >= self.most:
             oldest = next(iter(self._silent), member)
             self._cut(oldest, "full")

@@ -42,7 +42,7 @@ class _HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def asked(self, *, whole: bool) -> None:
-        """A request's head is here; with `whole` its body, too."""
+        """Records that a request's head is here; with `whole` its body, too."""
         self.is_served = whole
         self._connections.limits.spoke(self)
         if whole:

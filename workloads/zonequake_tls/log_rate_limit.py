@@ -31,7 +31,7 @@ class LogRateLimit:
         return True
 
     def tick(self) -> None:
-        """Time has passed: tells of those that weren't said, if their minute is over."""
+        """Reports the lines held back, once their minute is over."""
         now_s = self._now_s()
         if now_s - self._minute_s < MINUTE_S:
             return

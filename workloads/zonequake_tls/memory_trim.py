@@ -37,7 +37,7 @@ _LARGE_BYTES = 1 << 20
 
 
 def map_large_buffers() -> None:
-    """Has glibc map each large buffer by itself forever, so that freeing it gives it back."""
+    """Makes glibc map each large buffer by itself forever, so that freeing it gives it back."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
@@ -57,11 +57,11 @@ class MemoryTrim:
         self._once_more = False
 
     def used(self) -> None:
-        """There was one more connection."""
+        """Records that there was one more connection."""
         self._used += 1
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Gives memory back, if the last time is long ago and connections have used some."""
         now_s = self._now_s()
         if now_s - self._last_s < _EVERY_S:
             return

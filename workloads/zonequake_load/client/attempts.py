@@ -222,13 +222,13 @@ class Attempts:
         self._silent(now_ns)
 
     def unanswered(self, why: str, now_ns: int) -> None:
-        """The request left, or may have, and no reply came."""
+        """Records that the request left, or may have, and no reply came."""
         self._outcomes.sent += 1
         self._outcomes.unsure(why)
         self._silent(now_ns)
 
     def answered(self, reply: Reply, now_ns: int) -> None:
-        """A reply came."""
+        """Records that a reply came."""
         group, address, outcomes = self._group, self._address, self._outcomes
         assert group is not None, "only a sent request is answered"
         assert address is not None, "only a sent request is answered"

@@ -172,7 +172,7 @@ class LoadPod:
                 await self._news.wait()
 
     async def _work(self, phase: Phase, stop: StopSignal) -> bool:
-        """Do the work of `phase` until it is done or `stop`; is it complete?"""
+        """Does the work of `phase` until it is done or `stop`; returns whether it is complete."""
         match phase:
             case Phase.QUIET:
                 return True

@@ -249,7 +249,7 @@ class Phases:
         concurrency: int,
         give_up: Callable[[], bool],
     ) -> bool:
-        """Do `act` for each item until it is true, a closed loop of `concurrency` processes."""
+        """Does `act` for each item until it is true, a closed loop of `concurrency` processes."""
         waiting = deque(items)
 
         async def lane() -> None:

@@ -36,12 +36,12 @@ class Checkpoints:
         self.fresh = True
 
     def record(self, partition: StateMachine) -> None:
-        """A configuration entry was applied: all replicas can compare there."""
+        """Records that a configuration entry was applied: all replicas can compare there."""
         self._recorded.append(checkpoint_of(partition))
         self.fresh = True
 
     def clear(self) -> None:
-        """Another state took the place of the one that these are of."""
+        """Records that another state took the place of the one that these are of."""
         self._recorded.clear()
 
     @property

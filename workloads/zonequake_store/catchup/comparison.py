@@ -84,13 +84,15 @@ class Comparison:
         return configuration.members == {self._me} or (self._agreed and own.is_at(self._at))
 
     def applied(self) -> None:
-        """The replica started, or a configuration entry was applied (`Checkpoints.fresh`)."""
+        """Records that the replica started, or a configuration entry was applied
+        (`Checkpoints.fresh`).
+        """
         self._unanswered = True
         self._ticks = 0
         self._report()
 
     def tick(self) -> None:
-        """A tick of the core passed."""
+        """Handles a tick of the core."""
         if self._unanswered:
             self._ticks += 1
             if self._ticks % REPEAT_TICKS == 0:
@@ -105,7 +107,7 @@ class Comparison:
             self._edge.send(Report(self._group, leader, self._me, self._raft.term, self._reported))
 
     def reported(self, report: Report) -> None:
-        """A follower says what it has (to a leader)."""
+        """Handles the report of a follower, on a leader."""
         status = self._raft.status()
         own = self._checkpoints.latest
         if status.role is not RaftRole.LEADER or own is None or status.configuration is None:
@@ -152,7 +154,7 @@ class Comparison:
         self._edge.send(ReportVerdict(self._group, to, self._me, self._raft.term, index, unequal))
 
     def judged(self, verdict: ReportVerdict) -> None:
-        """The leader says what it thinks of a report (to a follower)."""
+        """Handles the verdict of the leader on a report, on a follower."""
         if verdict.term != self._raft.term or self._reported.index != verdict.index:
             return
         if verdict.unequal is not None and verdict.unequal[0] != self._reported:

@@ -132,7 +132,7 @@ class Demander:
     # what a supplier says
 
     def invited(self, invite: Invite) -> None:
-        """A leader is ready to supply."""
+        """Handles the invitation of a leader that is ready to supply."""
         if invite.term < max(self._raft.term, self._term):
             return  # of an earlier leadership
         leads_on = (self._supplier, self._term) == (invite.sender, invite.term)
@@ -175,7 +175,7 @@ class Demander:
         self._begin_round()
 
     def piece(self, piece: Piece) -> None:
-        """A piece of a snapshot came. Raises ProtocolError if its content is no pairs."""
+        """Handles a piece of a snapshot. Raises ProtocolError if its content is no pairs."""
         if not self._is_current(piece.sender, piece.round) or self.is_installing or self._again:
             return
         received = self._received
@@ -219,7 +219,7 @@ class Demander:
             self._store()
 
     def dismissed(self, dismissal: Dismissal) -> None:
-        """The supplier has nothing for this replica."""
+        """Handles a dismissal: the supplier has nothing for this replica."""
         if not self._is_current(dismissal.sender, dismissal.round):
             return
         if dismissal.unequal is not None:
@@ -264,14 +264,14 @@ class Demander:
             self._demand()
 
     def installed(self) -> None:
-        """The staged state is the replica's now."""
+        """Records that the staged state is the replica's now."""
         self.staging = self._received = None
         self._forget_refusals()
         if self._supplier is not None:
             self._begin_round()
 
     def tick(self) -> None:
-        """A tick of the core passed."""
+        """Handles a tick of the core."""
         if self._supplier is None or self._storing or self.is_installing:
             return
         if self._raft.term > self._term:

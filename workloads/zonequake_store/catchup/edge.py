@@ -65,7 +65,7 @@ class NodeCatchUp:
     # ── what the host says ───────────────────────────────────────────────────────────────────
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
-        """The core wants a peer supplied."""
+        """Begins to supply a peer, as the core asks."""
         known = self._suppliers.get(replica.group)
         if known is None:
             state = SuppliedState(self._host, replica)
@@ -104,7 +104,7 @@ class NodeCatchUp:
                     demander[0].progressed()
 
     def tick(self) -> None:
-        """A tick of all cores passed."""
+        """Handles a tick of all cores."""
         for group, (supplier, _) in list(self._suppliers.items()):
             supplier.tick()
             if not supplier.is_active:
@@ -118,13 +118,15 @@ class NodeCatchUp:
                 del self._waiting[group]
 
     def stop_supplying(self, replica: Replica) -> None:
-        """The replica does not lead any more."""
+        """Records that the replica does not lead any more."""
         known = self._suppliers.pop(replica.group, None)
         if known is not None:
             known[0].close()
 
     def removed(self, replica: Replica) -> None:
-        """The replica stopped; what is staged for it stays, for the next one that runs."""
+        """Records that the replica stopped; what is staged for it stays, for the next one that
+        runs.
+        """
         self.stop_supplying(replica)
         self._comparisons.pop(replica.group, None)
         self._waiting.pop(replica.group, None)
@@ -140,7 +142,7 @@ class NodeCatchUp:
             self._staged[replica.group] = staging
 
     def forget(self, group: str) -> None:
-        """The replica is erased: so is what was staged for it."""
+        """Records that the replica is erased: so is what was staged for it."""
         staging = self._staged.pop(group, None)
         if staging is not None:
             discard(self._host, group, staging)

@@ -32,7 +32,9 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Invite(msgspec.Struct, frozen=True, array_like=True, tag="invite"):
-    """To a peer: ask me, the leader of `term`, for what you lack, in round `round` or a later."""
+    """An invitation to a peer to demand what it lacks from the sender, the leader of `term`, in
+    round `round` or a later one.
+    """
 
     group: str
     to: Peer
@@ -51,11 +53,11 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Demand(msgspec.Struct, frozen=True, array_like=True, tag="demand"):
-    """To a supplier: my log is stored up to (index, log_term), what follows?
+    """A demand to a supplier for what follows (index, log_term), where the sender's log ends.
 
-    `checkpoint`: the counters of my applied state. `staged`: what I have of a snapshot of yours.
-    `full`: entries do not help me, give me the state. In one round a later demand only says how far
-    the sender has come; a new round says that the supplier should go on from there.
+    `checkpoint`: the counters of the sender's applied state. `staged`: the part that it has of the
+    supplier's snapshot. `full`: entries do not help, the state is needed. In one round a later
+    demand only reports the sender's progress; in a new round the supplier goes on from there.
     """
 
     group: str
@@ -71,7 +73,7 @@ class Demand(msgspec.Struct, frozen=True, array_like=True, tag="demand"):
 
 
 class Supply(msgspec.Struct, frozen=True, array_like=True, tag="supply"):
-    """To a demander: entries, as an APPEND that its core checks like any other."""
+    """Entries for a demander, as an APPEND that its core checks like any other."""
 
     group: str
     to: Peer
@@ -89,7 +91,7 @@ class End(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
-    """To a demander: piece `sequence` (from 0) of a snapshot, the keys that follow `after`.
+    """Piece `sequence` (from 0) of a snapshot for a demander: the keys that follow `after`.
 
     `content` is a MessagePack array of pairs, `crc` its CRC-32; `term` the leader's. The last piece
     carries `end`; it may be empty.
@@ -109,10 +111,10 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
 
 
 class Dismissal(msgspec.Struct, frozen=True, array_like=True, tag="dismissal"):
-    """To a demander: I supply you with nothing.
+    """The refusal to supply a demander.
 
-    `unequal`: because the first counters, which your demand said, are not mine at their index,
-    which are the second.
+    `unequal`: its reason, if the counters differ at the same index: first those of the demand, then
+    the sender's.
     """
 
     group: str

@@ -125,7 +125,7 @@ class Supplier:
         self._invite(session)
 
     def demanded(self, demand: Demand) -> None:
-        """A peer asks."""
+        """Handles a demand of a peer."""
         peer = demand.sender
         if self._is_unequal(demand):
             return
@@ -161,7 +161,9 @@ class Supplier:
         size_bytes: int,
         checkpoint: Checkpoint,
     ) -> None:
-        """The state is open: that of `meta`, so many pairs and bytes (`demander.size_of`)."""
+        """Records that the state is open: that of `meta`, so many pairs and bytes
+        (`demander.size_of`).
+        """
         session, opened = self._find(to, snapshot)
         if session is not None and opened is not None:
             opened.index = meta.index
@@ -170,7 +172,7 @@ class Supplier:
             self._serve(session)
 
     def lost(self, to: Peer, snapshot: int) -> None:
-        """The state could not be opened or read; the next demand tries another."""
+        """Records that the state could not be opened or read; the next demand tries another."""
         session, lost = self._find(to, snapshot)
         if session is not None and lost is not None:
             self._close(session)
@@ -230,13 +232,13 @@ class Supplier:
     # what the host says
 
     def advance(self) -> None:
-        """The log grew, perhaps."""
+        """Supplies entries by which the log may have grown."""
         for session in self._sessions.values():
             if session.asked and session.snapshot is None:
                 self._serve(session)
 
     def tick(self) -> None:
-        """A tick of the core passed."""
+        """Handles a tick of the core."""
         for session in list(self._sessions.values()):
             session.silent_ticks += 1
             if not self._raft.supply.is_open(session.peer):

@@ -170,7 +170,7 @@ class NodeLease:
         self._due_s = float("-inf")
 
     def stored(self, version: str) -> None:
-        """A PutLease was accepted."""
+        """Records that a PutLease was accepted."""
         asked_s, record = self._answered(), self._put
         assert record is not None, "a PutLease was asked for"
         self._known = (record, version)
@@ -187,7 +187,7 @@ class NodeLease:
             self._due_s = float("-inf")
 
     def refused(self) -> None:
-        """A PutLease met another version, or no Lease at all."""
+        """Records that a PutLease met another version, or no Lease at all."""
         self._answered()
         self._known = None
         self.problem = "a write was refused: something else has written the Lease or deleted it"

@@ -81,7 +81,7 @@ class EndDetector:
         return ended
 
     def lost(self, *, by_peer: bool) -> None:
-        """The connection to the process is gone. `by_peer`: its kernel ended it."""
+        """Records that the connection to the process is gone. `by_peer`: its kernel ended it."""
         self._is_lost = by_peer and self._address is not None
 
     def failed(self, address: str, how: Failure) -> str | None:

@@ -74,10 +74,10 @@ class FrameConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Records that the connection is gone."""
 
     def opened(self) -> None:
-        """The connection is there."""
+        """Records that the connection is there."""
 
     @property
     def is_open(self) -> bool:

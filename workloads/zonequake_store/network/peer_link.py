@@ -113,13 +113,13 @@ class LinkOwner(Protocol):
         """Stores a peer's identity and address."""
 
     def disbelieve(self, node: str, address: str) -> None:
-        """An address did not lead to the node."""
+        """Is called when an address did not lead to the node."""
 
     def found_ended(self, node: str, process: str | None) -> None:
-        """A process of this node was proven to have ended, if it isn't None."""
+        """Records that a process of this node was proven to have ended, if it isn't None."""
 
     def forget(self, link: PeerLink) -> None:
-        """A link was not used for long."""
+        """Is called when a link was not used for long."""
 
 
 class PeerLink:

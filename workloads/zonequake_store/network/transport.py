@@ -224,7 +224,7 @@ class Transport:
             link.called()
 
     def found_ended(self, node: str, process: str | None) -> None:
-        """A process of this node was proven to have ended, if it isn't None."""
+        """Records that a process of this node was proven to have ended, if it isn't None."""
         known = self._learned.get(node)
         if process is None or (known is not None and known.process_incarnation != process):
             return
@@ -234,7 +234,7 @@ class Transport:
         self._ended(node, process)
 
     def disbelieve(self, node: str, address: str) -> None:
-        """An address did not lead to the node."""
+        """Records that an address did not lead to the node."""
         learned = self._learned.get(node)
         if learned is not None and learned.peer_address == address and self._domain:
             # The client address stays: only a wrong hint comes of it.
@@ -256,6 +256,6 @@ class Transport:
         return candidates
 
     def forget(self, link: PeerLink) -> None:
-        """A link was not used for long."""
+        """Forgets a link that was not used for long."""
         if self._links.get(link.node) is link:
             del self._links[link.node]

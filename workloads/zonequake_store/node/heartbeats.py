@@ -29,7 +29,7 @@ class TickingHost(ReplicaHost, Edge, Protocol):
         """The replicas that a tick concerns."""
 
     def ticked(self, now_s: float, *, lag_s: float) -> None:
-        """A tick, so much late, passed for all replicas that it concerned."""
+        """Handles a tick, so much late, for all replicas that it concerned."""
 
 
 class Heartbeats:
@@ -45,19 +45,19 @@ class Heartbeats:
         self._timer = self._loop.call_at(self._next_s, self._tick)
 
     def stop(self) -> None:
-        """No tick comes any more."""
+        """Records that no tick comes any more."""
         self._timer.cancel()
 
     def begin(self, replica: Replica) -> None:
-        """A replica leads from now on."""
+        """Records that a replica leads from now on."""
         self._leading[replica] = None
 
     def end(self, replica: Replica) -> None:
-        """A replica doesn't lead any more, if it did."""
+        """Records that a replica doesn't lead any more, if it did."""
         self._leading.pop(replica, None)
 
     def heard(self, frame: Messages) -> None:
-        """A peer's messages were taken."""
+        """Records that a peer's messages were taken."""
         if self._ticks_since_beat >= self._heartbeat_ticks - 1 and _is_beat(frame):
             # The rest of this tick doesn't count: the node that beats first goes on to do so.
             self._ticks_since_beat = -1

@@ -79,7 +79,7 @@ class Counters:
     longest_loop_lag_s: float = 0.0
 
     def lagged(self, lag_s: float) -> None:
-        """A tick came so much late."""
+        """Records that a tick came so much late."""
         self.loop_lag_s = lag_s
         self.longest_loop_lag_s = max(self.longest_loop_lag_s, lag_s)
 
@@ -179,7 +179,7 @@ class Host(Edge):
         self._leave_soon()
 
     def ticked(self, now_s: float, *, lag_s: float) -> None:
-        """A tick, so much late, passed for all replicas that it concerned."""
+        """Handles a tick, so much late, for all replicas that it concerned."""
         self.counters.lagged(lag_s)
         self._leave_soon()
         self.catch_up.tick()

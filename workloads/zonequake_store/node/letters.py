@@ -69,7 +69,7 @@ class LetterRouter:
         return sorted(nodes - {self._name})
 
     def received(self, node: str, letter: TransactionLetter) -> None:
-        """A letter came from a node."""
+        """Handles a letter from a node."""
         message = letter.message
         match message:
             case Vote() | AskOutcome():

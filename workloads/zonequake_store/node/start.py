@@ -83,8 +83,9 @@ class Starter:
         return self._replica(order, record, from_disk(log, storage.data, record, told_cut=told_cut))
 
     def volatile(self, order: StartReplica) -> Replica:
-        """With nothing: log, term and vote live in memory, so each is another incarnation, which
-        counts nowhere until it is in a configuration."""
+        """Opens a replica with no state: log, term and vote live in memory, so each is another
+        incarnation, which counts nowhere until it is in a configuration.
+        """
         return self._replica(order, self.new_record(order), with_nothing())
 
     def _replica(

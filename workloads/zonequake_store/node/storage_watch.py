@@ -180,7 +180,7 @@ class StorageWatch(Watcher):
         self._host.flushing.wake()
 
     def logs_damaged(self, damaged: dict[int, str]) -> None:
-        """These logs cannot be written, for these reasons."""
+        """Records that these logs cannot be written, for these reasons."""
         for replica in self._durable():
             reason = damaged.get(replica.record.number)
             if reason is not None:

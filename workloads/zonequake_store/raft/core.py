@@ -84,8 +84,8 @@ class Raft:
 
     @property
     def quiet_ticks(self) -> int:
-        """As many of the next ticks do nothing but count, unless something else comes before: a
-        host may tell them late, all at once. What tick() does must be reckoned with here."""
+        """Returns how many of the next ticks only count, unless something else comes before: a host
+        may report them late, all at once. Any other effect of tick() must be included here."""
         replica = self._replica
         if replica.leadership is not None:
             return replica.leadership.quiet_ticks
@@ -118,9 +118,8 @@ class Raft:
         return self._replica.as_leader().reads.add()
 
     def fresh_since_ms(self) -> int | None:
-        """The applied state holds all that was acknowledged before this time of tick's clock; None
-        if that isn't known yet (asking starts the inquiry, see `raft.freshness`). A leader knows it
-        of itself likewise."""
+        """Returns the time of tick's clock before which everything acknowledged is in the applied
+        state; None if unknown. Asking starts the inquiry (`raft.freshness`), also on a leader."""
         replica = self._replica
         # Claims speak of this lineage's entries, not of a state that a snapshot is to replace.
         replaced = replica.abstains or replica.log.pending_snapshot is not None
@@ -179,8 +178,8 @@ class Raft:
         return reset.reset_peers(self._replica, term=term, token=token, peers=peers)
 
     def enforce(self, lineage: int) -> None:
-        """The reset with this token was decided, here or elsewhere: a replica without its
-        configuration abstains from now on (`raft.reset`). Lower ones have no effect."""
+        """Abstains until this replica has the configuration of the reset with this token, decided
+        here or elsewhere (`raft.reset`). Lower tokens have no effect."""
         self._replica.enforce(lineage)
 
     @property
@@ -189,9 +188,8 @@ class Raft:
         return self._replica.abstains
 
     def transfer_leadership(self, to: Peer | None = None) -> bool:
-        """Hand leadership to `to`, or the most advanced follower. False: not leader, or no follower
-        to hand it to. Proposals raise NotLeader until it is done or an election time-out passes.
-        """
+        """Hands leadership to `to`, or the most advanced follower. False: not leader, or no peer
+        to take it. Proposals raise NotLeader until it is done or an election time-out passes."""
         leadership = self._replica.leadership
         return leadership is not None and leadership.handover.transfer(to)
 
@@ -218,15 +216,13 @@ class Raft:
             self.transfer_leadership()
 
     def changes_configuration(self, index: int) -> bool:
-        """Returns whether peers or token change with the configuration entry `index` of the log, or
-        it only repeats what was in force, as a new leader's first entry does.
-        """
+        """Returns whether peers or token change with the configuration entry `index` of the log;
+        a new leader's first entry only repeats what was in force."""
         return self._replica.log.changes_configuration(index)
 
     def last_command(self, counts: Callable[[bytes], bool]) -> tuple[int, int] | None:
         """Returns (term, index) of the newest command after the applied state whose data `counts`,
-        committed or not; None if there is none.
-        """
+        committed or not; None if there is none."""
         return self._replica.log.last_command(counts)
 
     # the log
@@ -250,7 +246,7 @@ class Raft:
         return self._replica.log.pending_snapshot
 
     def applied(self, index: int) -> None:
-        """The host has applied the committed entries up to `index`."""
+        """Records that the host has applied the committed entries up to `index`."""
         self._replica.log.applied = index
 
     # Ready
@@ -367,7 +363,7 @@ class Raft:
     # reports
 
     def report_unreachable(self, peer: Peer) -> None:
-        """A message to `peer` was certainly or probably lost: probe it before sending more."""
+        """Probes `peer` before sending more: a message to it was certainly or probably lost."""
         if self._replica.leadership is not None:
             self._replica.leadership.unreachable(peer)
 
@@ -397,9 +393,7 @@ class Raft:
 
     @property
     def stored_position(self) -> tuple[int, int]:
-        """Returns (index, term) of the last entry that is durable here; a demand begins after
-        it.
-        """
+        """Returns (index, term) of the last entry that is durable here: demands begin after it."""
         log = self._replica.log
         return log.stable, log.term(log.stable)
 

@@ -30,7 +30,7 @@ TRANSFER = 1
 
 
 def tick(replica: RaftState) -> None:
-    """A tick of a replica that doesn't lead."""
+    """Handles a tick of a replica that doesn't lead."""
     if replica.forced is not None:
         return  # it waits for its disk alone
     replica.elapsed_ticks += 1
@@ -145,7 +145,9 @@ def on_reply(replica: RaftState, message: Message) -> None:
 
 
 def own_vote_stored(replica: RaftState, term: int, vote: Peer | None) -> None:
-    """A hard state is durable. If it is this candidate's own vote, it counts from now on."""
+    """Records that a hard state is durable. If it is this candidate's own vote, it counts from now
+    on.
+    """
     if replica.role is RaftRole.CANDIDATE and term == replica.term and vote == replica.me:
         count(replica, replica.me, granted=True)
 

@@ -68,7 +68,7 @@ class Freshness:
         self._wanted_until_ms = -1
 
     def tick(self, now_ms: int) -> None:
-        """The time is `now_ms`."""
+        """Sets the time to `now_ms`."""
         if self._start_ms is None:
             self._start_ms = now_ms
         self.now_ms = now_ms
@@ -87,8 +87,9 @@ class Freshness:
         return self._hidden + self.now_ms
 
     def echoed(self, stamp: int, commit: int) -> None:
-        """A leader says that everything acknowledged before `stamp` was sent is at or below
-        `commit`."""
+        """Records that a leader says that everything acknowledged before `stamp` was sent is at or
+        below `commit`.
+        """
         at_ms = stamp - self._hidden
         if self._start_ms is not None and self._start_ms <= at_ms <= self.now_ms:
             self.claim(at_ms, commit)
@@ -111,7 +112,7 @@ class Freshness:
         return self._since_ms
 
     def forget(self) -> None:
-        """A new lineage began, of which nothing is known yet."""
+        """Records that a new lineage began, of which nothing is known yet."""
         self._claims.clear()
         self._since_ms = None
 
@@ -132,7 +133,7 @@ class EchoRounds:
     def begin(
         self, round_number: int, *, commit: int, now_ms: int, peers: Iterable[ReplicationProgress]
     ) -> None:
-        """The stamps that are here now are earlier than the round."""
+        """Records that the stamps that are here now are earlier than the round."""
         self.running, self.due = True, False
         self._round, self._commit, self._at_ms = round_number, commit, now_ms
         for peer in peers:
@@ -141,7 +142,9 @@ class EchoRounds:
     def confirmed(
         self, round_number: int, own: Freshness, peers: Iterable[ReplicationProgress]
     ) -> None:
-        """A quorum followed this leader after `round_number` began; the leader may claim too."""
+        """Records that a quorum followed this leader after `round_number` began; the leader may
+        claim too.
+        """
         if not self.running or round_number < self._round:
             return
         self.running = False

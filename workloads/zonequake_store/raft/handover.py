@@ -82,14 +82,14 @@ class Handover:
         return True
 
     def node_ended(self) -> None:
-        """Some peer's process has ended; another one leads if it was to."""
+        """Records that some peer's process has ended; another one leads if it was to."""
         progress = self._leader.progress.get(self._transfer_to) if self._transfer_to else None
         if progress is not None and progress.ended:
             self._transfer_to = None
             self.transfer(None)
 
     def advanced(self, progress: ReplicationProgress) -> None:
-        """This peer has stored more."""
+        """Records that this peer has stored more."""
         if progress.peer == self._transfer_to:
             self._finish_transfer()
 

@@ -283,7 +283,7 @@ class Leader:
         return limit.sendable_bytes(max_bytes) if limit.may_send else 0
 
     def send_heartbeats(self, peers: Iterable[ReplicationProgress]) -> None:
-        """With what each peer may take for committed, and the newest round."""
+        """Sends heartbeats with the commit index that each peer may take, and the newest round."""
         replica = self.replica
         commit = replica.log.commit
         replica.out.messages.extend(
@@ -357,7 +357,7 @@ class Leader:
         return progress
 
     def on_stored(self) -> None:
-        """More of the own log is durable."""
+        """Records that more of the own log is durable."""
         self._myself.match = self.replica.log.stable
         self.commit()
 

@@ -286,8 +286,9 @@ class RaftLog:
         return False
 
     def forget_commits(self) -> None:
-        """A new lineage began: what was committed before it, and isn't handed out to be applied,
-        is committed only if that lineage's leader says so."""
+        """Records that a new lineage began: what was committed before it, and isn't handed out to
+        be applied, is committed only if that lineage's leader says so.
+        """
         self.commit = self.handed_out
 
     def install(self, meta: SnapshotMeta) -> None:

@@ -36,14 +36,18 @@ class PeerSupply:
         return self._replica.as_leader().supply(to, index, log_term)
 
     def append_left(self, append: Message) -> None:
-        """An APPEND of `next_append` has left: for the rate limit and the peer's progress."""
+        """Records that an APPEND of `next_append` has left: for the rate limit and the peer's
+        progress.
+        """
         reconfiguration = self._replica.as_leader().reconfiguration
         reconfiguration.supplied(append.to, append.index, append.entries)
 
     def piece_left(
         self, to: Peer, *, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int
     ) -> None:
-        """A piece of the state at `index` leaves: for the rate limit and the peer's progress."""
+        """Records that a piece of the state at `index` leaves: for the rate limit and the peer's
+        progress.
+        """
         self._replica.as_leader().reconfiguration.supplied_piece(
             to, index, piece_bytes, sent_bytes, total_bytes
         )

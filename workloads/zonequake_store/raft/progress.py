@@ -103,7 +103,7 @@ class ReplicationProgress:
         self.poke = True
 
     def probe(self) -> None:
-        """Something was lost: find out where the peer is, from what it certainly has."""
+        """Finds out after a loss where the peer is, from what it certainly has."""
         self.flow = Flow.PROBE
         self.next = self.match + 1
         self.waiting = False
@@ -111,7 +111,9 @@ class ReplicationProgress:
         self.in_flight.clear()
 
     def joined(self) -> None:
-        """A configuration names the peer: it is fed like every member, from what it has."""
+        """Records that a configuration names the peer: it is fed like every member, from what it
+        has.
+        """
         if self.catching_up:
             self.catching_up = False
             self.probe()

@@ -49,7 +49,7 @@ class ReadRounds:
         return self._round
 
     def confirmed(self, round_number: int) -> None:
-        """A quorum followed this leader after `round_number` began."""
+        """Records that a quorum followed this leader after `round_number` began."""
         if self._running and round_number >= self._round:
             self._replica.out.reads.extend(
                 ReadState(request=request, index=self._index) for request in self._running

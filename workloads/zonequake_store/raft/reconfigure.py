@@ -201,7 +201,7 @@ class Reconfiguration:
         self._append(old_peers=self._configuration.peers)
 
     def committed(self) -> None:
-        """The commit index rose."""
+        """Records that the commit index rose."""
         log = self._replica.log
         if log.configuration_index > log.commit:
             return
@@ -258,7 +258,9 @@ class Reconfiguration:
     def supplied_piece(
         self, peer: Peer, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int
     ) -> None:
-        """A piece of the snapshot at `index` leaves for a peer, perhaps a catching-up one."""
+        """Records that a piece of the snapshot at `index` leaves for a peer, perhaps a catching-up
+        one.
+        """
         catch_up = self._catching_up.get(peer)
         if catch_up is not None:
             self._replica.catch_up_limit.spend(piece_bytes)

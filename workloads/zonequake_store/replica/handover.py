@@ -58,7 +58,7 @@ class WaitingForSuccessor:
         return self._ticks is not None and self._ticks < HOLD_TICKS
 
     def begin(self) -> None:
-        """The leadership is being handed over; may be repeated."""
+        """Records that the leadership is being handed over; may be repeated."""
         if self._ticks is None:
             self._ticks = 0
 

@@ -145,7 +145,7 @@ class DurableLog(_Extent):
         return AppendEntries(self.number, entries, truncates=entries[0].index <= self.last_index)
 
     def stored(self, entries: tuple[Entry, ...]) -> None:
-        """These entries are stored now."""
+        """Records that these entries are stored now."""
         self.appended(entries)
 
 
@@ -171,17 +171,17 @@ class MemoryLog(_Extent):
         return found
 
     def stored(self, entries: tuple[Entry, ...]) -> None:
-        """These entries are stored now."""
+        """Records that these entries are stored now."""
         del self._entries[entries[0].index - self.first_index :]
         self._entries += entries
         self.appended(entries)
 
     def compacted(self, meta: SnapshotMeta) -> None:
-        """The log was forgotten up to `meta.index`."""
+        """Records that the log was forgotten up to `meta.index`."""
         del self._entries[: meta.index - self.first_index + 1]
         super().compacted(meta)
 
     def installed(self, meta: SnapshotMeta) -> None:
-        """A snapshot took the place of the whole log."""
+        """Records that a snapshot took the place of the whole log."""
         self._entries.clear()
         super().installed(meta)

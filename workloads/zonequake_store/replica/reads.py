@@ -73,7 +73,9 @@ class WaitingReads:
         self._begun[number], self._asked = self._asked, []
 
     def confirm(self, number: int, index: int) -> None:
-        """The reads of `number` may be answered from a state that has applied `index`."""
+        """Records that the reads of `number` may be answered from a state that has applied
+        `index`.
+        """
         readings = self._begun.pop(number, None)
         if readings is not None:
             self._confirmed.append((index, readings))
@@ -108,7 +110,7 @@ class WaitingReads:
         reading.answer(reply)
 
     def tick(self, partition: StateMachine) -> None:
-        """A tick passed for those that wait for a transaction."""
+        """Handles a tick for the reads that wait for a transaction."""
         for each in self._blocked:
             each.ticks += 1
         self.serve(partition)

@@ -97,7 +97,7 @@ class Replica:
         self._ticks = ticks or Ticks()
         self._told_ticks = self._ticks.now
         self.due_tick = self._ticks.now
-        """The tick at which the host must look at the core, if nothing happens before
+        """The tick at which the host must look at the core; it may look earlier
         (`tick_schedule`).
         """
         self.wants_ticks = False
@@ -112,9 +112,7 @@ class Replica:
         self.stopped = False
         self.checkpoints = Checkpoints()
         self.refusal: str | None = None
-        """The reason for which no client's write is taken, even by a leader; None: writes are
-        taken.
-        """
+        """The reason for which no client's write is taken, even by a leader, or None."""
         self.permission = permission
         self._faults = faults
         self._client_address = client_address
@@ -240,9 +238,7 @@ class Replica:
 
     @property
     def awaits_successor(self) -> bool:
-        """Returns whether it handed its leadership over and expects to learn the new leader any
-        moment.
-        """
+        """Returns whether it handed its leadership over and waits to learn the new leader."""
         return self._handover.is_worth_waiting
 
     def _look_at_handover(self) -> None:
@@ -286,11 +282,11 @@ class Replica:
                 self._writes.proposed(each, term, place)
 
     def confirm_read(self, number: int, index: int) -> None:
-        """The reads of `number` may be answered from a state that has applied `index`."""
+        """Permits to answer the reads of `number` from a state that has applied `index`."""
         self._reads.confirm(number, index)
 
     def abort_read(self, number: int) -> None:
-        """The reads of `number` found no leader here."""
+        """Records that the reads of `number` found no leader here."""
         self._refuse(self._reads.end_begun(number), self.leader)
 
     def _refuse(self, readings: list[PendingRead], leader: Peer | None) -> None:
@@ -298,7 +294,7 @@ class Replica:
             self._elsewhere(reading.id, Read(self.group, reading.key), reading.answer, leader)
 
     def follow(self, leader: Peer | None, term: int) -> None:
-        """The core follows another leader, or none, from `term` on."""
+        """Records that the core follows another leader, or none, from `term` on."""
         led = self.leads
         self.leader = leader
         if led and not self.leads:
@@ -315,7 +311,7 @@ class Replica:
             held.answer(self._not_leader(held.id, self.leader))
 
     def reconfigured(self) -> None:
-        """The group's members are others now."""
+        """Records that the group's members are others now."""
         if self.leads:
             self.transactions.moved(self._nodes())
 
@@ -396,7 +392,7 @@ class Replica:
         self.transactions.tick()
 
     def replace_state(self, cells: Overlay | MemoryCells, partition: StateMachine) -> None:
-        """A snapshot was installed: its state takes the place of this one."""
+        """Records that a snapshot was installed: its state takes the place of this one."""
         self.cells = cells
         self.partition = partition
         self.transactions.replaced(partition)

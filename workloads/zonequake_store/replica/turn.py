@@ -56,7 +56,7 @@ class Edge(Protocol):
         """Takes an event of the core; `replica.leader` is up to date already."""
 
     def applied(self, replica: Replica, count: int) -> None:
-        """The replica has applied `count` more entries."""
+        """Records that the replica has applied `count` more entries."""
 
 
 def receive(replica: Replica, messages: Sequence[Message], edge: Edge) -> bool:

@@ -11,7 +11,7 @@ from zonequake_store.storage.log_writes import GroupRecord
 
 
 def note_replica(journal: EventJournal, kind: str, record: GroupRecord, reason: str) -> None:
-    """A replica started, stopped or broke, and why."""
+    """Records that a replica started, stopped or broke, and why."""
     _add(journal, kind, record, {"incarnation": record.incarnation, "reason": reason})
 
 

@@ -46,7 +46,7 @@ class ClientSession(msgspec.Struct, array_like=True):
     mark: int = 0
 
     def copied(self) -> ClientSession:
-        """As it is now; the outcomes themselves never change."""
+        """Returns a copy of the table as it is now; the outcomes themselves never change."""
         return ClientSession(self.last_index, self.floor, self.results.copy(), self.mark)
 
 

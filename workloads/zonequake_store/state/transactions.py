@@ -240,11 +240,13 @@ class TransactionTable:
     # ── what changes ─────────────────────────────────────────────────────────────────────────
 
     def raise_floor(self, transaction: TransactionId, floor: int) -> None:
-        """The coordinator prepares nothing below `floor`, and nothing of an earlier term."""
+        """Records that the coordinator prepares nothing below `floor`, and nothing of an earlier
+        term.
+        """
         self._reach(transaction, floor, None)
 
     def prepare(self, part: Prepared) -> None:
-        """A part waits for its decision from now on, and holds its keys."""
+        """Records that a part waits for its decision from now on, and holds its keys."""
         self.prepared[part.transaction] = part
         self._lock(part)
         self._changed.add(_PREPARED + _name(part.transaction))

@@ -69,7 +69,7 @@ class Watcher(Protocol):
         """Is called when this writer stores nothing any more."""
 
     def logs_damaged(self, damaged: dict[int, str]) -> None:
-        """These logs, by number, cannot be written, for these reasons."""
+        """Is called when logs, by number, cannot be written, for these reasons."""
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ class Storage:
         return self._distrusted.of(record)
 
     def erased(self, left: Iterable[GroupRecord]) -> None:
-        """A replica was erased; `left` are those that are not."""
+        """Records that a replica was erased; `left` are those that are not."""
         self._distrusted.settle(left)
 
     def _write_log(self, batches: list[LogBatch]) -> None:

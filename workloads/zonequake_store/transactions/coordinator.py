@@ -143,7 +143,7 @@ class Coordinator:
     # ── leadership ───────────────────────────────────────────────────────────────────────────
 
     def lead(self, term: int) -> None:
-        """The group is led from here in `term`."""
+        """Records that the group is led from here in `term`."""
         self._term, self._number = term, 0
         for decision in self.partition.transactions.decisions.values():
             self._tell(decision)
@@ -192,7 +192,7 @@ class Coordinator:
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
     def vote(self, vote: Vote) -> None:
-        """A group has prepared its part, or refuses to."""
+        """Records that a group has prepared its part, or refuses to."""
         active = self._active.get(vote.transaction)
         if active is None:
             if vote.outcome.verdict is CommandVerdict.DONE:
@@ -225,7 +225,7 @@ class Coordinator:
         self._output.letters.append(Letter(ask.member.group, finish, ask.member.nodes))
 
     def done(self, done: Done) -> None:
-        """A group has applied its Commit."""
+        """Records that a group has applied its Commit."""
         finishing = self._finishing.get(done.transaction)
         if finishing is not None:
             finishing.waiting.pop(done.group, None)
@@ -236,7 +236,7 @@ class Coordinator:
     # ── the log ──────────────────────────────────────────────────────────────────────────────
 
     def applied(self, command: DecideCommand | RefuseCommand, outcome: CommandOutcome) -> None:
-        """A decision was applied, of this leader or of one before."""
+        """Records that a decision was applied, of this leader or of one before."""
         transaction = command.transaction
         if isinstance(command, RefuseCommand):
             self._abort(transaction, outcome_reply(0, outcome))
@@ -253,7 +253,7 @@ class Coordinator:
             active.answer(outcome_reply(0, outcome))
 
     def refused(self, command: DecideCommand | RefuseCommand | ForgetCommand) -> None:
-        """The log did not take a proposal."""
+        """Records that the log did not take a proposal."""
         if isinstance(command, ForgetCommand):
             self._forgettable += command.transactions
         else:
@@ -262,7 +262,7 @@ class Coordinator:
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def tick(self) -> None:
-        """A tick passed."""
+        """Handles a tick."""
         for transaction, active in list(self._active.items()):
             if active.state is not _State.PREPARING:
                 continue

@@ -61,11 +61,13 @@ class TransactionManager:
         return bool(self._output.proposals or self._output.letters)
 
     def replaced(self, partition: StateMachine) -> None:
-        """A snapshot took the place of the partition's state; this replica doesn't lead."""
+        """Records that a snapshot took the place of the partition's state; this replica doesn't
+        lead.
+        """
         self.coordinator.partition = self.participant.partition = partition
 
     def lead(self, term: int, nodes: tuple[str, ...]) -> None:
-        """This replica leads its group in `term`; `nodes` are those of its members."""
+        """Records that this replica leads its group in `term`; `nodes` are those of its members."""
         self.leads = True
         self.participant.lead()
         self.coordinator.lead(term)
@@ -73,7 +75,7 @@ class TransactionManager:
         self._settle()
 
     def moved(self, nodes: tuple[str, ...]) -> None:
-        """The group's members are on these nodes now."""
+        """Records that the group's members are on these nodes now."""
         self.participant.nodes = self.coordinator.nodes = nodes
 
     def stop(self) -> None:
@@ -96,7 +98,7 @@ class TransactionManager:
             self._settle()
 
     def applied(self, command: TransactionCommand, outcome: CommandOutcome) -> None:
-        """A transaction command was applied by this replica, which leads."""
+        """Records that a transaction command was applied by this replica, which leads."""
         self.participant.applied(command, outcome)
         if isinstance(command, (DecideCommand, RefuseCommand)):
             self.participant.ended(command.transaction)
@@ -104,7 +106,7 @@ class TransactionManager:
         self._settle()
 
     def refused(self, commands: list[TransactionCommand]) -> None:
-        """The log did not take these proposals."""
+        """Records that the log did not take these proposals."""
         for command in commands:
             if isinstance(command, (DecideCommand, RefuseCommand, ForgetCommand)):
                 self.coordinator.refused(command)
@@ -118,7 +120,7 @@ class TransactionManager:
         return self.leads and not (self.participant.is_idle and self.coordinator.is_idle)
 
     def tick(self) -> None:
-        """A tick of the group passed."""
+        """Handles a tick of the group."""
         if self.needs_ticks:
             self.participant.tick()
             self.coordinator.tick()

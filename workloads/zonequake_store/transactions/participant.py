@@ -87,7 +87,7 @@ class Participant:
     # ── leadership ───────────────────────────────────────────────────────────────────────────
 
     def lead(self) -> None:
-        """The group is led from here from now on."""
+        """Records that the group is led from here from now on."""
         self.stop()
         for transaction, part in self.partition.transactions.prepared.items():
             self._hold(transaction, part.steps)
@@ -102,7 +102,7 @@ class Participant:
     # ── messages ─────────────────────────────────────────────────────────────────────────────
 
     def prepare(self, message: Prepare, sender: str) -> None:
-        """The coordinator at node `sender` wants a part prepared."""
+        """Prepares a part for the coordinator at node `sender`."""
         transaction, partition = message.transaction, self.partition
         index, table = partition.index, partition.transactions
         if transaction in table.prepared:
@@ -151,7 +151,7 @@ class Participant:
     # ── the log ──────────────────────────────────────────────────────────────────────────────
 
     def applied(self, command: TransactionCommand, outcome: CommandOutcome) -> None:
-        """A transaction command was applied, of this leader or of one before."""
+        """Records that a transaction command was applied, of this leader or of one before."""
         match command:
             case PrepareCommand(transaction=transaction):
                 part = self._parts.pop(transaction, None)
@@ -172,7 +172,7 @@ class Participant:
                 pass
 
     def ended(self, transaction: TransactionId) -> None:
-        """A part is committed or rolled back: others may have its locks."""
+        """Records that a part is committed or rolled back: others may have its locks."""
         self._ending.pop(transaction, None)
         self._ages.pop(transaction, None)
         self._parts.pop(transaction, None)  # a Prepare that came after its Finish
@@ -192,7 +192,7 @@ class Participant:
     # ── time ─────────────────────────────────────────────────────────────────────────────────
 
     def tick(self) -> None:
-        """A tick passed."""
+        """Handles a tick."""
         if self._locks.is_waited_for:
             term, index = self.partition.term, self.partition.index
             for transaction, holder in self._locks.tick():

@@ -19,7 +19,7 @@ class Endpoints:
         self._turn = turn
 
     def replace(self, addresses: Iterable[str]) -> None:
-        """These are all there are. New ones are not suspect."""
+        """Replaces the endpoints by these. New ones are not suspect."""
         self._all = sorted(set(addresses))
         self._suspects.intersection_update(self._all)
 

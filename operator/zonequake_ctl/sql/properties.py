@@ -90,7 +90,9 @@ def _no_number(value: Value, expected: str) -> ValueError:
 
 
 def _filter(value: Value) -> str | None:
-    """Without its quotes; empty means no filter. The parser checks what is in it."""
+    """Returns the filter without its quotes; empty means no filter. The parser checks what is in
+    it.
+    """
     if value.form is not ValueForm.STRING:
         raise ValueError("a filter in single quotes, such as '\"SSD\"'")
     return value.text or None

@@ -52,7 +52,7 @@ class Catalog:
         return self.zones if kind == ZONE else self.tables
 
     def after(self, changes: Sequence[Change]) -> Catalog:
-        """As it will be once the changes were carried out."""
+        """The state once the changes are carried out."""
         world = self
         for change in changes:
             found = {k: v for k, v in world.of(change.kind).items() if k != change.name}

@@ -98,7 +98,7 @@ def _begin_change(
 ) -> None:
     """The leader runs the change to pending that it was asked for, if it could begin it.
 
-    One that was granted had all its peers then, whoever is there now.
+    One that was granted had all its peers then, even if some have left since.
     """
     members = group.configuration.peers if group.configuration else []
     could_begin = group.leader is not None and all(

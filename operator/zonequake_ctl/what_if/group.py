@@ -78,7 +78,7 @@ class SupposedGroup:
         return made
 
     def stop(self, node: str, *, keeps_state: bool) -> None:
-        """The node's process has ended."""
+        """Records that the node's process has ended."""
         replica = self.replicas.get(node)
         if replica is None:
             return
@@ -154,7 +154,7 @@ class SupposedGroup:
         )
 
     def lead(self, node: str) -> None:
-        """This node leads; believed, if it runs, until one of its peers goes."""
+        """Records that this node leads; believed, if it runs, until one of its peers goes."""
         self.doubt()
         self.preferred = node
         replica, configuration = self.replicas.get(node), self.configuration
@@ -270,7 +270,7 @@ class SupposedGroup:
         self.elect()
 
     def hear(self, token: int) -> None:
-        """The leader has seen this token in an order."""
+        """Records that the leader has seen this token in an order."""
         if self.leader is not None:
             replica = self.replicas[self.leader]
             replica.token = max(replica.token, token)
@@ -352,7 +352,7 @@ class SupposedGroup:
         return is_majority(carrying, len(self.stage_peers))
 
     def apply_change(self) -> None:
-        """The change is done (autoApply)."""
+        """Completes the change (autoApply)."""
         current, peers, token = self.settled, self.stage_peers, self.stage_token
         assert current is not None
         self.end_stage()
@@ -374,7 +374,7 @@ class SupposedGroup:
         self.lead(node)
 
     def erase(self, node: str) -> None:
-        """The replica and its state are gone."""
+        """Removes the replica and its state."""
         del self.replicas[node]
         self.elect()
 

@@ -88,7 +88,7 @@ def report_stage(
 
 
 def hear_leader(group: SupposedGroup) -> None:
-    """A member reports as the leader, also if it can't be seen to lead."""
+    """Records that a member reports as the leader, also if it can't be seen to lead."""
     if group.settled is not None:
         group.believe_for_now(names(group.settled.peers))
 
@@ -100,7 +100,9 @@ def _adopt(
     index: int | None,
     keys: PartitionKeys,
 ) -> None:
-    """The group's configuration is of these nodes; if it is new, under the token of pending."""
+    """Records that the group's configuration is of these nodes; if it is new, under the token of
+    pending.
+    """
     current = group.settled
     peers = [group.peer(node) for node in nodes]
     if current is not None and nodes == names(current.peers) and index is None:

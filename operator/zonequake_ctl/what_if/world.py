@@ -110,7 +110,7 @@ class WhatIfWorld:
         return handled if handled > self._started_at else 0
 
     def start_at(self, revision: int) -> None:
-        """The file's keys are those of this revision: none of them is due."""
+        """Starts with the file's keys as those of this revision: none of them is due."""
         self._started_at = revision
         status = replace(self.zone.status, revision=revision + 1, handled_revision=revision + 1)
         self.zone = replace(self.zone, status=status)
@@ -189,7 +189,7 @@ class WhatIfWorld:
         self.inspected.get(name, {}).pop(group.name, None)
 
     def lose_replica(self, number: int, name: str) -> None:
-        """The replica restarts without its state, under another incarnation."""
+        """Restarts the replica without its state, under another incarnation."""
         self.group(number).stop(name, keeps_state=False)
         self.asked.pop((number, name), None)
         self.nodes.restart(name, wiped=self.spec.storage is StorageKind.PERSISTENT)
@@ -255,7 +255,7 @@ class WhatIfWorld:
         )
 
     def forget_unstored(self) -> None:
-        """The operator's process ends: only the resources remain."""
+        """Records that the operator's process ends: only the resources remain."""
         self.asked.clear()
         self.inspected.clear()
         self.zone = zone_as_stored(self.zone, self.raw_spec, self.now_ms)
@@ -326,7 +326,7 @@ class WhatIfWorld:
             self.ask_cancel_again(number)
 
     def ask_cancel_again(self, number: int) -> None:
-        """No cancelChangePeers of this partition waits for its answer any more."""
+        """Records that no cancelChangePeers of this partition waits for its answer any more."""
         self.asked = {
             (n, node): order
             for (n, node), order in self.asked.items()

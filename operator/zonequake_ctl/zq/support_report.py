@@ -128,8 +128,9 @@ async def _pretty(kube: Kube, pod: str, path: str) -> bytes:
 
 
 def redacted(obj: Json) -> Json:
-    """Without annotations of other tools, managed fields, names of pull secrets, and values of
-    environment variables that aren't ours: others may have put secrets there."""
+    """Returns the object without annotations of other tools, managed fields, names of pull secrets,
+    and values of environment variables that aren't ours: others may have put secrets there.
+    """
     metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     kept = {
         key: value

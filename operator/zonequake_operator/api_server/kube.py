@@ -81,7 +81,7 @@ class NamespaceApi:
 
     @classmethod
     async def connect(cls, namespace: str, release: str) -> NamespaceApi:
-        """With the pod's service account, or else the current kubeconfig context."""
+        """Connects with the pod's service account, or else the current kubeconfig context."""
         try:
             config.load_incluster_config()  # type: ignore[no-untyped-call]
         except config.ConfigException:

@@ -165,9 +165,9 @@ class ZoneResources:
         return self._stored
 
     def wrote(self, number: int, version: str) -> None:
-        """A partition has this resource version by our own hand."""
+        """Records that a partition has this resource version by our own hand."""
         self._known[number] = version
 
     def judge_by_later_views(self) -> None:
-        """From now on judges what is stored only by views polled later."""
+        """Makes what is stored count only in views polled from now on."""
         self._heard_from = self.next_round()

@@ -218,14 +218,14 @@ class App:
         running.reconcilers[uid].resources.requests_seen(reset_requests(annotations))
 
     async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
-        """A table was made or altered."""
+        """Handles a table that was made or altered."""
         obj: dict[str, Any] = dict(event["object"])
         seen = (obj.get("status") or {}).get("observedGeneration")
         if self._running is not None and seen != obj["metadata"].get("generation"):
             self._running.tables.wake()
 
     async def pod_changed(self, event: kopf.RawEvent, **_: object) -> None:
-        """A data node's pod changed in some way."""
+        """Handles any change of a data node's pod."""
         if self._running is not None:
             self._running.fleet.pods_changed(dict(event["object"]))
 
@@ -280,7 +280,9 @@ class App:
 
 
 async def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401
-    """With the pod's service account, or else the current kubeconfig context, as `NamespaceApi`."""
+    """Connects with the pod's service account, or else the current kubeconfig context, as
+    `NamespaceApi`.
+    """
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 

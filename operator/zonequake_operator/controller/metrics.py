@@ -117,7 +117,7 @@ def show_right(right: str, *, missing: bool) -> None:
 
 
 def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None:
-    """Keys were written: was their partition given up to a survivor, or started over empty?"""
+    """Counts a reset or a start over from nothing, if the written keys begin one."""
     if after.is_forced and after.pending != before.pending:
         RESETS.labels(zone).inc()
     if after.bootstrap_lineage > before.bootstrap_lineage:

@@ -36,7 +36,7 @@ class TableKeeper:
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
-        """A table or zone came, went or changed."""
+        """Wakes the keeper: a table or zone came, went or changed."""
         self._wanted.set()
 
     async def run(self) -> None:

@@ -35,7 +35,9 @@ class Fencing:
 
     @property
     def may_delete(self) -> bool:
-        """Not so soon after a deletion that failed, perhaps for want of the right to it."""
+        """Returns whether a deletion may be tried; not soon after one that failed, perhaps for want
+        of the right.
+        """
         return self._monotonic_s() >= self._delete_again_s
 
     @property

@@ -148,7 +148,7 @@ class Fleet:
             self._unsettled.add(zone)
 
     def forget(self, zone: str) -> None:
-        """The zone is gone."""
+        """Forgets a zone that is gone."""
         self._unsettled.discard(zone)
         self._gates.forget(zone)
 

@@ -58,7 +58,7 @@ class Gates:
         self._judged[zone] = view
 
     def forget(self, zone: str) -> None:
-        """The zone is gone."""
+        """Forgets a zone that is gone."""
         self._behind.pop(zone, None)
         self._judged.pop(zone, None)
 

@@ -24,7 +24,7 @@ class Inspections:
         self._found: dict[str, dict[str, ReplicaStatus]] = {}
 
     def heard(self, node: str, orders: list[Order], replies: OrderReplies) -> None:
-        """A node has answered these orders."""
+        """Records that a node has answered these orders."""
         for order, reply in zip(orders, replies.replies, strict=True):
             if isinstance(order, InspectReplica) and reply.replica is not None:
                 if self._processes.get(node) != replies.process_incarnation:

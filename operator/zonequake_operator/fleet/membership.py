@@ -76,7 +76,7 @@ class Membership:
 
     @property
     def topology(self) -> Topology | None:
-        """As it was read or written last; None if it must be read first."""
+        """The topology read or written last; None if it must be read first."""
         return self._known[0] if self._known is not None else None
 
     @property

@@ -158,11 +158,13 @@ def is_cancelled(keys: PartitionKeys, leading: ReplicaStatus) -> bool:
 
 
 def next_token(keys: PartitionKeys, group: Group) -> int:
-    """Above our own, and above any that a replica has seen: stored keys may be a restored copy."""
+    """Returns a token above our own, and above any that a replica has seen: stored keys may be a
+    restored copy.
+    """
     seen = (replica.token for replica in group.replicas.values())
     return max(keys.configuration_token, *seen, 0) + 1
 
 
 def in_order(peers: list[PeerName]) -> tuple[PeerName, ...]:
-    """As they stand in stored keys."""
+    """Returns the peers in the order of stored keys."""
     return tuple(sorted(peers))

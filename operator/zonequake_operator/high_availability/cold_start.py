@@ -34,7 +34,7 @@ def has_just_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
 
 
 def marked(keys: PartitionKeys) -> PartitionKeys:
-    """As stopped. A reset that was begun before is known by its token."""
+    """Returns the keys marked as stopped. A reset that was begun before is known by its token."""
     return replace(keys, stopped_token=keys.configuration_token)
 
 

@@ -163,7 +163,9 @@ def counts_as_locked(keys: PartitionKeys) -> bool:
 
 
 def gives_way(keys: PartitionKeys, mode: ChangePeersMode) -> bool:
-    """Approach 2: is the running change to be cancelled, for planned to take its place?"""
+    """Returns whether the running change must be cancelled, so that planned takes its place
+    (approach 2).
+    """
     return (
         mode is ChangePeersMode.CANCEL
         and keys.pending is not None

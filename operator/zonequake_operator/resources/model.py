@@ -282,9 +282,7 @@ class AssignmentsLink(ResourceStruct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> tuple[int, int]:
-        """The (whole term, index) after which the user entries stand that were written under this
-        link.
-        """
+        """The (whole term, index) after which this link's user entries begin."""
         if self.since_term is None or self.since_index is None:
             return self.term, self.index
         return self.since_term, self.since_index
@@ -317,9 +315,7 @@ class PartitionKeys:
 
     @property
     def is_stopped(self) -> bool:
-        """Returns whether the whole group has stopped, and not led since (design §3, holes 7 and
-        9).
-        """
+        """Returns whether the whole group has stopped, and not led since (holes 7 and 9)."""
         return self.stopped_token > 0
 
     @property

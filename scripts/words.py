@@ -1,5 +1,5 @@
 """Finds words that docs/style.md replaces, in pages, docstrings, comments, texts and help, and
-docstrings of functions that begin with one of the words What, Who, Of, Where or How.
+docstrings that begin without a verb or a noun, or are a question.
 
     scripts/words.py [FILE...]     these files; without any, all that the repository has
 
@@ -48,8 +48,18 @@ def findings(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 _NO_VERB = re.compile(r"(?:What|Whom?|Whose|Of|Where|How)\b")
+_NO_SUBJECT = re.compile(
+    r"(?:What|Who(?:m|se|ever)?|Of|Where|How|Somebody|Someone|Nobody|Anybody|Those|By|Have|Would)\b"
+)
+_NO_ACTION = re.compile(
+    rf"{_NO_SUBJECT.pattern}|(?:These|Until|From|Let|It|Are|Was|Must|May|Can|Could|Not|With|As)\b"
+)
+_QUESTION = re.compile(r"[A-Z][^.?]*\?")
+_PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
+_PLAIN = ("operator/", "workloads/", "/")
+"""Parts that pass the stricter rules of `riddles`, too; a part is added once it passes them."""
 
 
 def without_verb(source: str) -> Iterator[tuple[int, str, str]]:
@@ -64,6 +74,34 @@ def without_verb(source: str) -> Iterator[tuple[int, str, str]]:
             if match:
                 advice = 'a verb first, as "Returns"; of a property a noun'
                 yield node.body[0].lineno, match.group(), advice
+
+
+def riddles(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line from 1, words and advice for docstrings of functions, classes and modules that
+    begin without a subject or are a question, and for people-words in docstrings and texts.
+    """
+    verb, noun = 'a verb first, as "Returns"', 'a noun first, as "The …" or "A …"'
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = _first(node, _NO_ACTION) or _first(node, _QUESTION)
+            advice = verb
+        elif isinstance(node, ast.ClassDef | ast.Module):
+            found, advice = _first(node, _NO_SUBJECT) or _first(node, _QUESTION), noun
+        else:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for person in _PERSON.finditer(node.value):
+                    line = node.lineno + node.value.count("\n", 0, person.start())
+                    yield line, person.group(), "the node, process, client or person that it is"
+            continue
+        if found is not None:
+            yield node.body[0].lineno, found, advice
+
+
+def _first(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module, words: re.Pattern[str]
+) -> str | None:
+    match = words.match(ast.get_docstring(node) or "")
+    return match.group() if match else None
 
 
 def tracked() -> list[str]:
@@ -87,7 +125,12 @@ def main(names: list[str]) -> int:
             continue
         text = path.read_text()
         is_product = name.endswith(".py") and name.startswith(_PRODUCT)
-        for line, words, instead in [*findings(text), *(without_verb(text) if is_product else ())]:
+        is_plain = is_product and name.startswith(_PLAIN)
+        for line, words, instead in [
+            *findings(text),
+            *(without_verb(text) if is_product and not is_plain else ()),
+            *(riddles(text) if is_plain else ()),
+        ]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")
     return int(found > 0)

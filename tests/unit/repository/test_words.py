@@ -77,8 +77,28 @@ def test_a_planted_docstring_without_a_verb_is_found(
 def test_a_docstring_with_a_verb_and_one_of_a_class_are_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
-        '"""What is here."""\n\n\n'
-        'class Held:\n    """What is held."""\n\n'
+        '"""A module. Is it read? It is."""\n\n\n'
+        'class Held:\n    """The numbers held."""\n\n'
         '    def number(self) -> int:\n        """Returns what is held."""\n        return 1\n'
     )
     assert words(str(file)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ('"""Who leads."""\n', "1: 'Who': write a noun first"),
+        ('class A:\n    """Those that wait."""\n', "2: 'Those': write a noun first"),
+        ('def a() -> int:\n    """Would it last? It would."""\n', "2: 'Would': write a verb first"),
+        ('def a() -> int:\n    """Is it over?"""\n', "2: 'Is it over?': write a verb first"),
+        ('def a() -> int:\n    """Until it ends."""\n', "2: 'Until': write a verb first"),
+        ('X = 1\n"""The age.\n\nWhoever reads it."""\n', "4: 'Whoever': write the node"),
+        ('raise ValueError("somebody else wrote it")\n', "1: 'somebody': write the node"),
+    ],
+)
+def test_a_planted_riddle_is_found_in_its_line(tmp_path: Path, source: str, told: str) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    done = words(str(file))
+    assert done.returncode == 1
+    assert f"{file}:{told}" in done.stdout

@@ -184,7 +184,7 @@ def test_an_order_is_taken_from_the_operators_certificate_and_from_no_other(
         words.kubectl("delete", "pod", name)
     if not may:
         log = words.kubectl("logs", "zq-default-0", "--since=60s")
-        assert "may not come in: found load.zq.zonequake.zonequake.internal" in log
+        assert "is not allowed: found load.zq.zonequake.zonequake.internal" in log
 
 
 ZONEQUAKE = str(Path(sys.executable).parent / "zonequake")

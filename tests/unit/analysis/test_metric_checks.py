@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent, RunDescription
-from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
-from zonequake_analysis.judgement.latency import P99s
+from tests.unit.analysis import made_up_evidence
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.metric_checks import metric_checks
-from zonequake_analysis.measures.replica_audit import audit
-from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.metrics.counters import (
     DATA_LOST,
     LOAD_OPERATIONS,
@@ -22,7 +20,6 @@ from zonequake_analysis.metrics.counters import (
 )
 from zonequake_analysis.metrics.facts import MetricFacts, recorded_resets
 from zonequake_analysis.metrics.targets import Gap, Targets
-from zonequake_analysis.spark_pass.ingest import Quality
 from zonequake_analysis.verdict import Check, Verdict
 
 LAST_MS = 200_000
@@ -35,55 +32,10 @@ def evidence(
     cut_off: int = 0,
     journalled: int = 4,
 ) -> Evidence:
-    return Evidence(
-        description=RunDescription(
-            name="",
-            description="",
-            seed="",
-            expectations=Expectations(),
-            planned_faults=(),
-            clock_offset_ns=0,
-            harness=None,
-            text="",
-        ),
-        quality=Quality(
-            files=1,
-            bytes=1,
-            lines=1,
-            torn_lines=0,
-            bad_lines=0,
-            keyless_lines=0,
-            foreign_schema_lines=0,
-            faults=0,
-            told_faults=(),
-            refused_operations=0,
-            orphans=0,
-            cut_off=cut_off,
-            unplaced=0,
-            clocks=(),
-        ),
-        bad_events=(),
-        found=Found(
-            counts=Counter(),
-            without_order=WithoutOrder(by_both=0, by_claim_only=0, by_black_box_only=0),
-            lost_on_replica=0,
-        ),
-        counts=dict(counts or {}),
-        acknowledged=0,
-        uncovered=0,
-        availability=availability([], [], []),
-        rebalances=(),
-        early_joints=(),
-        faults=(),
-        audit=audit([], [], []),
-        journalled=journalled,
-        resets=(),
-        cuts=(),
-        unfounded=(),
-        one_clock=True,
-        p99=P99s(),
-        metrics=facts,
+    plain = made_up_evidence.evidence(
+        counts=dict(counts or {}), journalled=journalled, metrics=facts
     )
+    return replace(plain, quality=replace(plain.quality, cut_off=cut_off))
 
 
 def facts(*counted: Counted, **more: Any) -> MetricFacts:

@@ -11,15 +11,18 @@ from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog
-from zonequake_chaos.runner.landings import Landing
+from zonequake_chaos.runner.landings import Kill, Landing
 from zonequake_chaos.scenario.faults import (
     ComponentKillSpec,
     ComponentPauseSpec,
     Fault,
     LinkFaultSpec,
     LoadPauseSpec,
+    NodeOutageSpec,
     OperatorKillSpec,
     OperatorPauseSpec,
+    PodKillSpec,
+    ProcessKillSpec,
     ReachedSpec,
     ResetByHandSpec,
     RollingRestartSpec,
@@ -58,12 +61,13 @@ class LastingFault:
 
 @dataclass(slots=True, kw_only=True)
 class FaultResults:
-    """The results of the faults so far: misses with their reasons, and landings of faults that are
-    bound to a stage.
+    """The results of the faults so far: misses with their reasons, landings of faults bound
+    to a stage, and kills.
     """
 
     places: dict[str, PartitionPlace | None] = field(default_factory=dict)
     landings: list[Landing] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
     effective: dict[str, int] = field(default_factory=dict)
     """When each fault first took effect, monotonic ns."""
@@ -117,7 +121,7 @@ async def _inject_once(
     apart: frozenset[str],
 ) -> bool:
     try:
-        view, sighting = await _member_source(fault, world, chooser, done)
+        view, sighting = await _wait_for_trigger(fault, world, chooser, done)
         there = {name: node for name, node in view.nodes.items() if name not in apart}
         nodes, opposite = _choose(fault, replace(view, nodes=there), sighting, chooser)
     except (WaitExpired, NoTarget) as reason:
@@ -155,6 +159,7 @@ async def _inject_once(
     world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
     done.effective.setdefault(fault.name, world.clock.now().time_ns)
     done.landings += _landings(fault, injection, injected, proof, world.clock)
+    done.kills += _kills(fault, injection, injected)
     if fault.held_until is not None:
         held = LastingFault(life=life, injection=injection, described=described)
         done.held.setdefault(fault.held_until, []).append(held)
@@ -188,7 +193,7 @@ async def finish(life: FaultLife, injection: Injection, described: dict[str, obj
     injection.world.events.emit("fault.recovered", described, place=injection.sighting.place)
 
 
-async def _member_source(
+async def _wait_for_trigger(
     fault: Fault, world: FaultWorld, chooser: Chooser, done: FaultResults
 ) -> tuple[ClusterView, Sighting]:
     """Waits for the trigger; returns it with the view that showed it. Raises WaitExpired."""
@@ -264,6 +269,16 @@ def _landings(
             ),
             progress_seen=injection.sighting.progress,
         )
+        for victim in injection.victims
+    ]
+
+
+def _kills(fault: Fault, injection: Injection, injected: Moment) -> list[Kill]:
+    """Returns one kill for each victim of a fault that ends processes by SIGKILL."""
+    if not isinstance(fault, PodKillSpec | ProcessKillSpec | NodeOutageSpec):
+        return []
+    return [
+        Kill(fault=fault.name, victim=victim.node, injected=injected)
         for victim in injection.victims
     ]
 

@@ -9,6 +9,9 @@ runner's own view proves nothing, so the data nodes' `rebalance.stage` events de
   instant of injection and the instant at which the victim was seen silent. If one of them is not a
   requested stage, the landing is uncertain, and the fault counts as missed.
 
+A kill is one only if its victim did not stop gracefully: a data node that heard SIGTERM records
+`node.stopping`, and hands over its leaderships before it ends.
+
 Times are compared by the monotonic clock if all of them share it, else by wall time.
 """
 
@@ -42,6 +45,15 @@ class Landing:
     injected: Moment
     gone: Moment
     progress_seen: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """One process that a fault had to end by SIGKILL; `injected` as in `Landing`."""
+
+    fault: str
+    victim: str
+    injected: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +96,23 @@ def judge(landing: Landing, events: Iterable[RunEvent]) -> Hit | Miss:
     if landing.was_leader:
         return _leader_died(landing, steps, recorded, of_partition, times)
     return _peer_died(landing, steps, times)
+
+
+def stopped_gracefully(kill: Kill, events: Iterable[RunEvent]) -> Miss | None:
+    """Returns a miss if the victim recorded a graceful stop after the injection, before it started
+    again; `events` as in `judge`.
+    """
+    own = [e for e in events if e.source == "store" and e.node == kill.victim]
+    times = _Times(monotonic={event.clock for event in own} <= {kill.injected.clock})
+    injected_ns = times.of_moment(kill.injected)
+    later = sorted((times.of_event(e), e.kind) for e in own if times.of_event(e) >= injected_ns)
+    turns = [kind for _, kind in later if kind in ("node.stopping", "node.started")]
+    if turns[:1] != ["node.stopping"]:
+        return None
+    return Miss(
+        reason=f"{kill.victim} stopped gracefully: SIGTERM reached it before SIGKILL, and it could "
+        "hand over its leaderships"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

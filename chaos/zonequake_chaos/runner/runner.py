@@ -32,7 +32,7 @@ from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.injection import FaultResults, finish, inject_fault, release
-from zonequake_chaos.runner.landings import Hit, Miss, judge
+from zonequake_chaos.runner.judged_faults import judge_faults
 from zonequake_chaos.runner.plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
@@ -343,7 +343,9 @@ class Runner:
         for node, found in recorded.items():
             self._events.append_store_events(node, found)
             events += [from_store(node, event) for event in found]
-        self._judge(events)
+        judge_faults(
+            self._done, events, log=self._events, progress=self._progress, problems=self._problems
+        )
         problems += await self._collect_histories()
         problems += await pod_logs(self._kube, self._folder.folder("logs"))
         for problem in await pull_metrics(
@@ -370,38 +372,6 @@ class Runner:
             except HarnessError as error:
                 problems.append(f"history: {error}")
         return problems
-
-    def _judge(self, events: list[RunEvent]) -> None:
-        """Judges where each fault that is bound to a stage landed."""
-        for landing in self._done.landings:
-            step = self._progress.plan.step(f"fault:{landing.fault}")
-            match judge(landing, events):
-                case Hit() as hit:
-                    self._events.emit(
-                        "fault.hit",
-                        {
-                            "fault": landing.fault,
-                            "stage": hit.stage,
-                            "progress": hit.progress,
-                            "partition": landing.place[1],
-                            "asked": list(landing.asked),
-                            "victim": landing.victim,
-                        },
-                        place=landing.place,
-                        node=landing.victim,
-                        at=landing.injected,
-                    )
-                    progress = f" at {hit.progress:.0%}" if hit.progress is not None else ""
-                    step.note = (
-                        f"{landing.victim} died in {hit.stage.value}{progress} of "
-                        f"{landing.place[0]}/{landing.place[1]}"
-                    )
-                case Miss() as miss:
-                    self._events.emit(
-                        "fault.missed", {"fault": landing.fault, "reason": miss.reason}
-                    )
-                    step.mark, step.note = StepState.MISSED, miss.reason
-                    self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
         proof = await clean_up(

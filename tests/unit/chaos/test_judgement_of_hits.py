@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from zonequake_chaos.record.clock import Moment
 from zonequake_chaos.record.event_log import RunEvent
-from zonequake_chaos.runner.landings import Hit, Landing, Miss, judge
+from zonequake_chaos.runner.landings import (
+    Hit,
+    Kill,
+    Landing,
+    Miss,
+    judge,
+    stopped_gracefully,
+)
 from zonequake_protocol.admin import Stage
 
 Recorder = Callable[..., RunEvent]
@@ -126,3 +133,28 @@ def test_clocks_of_several_machines_are_compared_by_wall_time(store_event: Recor
         data={"stage": "CATCHING_UP"},
     )
     assert isinstance(judge(landing(victim="n3", leader=False), [foreign]), Hit)
+
+
+def test_a_victim_that_stopped_gracefully_was_not_killed(store_event: Recorder) -> None:
+    kill = Kill(fault="kill", victim="n0", injected=at(100))
+    graceful = [
+        store_event("node.stopping", 120, "n0"),
+        store_event("rebalance.stage", 130, "n0", stage="NONE", reason="handed over"),
+        store_event("node.started", 500, "n0"),
+    ]
+    miss = stopped_gracefully(kill, graceful)
+    assert isinstance(miss, Miss)
+    assert "SIGTERM" in miss.reason
+
+
+def test_other_stops_say_nothing_about_a_kill(store_event: Recorder) -> None:
+    kill = Kill(fault="kill", victim="n0", injected=at(100))
+    others = [
+        store_event("node.stopping", 90, "n0"),
+        store_event("node.stopping", 120, "n1"),
+        store_event("node.started", 500, "n0"),
+        # The kubelet started a killed container again before its pod was deleted.
+        store_event("node.stopping", 510, "n0"),
+        store_event("node.started", 900, "n0"),
+    ]
+    assert stopped_gracefully(kill, others) is None

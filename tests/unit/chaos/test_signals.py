@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
 from zonequake_chaos.faults.life import Injection, Victim
 from zonequake_chaos.faults.signals import ready_to_signal, signal_all
 from zonequake_kube.errors import ClusterError, FaultFailed
@@ -56,10 +57,17 @@ class Pods:
             self.happened.append(("told", pod))
 
         async def result() -> ExecResult:
+            for _ in range(PODS.index(pod)):
+                await asyncio.sleep(0)
+            self.happened.append(("heard", pod))
             return ExecResult(code=0, stdout=self._met, stderr="")
 
         yield SimpleNamespace(line=line, say=say, result=result)
         self.happened.append(("left", pod))
+
+    async def delete(self, kind: str, pod: str, *, uid: str, grace_s: int) -> None:
+        assert (kind, uid, grace_s) == ("Pod", "u", 0)
+        self.happened.append(("deleted", pod))
 
     def injection(self) -> Injection:
         clock = SimpleNamespace(now=lambda: SimpleNamespace(time_ns=5))
@@ -77,7 +85,8 @@ async def test_no_pod_is_told_before_the_command_waits_in_all_of_them() -> None:
     pods = Pods()
     injection = pods.injection()
     await signal_all(injection, signal.SIGKILL)
-    assert [what for what, _ in pods.happened] == ["ready"] * 3 + ["told"] * 3 + ["left"] * 3
+    steps = [what for what, _ in pods.happened if what != "heard"]
+    assert steps == ["ready"] * 3 + ["told"] * 3 + ["left"] * 3
     assert injection.killed_ns == dict.fromkeys(PODS, 5)
 
 
@@ -95,3 +104,11 @@ async def test_a_signal_that_met_no_process_is_an_error_unless_it_kills() -> Non
     async with ready_to_signal(injection, signal.SIGKILL) as kill_all:
         await kill_all()
     assert injection.killed_ns == {}
+
+
+async def test_no_pod_is_deleted_before_its_process_was_killed() -> None:
+    """Else the kubelet's SIGTERM may come first, and the data node hands over its leaderships."""
+    pods = Pods()
+    await kill_and_delete(pods.injection())
+    order = [what for what, _ in pods.happened if what in ("heard", "deleted")]
+    assert order == ["heard"] * 3 + ["deleted"] * 3

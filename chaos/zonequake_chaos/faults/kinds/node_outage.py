@@ -4,8 +4,8 @@ The pod gets a finalizer, then its process is killed and the pod deleted: the ku
 end of its containers, and the StatefulSet can't create a successor while the object exists.
 Recovery removes the finalizer.
 
-Kill and deletion come together: a pod that is only killed is restarted, and one that is deleted
-first gets two seconds from the kubelet, in which a data node hands over its leaderships.
+The deletion follows the kill at once: a pod that is only killed is restarted, and one that is
+deleted first gets two seconds from the kubelet, in which a data node hands over its leaderships.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kills pods: the process by SIGKILL, and at the same time the pod's object with grace 0.
+"""Kills pods: the process by SIGKILL, and then at once the pod's object with grace 0.
 
-Both are needed. Even a pod that is deleted with grace 0 gets two seconds after a SIGTERM from the
-kubelet, in which a data node hands over its leaderships and stops gracefully: that is no kill. A
-process that is only killed restarts in its old pod. The StatefulSet creates a successor of the pod;
-that is the recovery.
+Both are needed, in this order. Even a pod that is deleted with grace 0 gets two seconds after a
+SIGTERM from the kubelet, in which a data node hands over its leaderships and stops gracefully: that
+is no kill, and on a busy node a SIGTERM can overtake a SIGKILL. A process that is only killed
+restarts in its old pod. The StatefulSet creates a successor of the pod; that is the recovery.
 """
 
 from __future__ import annotations
@@ -61,14 +61,10 @@ class GracefulDelete:
 
 
 async def kill_and_delete(injection: Injection) -> None:
-    """Kills the victims' processes and deletes their pods, all at the same moment."""
+    """Kills the victims' processes at the same moment, and then deletes their pods."""
     async with ready_to_signal(injection, signal.SIGKILL) as kill_all:
-        await together(
-            [
-                kill_all(),
-                *(delete_pod(injection, victim, grace_s=0) for victim in injection.victims),
-            ]
-        )
+        await kill_all()
+        await together(delete_pod(injection, victim, grace_s=0) for victim in injection.victims)
 
 
 async def delete_pod(injection: Injection, victim: Victim, *, grace_s: int | None) -> None:

@@ -172,7 +172,7 @@ def _write(ops: pa.Table, folder: Place, number: int) -> None:
     pq.write_table(
         ops.drop_columns(["origin"]),
         content,
-        compression="lz4",
+        compression="snappy",  # as Spark's, for the reason that session.py gives
         use_dictionary=_ENUMERATED,
         write_statistics=["partition_id", "key_id", "role"],
         row_group_size=_ROWS_TO_A_GROUP,

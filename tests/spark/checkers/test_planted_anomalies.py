@@ -74,6 +74,19 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoil
     assert by_name["linearizability"].verdict is Verdict.VIOLATED
 
 
+def test_a_planted_anomaly_among_very_many_keys_is_found(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With so many keys a file's dictionary is larger than what Spark reads of it at once."""
+    synthesize(tmp_path, Shape(operations=20_000, rate=5000, files=1, partitions=1, keys=8_000))
+    lost = anomalies.plant("lost", START_NS + 1_000_000_000)
+    write_operations(tmp_path / "history" / "planted.jsonl", lost.operations)
+    judgement = judge_run(spark, tmp_path)
+    assert judgement.verdict is Verdict.VIOLATED
+    by_name = {check.name: check for check in judgement.checks}
+    assert by_name["lost-writes"].violations == 1
+
+
 def test_diverged_members_stand_first_and_are_no_duplicates(spoilt: Spoilt) -> None:
     """What one member shows before the place of another's acknowledgement says nothing then."""
     run, judgement = spoilt

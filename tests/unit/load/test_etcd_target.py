@@ -24,6 +24,8 @@ NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
 LOST = Spoilt(applied=True)
 SILENT = Spoilt(applied=True, silent=True)
+PATIENCE_S = (0.3, 3.0, 30.0)
+"""Deadlines of an operation that must fail: on a busy machine the first may be over at once."""
 
 
 def read(key: str = "k", *, bounded: bool = False) -> Operation:
@@ -175,7 +177,11 @@ async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_at
     # What is sent on a connection that is just being closed may arrive.
     while pooled(target):  # noqa: ASYNC110 - aiohttp's pool tells nobody
         await asyncio.sleep(0.01)
-    outcome = await target.execute(write(1), limits(total_s=0.3))
+    # An attempt that the total time cuts off while it connects counts as sent.
+    for total_s in PATIENCE_S:
+        outcome = await target.execute(write(1), limits(total_s=total_s))
+        if outcome.attempts == 0:
+            break
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 0)
 
 

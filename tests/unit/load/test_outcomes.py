@@ -21,6 +21,8 @@ KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
 READ = Operation(f=Function.READ, key=KEY)
 ONCE = OnceId("c", 1)
+PATIENCE_S = (0.3, 3.0, 30.0)
+"""Deadlines of an operation that must fail: on a busy machine the first may be over at once."""
 
 
 @pytest.fixture
@@ -160,9 +162,12 @@ async def test_attempts_that_were_all_refused_make_the_operation_fail(
     store: ReferenceStore, client: Client
 ) -> None:
     store.script = lambda node, body: Fault.OVERLOADED
-    outcome = await client.execute(WRITE, limits(deadline_s=0.3), ONCE)
-    assert outcome.type is Type.FAIL
-    assert outcome.attempts > 1
+    for deadline_s in PATIENCE_S:
+        outcome = await client.execute(WRITE, limits(deadline_s=deadline_s), ONCE)
+        assert outcome.type is Type.FAIL
+        if outcome.attempts > 1:
+            return
+    pytest.fail("it was tried only once")
 
 
 async def test_a_forgotten_client_begins_again_behind_what_the_store_has_forgotten(

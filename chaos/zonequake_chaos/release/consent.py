@@ -90,8 +90,9 @@ def check_dumps(installed: Installation) -> None:
     if not installed.gives_dumps:
         raise GuardError(
             f"release {installed.release} allows no dumps of replicas (its value harness.dumps is "
-            "false), which a run needs to compare replicas: helm upgrade "
-            f"{installed.release} charts/zonequake --reuse-values --set harness.dumps=true"
+            "false), which a run needs to compare replicas: allow them with `zonequake install`, "
+            f"or with `helm upgrade {installed.release} CHART --reuse-values --set "
+            "harness.dumps=true`, CHART being the one that it was installed from"
         )
 
 

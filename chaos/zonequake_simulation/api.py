@@ -9,7 +9,7 @@ from zonequake_store.lease.rule import LeaseRecord, PutLease
 from zonequake_store.raft.messages import Peer
 
 API = "api"
-"""Of the API server and the operator, as places in the network."""
+"""The name of API server and operator as places in the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

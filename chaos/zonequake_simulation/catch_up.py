@@ -22,17 +22,17 @@ class CatchUpProcess(Protocol):
     """The interface of a node for the catch-up of its process."""
 
     catch_up: NodeCatchUp
-    """Of the process that runs now."""
+    """The catch-up of the process that runs now."""
 
     @property
     def alive(self) -> bool:
         """Whether a process runs."""
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
-        """Have a frame leave beside the messages."""
+        """Sends a frame, separately from the messages."""
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good."""
+        """Stops a replica for good."""
 
 
 class SimulatedCatchUpHost(CatchUpHost):
@@ -57,7 +57,7 @@ class SimulatedCatchUpHost(CatchUpHost):
 
     @property
     def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
+        """The running replicas, by group."""
         return self._replicas.running
 
     @property
@@ -66,7 +66,7 @@ class SimulatedCatchUpHost(CatchUpHost):
         return self._disk.data
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
-        """Have a frame leave beside the messages."""
+        """Sends a frame, separately from the messages."""
         self._process.send_frame(to, frame)
         return True
 
@@ -75,11 +75,11 @@ class SimulatedCatchUpHost(CatchUpHost):
         self._turns.wake(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good."""
+        """Stops a replica for good."""
         self._process.break_down(replica, reason)
 
     def new_number(self) -> int:
-        """A number for cells, never used before."""
+        """Returns a number for cells that was never used before."""
         return self._disk.storage.new_number()
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:

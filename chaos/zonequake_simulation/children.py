@@ -48,8 +48,8 @@ def children(count: int) -> Iterator[ProcessPoolExecutor]:
 def in_order(
     pool: ProcessPoolExecutor, work: Callable[[Task], Result], tasks: Iterable[Task], *, count: int
 ) -> Iterator[Result]:
-    """Yields the result of `work` for each task, in the order of the tasks; takes them as it
-    goes.
+    """Yields the result of `work` for each task, in the order of the tasks; takes a task only when
+    it needs the next one.
     """
     waiting: deque[Future[Result]] = deque()
     for task in tasks:

@@ -43,7 +43,7 @@ ATTEMPT_US = 600_000
 ROUTES_PAUSE_US = 150_000
 ROUTES_IDLE_US = 1_000_000
 _BOUNDS_MS = (0, 300, 1_000, 3_000)
-"""Of bounded reads; 0: however old."""
+"""Staleness bounds of bounded reads; 0: any age."""
 REGISTERS, LISTS = 3, 2
 """Keys of a partition: few, so that operations meet."""
 
@@ -65,11 +65,11 @@ class SimulatedClients:
         self.certainly_failed = certainly_failed
         self.history: list[HistoryEvent] = []
         self.quiet = False
-        """No process begins another operation by itself."""
+        """Whether no process begins another operation by itself."""
         self.table = RoutingTable(ZONE)
         self.under_way: dict[int, _Run] = {}
         self.told: list[ObservedOperation] = []
-        """What was done, if there are transactions among it."""
+        """The operations and their answers, if the scenario has transactions."""
         self._world = world
         self._network = network
         self._nodes = nodes
@@ -147,7 +147,7 @@ class SimulatedClients:
         role: OperationRole,
         ended: Callable[[Outcome], None],
     ) -> None:
-        """Carry out an operation; `ended` gets its outcome."""
+        """Carries out an operation; `ended` gets its outcome."""
         process.operations += 1
         name = f"{process.id}-{process.operations}"
         once = OnceId(str(process.id), process.operations)
@@ -258,7 +258,7 @@ class SimulatedClients:
     # ── one attempt ──────────────────────────────────────────────────────────────────────────
 
     def ask(self, ask: SendRequest, run: _Run) -> None:
-        """Send a request; its reply or silence goes to `run`."""
+        """Sends a request; its reply or silence goes to `run`."""
         id_ = next(self._ids)
         body, address = ask.body, ask.address
         assert not isinstance(body, Route), "routes are asked for elsewhere"
@@ -286,7 +286,7 @@ class SimulatedClients:
         )
 
     def later(self, delay_us: int, action: Callable[[], None]) -> VirtualTimer:
-        """An event in virtual time."""
+        """Schedules an event in virtual time."""
         return self._world.later(delay_us, action)
 
     # ── routes ───────────────────────────────────────────────────────────────────────────────
@@ -348,7 +348,7 @@ class _Run:
         self.timer: VirtualTimer | None = None
 
     def go_on(self) -> None:
-        """Do the next thing."""
+        """Carries out the next decision of the rules."""
         match self._attempts.next(self._client.now_ns):
             case Outcome() as outcome:
                 self._ended(outcome)
@@ -360,13 +360,13 @@ class _Run:
                 self.timer = self._client.later(floor_us, self._listen)
 
     def answered(self, id_: int, reply: Reply) -> None:
-        """A reply came, perhaps twice or late."""
+        """Takes a reply, which may come twice or late."""
         if self._stop_waiting(id_):
             self._attempts.answered(reply, self._client.now_ns)
             self.go_on()
 
     def unanswered(self, id_: int) -> None:
-        """No reply came in time."""
+        """Takes note that no reply came in time."""
         if self._stop_waiting(id_):
             self._attempts.unanswered("no reply in time", self._client.now_ns)
             self.go_on()
@@ -403,7 +403,7 @@ class _Run:
 
 
 def _lane(process: int) -> str:
-    """Returns what a trace calls a process."""
+    """Returns the name of a process in a trace."""
     return f"p{process}"
 
 

@@ -1,7 +1,7 @@
 """`zonequake simulate`: hunt for faults in virtual time, replay a seed, shrink its faults.
 
 Exit codes as everywhere: 0 no rule was broken, 1 one was, 2 nothing was shown (the seeds committed
-nothing), 254 wrong usage, 255 the simulation itself failed.
+nothing), 254 usage error, 255 the simulation itself failed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zonequake_simulation.trace import excerpt, text_lines
 
 _SHOWN_FAILURES = 10
 _MAX_LINES = 20
-"""So many seeds are told one by one without --each."""
+"""Without --each, seeds get a line each up to this number of seeds."""
 
 app = typer.Typer(name="simulate", add_completion=False)
 console = Console(highlight=False, soft_wrap=True)
@@ -283,7 +283,7 @@ def _shrink(
 
 
 def _check_out(path: Path | None) -> None:
-    """Raises UsageError before the work is done, not after."""
+    """Raises UsageError before the simulation, so that no work is lost."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UsageError(f"--out {path} can't be written: {what}")

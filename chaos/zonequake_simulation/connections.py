@@ -1,8 +1,8 @@
 """A process's connections to other nodes, and what it learns when they end. The rules are real ones
-(`zonequake_store.network.endings`); what becomes of connections is drawn:
+(`zonequake_store.network.endings`); the fate of connections is drawn:
 
     a process dies     its kernel ends its connections, unless a link is cut then: half a connection
-                       stays behind, which nobody ends
+                       stays behind, which no side ends
     a link is cut      the network takes the connection at some time, and new ones hang
     now and then       a peer that lives ends a connection; a new one is taken by the same process
     connecting again    is refused where a node's address stayed behind; hangs, or finds no route,
@@ -21,9 +21,11 @@ from zonequake_simulation.world import VirtualTimer, World
 from zonequake_store.network.endings import EndDetector, Failure
 
 _SOON_US = (200, 5_000)
-"""The end of a connection, and of an attempt, is learned within this."""
+"""Shortest and longest delay after which the end of a connection, or of an attempt, is noticed."""
 _LOOK_US = (2_000_000, 6_000_000)
-"""Between two times at which the network, or a peer, ends a connection."""
+"""Shortest and longest time between two moments at which the network, or a peer, ends a
+connection.
+"""
 _FIRST_PAUSE_US = 5_000
 _LONGEST_PAUSE_US = 1_000_000
 
@@ -34,7 +36,7 @@ class ConnectedNode(Protocol):
     alive: bool
     process: int
     address: str
-    """Of the process that runs there, or ran last."""
+    """The address of the process that runs there, or ran last."""
 
 
 class _To:
@@ -43,16 +45,16 @@ class _To:
     def __init__(self) -> None:
         self.ending = EndDetector()
         self.process: int | None = None
-        """Which its connection leads to."""
+        """The process that the connection leads to."""
         self.heard = 0
-        """The newest process that it heard."""
+        """The newest process that was heard over it."""
         self.ended = 0
         """The newest process whose end is proven."""
         self.pause_us = _FIRST_PAUSE_US
 
 
 class SimulatedConnections:
-    """Those of one process; `ended(node, process)` is called for each proof."""
+    """The connections of one process; `ended(node, process)` is called for each proof."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class SimulatedConnections:
         self._look_later()
 
     def close(self) -> None:
-        """The process is dead."""
+        """Ends all work, because the process has died."""
         self._is_over = True
         for timer in self._timers.values():
             timer.cancel()
@@ -83,7 +85,7 @@ class SimulatedConnections:
     # ── what goes over them ──────────────────────────────────────────────────────────────────
 
     def reached(self, node: str) -> None:
-        """A message arrived there."""
+        """Takes note that a message reached the node."""
         if self._is_over or not self._network.reaches(node, self._name):
             return
         host, to = self._nodes[node], self._known(node)
@@ -105,7 +107,7 @@ class SimulatedConnections:
     # ── how they end ─────────────────────────────────────────────────────────────────────────
 
     def died(self, node: str, process: int) -> None:
-        """A process died, wherever its connections led."""
+        """Ends the connections to a process that died."""
         to = self._to.get(node)
         if to is None or to.process != process:
             return
@@ -147,7 +149,9 @@ class SimulatedConnections:
         self._soon(f"connect {node}", lambda: self._arrive(node, address))
 
     def _arrive(self, node: str, address: str | None) -> None:
-        """An attempt comes to its end; `address`: where the process was that is in doubt."""
+        """Ends an attempt to connect; `address`: the last address of the process that is in
+        doubt.
+        """
         host, to = self._nodes[node], self._to[node]
         if to.process is not None:
             return
@@ -164,8 +168,8 @@ class SimulatedConnections:
             self._greeted(node, to)
 
     def _stayed(self, host: ConnectedNode, address: str) -> bool:
-        """Returns whether the address is still there, though its process isn't: not behind a new
-        one's, and now and then no more when its pod was deleted.
+        """Returns whether the address is still there, though its process isn't. It is gone once the
+        node's next process has another one, and in some cases when its pod was deleted.
         """
         return host.address == address and self._random.random() < 0.8
 

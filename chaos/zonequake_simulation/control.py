@@ -62,11 +62,13 @@ class GroupOperator:
     ) -> None:
         self.place = place
         self.quiet = False
-        """No tricks any more: only what has to be done."""
+        """Whether the operator does only what is necessary, without any tricks."""
         self.after_grant: Callable[[SimulatedNode], None] | None = None
-        """A fault that waits for the next grant, and gets the leader."""
+        """A waiting fault; it gets the leader after the next grant."""
         self.first_members: tuple[Peer, ...] = ()
-        """Nobody waits for being told: a group is bootstrapped in the instant of its decision."""
+        """Empty: a group is bootstrapped in the instant of its decision, so no member waits for
+        it.
+        """
         self._world = world
         self._network = network
         self._api = api
@@ -104,7 +106,7 @@ class GroupOperator:
         )
 
     def bootstrap(self, members: list[str]) -> None:
-        """Begin the group on these nodes."""
+        """Begins the group on these nodes."""
         for node in self._nodes.values():
             node.start_replica(self.place, token=1, lineage=0)
         group = self.place.name
@@ -134,26 +136,26 @@ class GroupOperator:
         replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
         if replica is None:
             if not node.erase(self.place.name):
-                return  # in its next process
+                return  # it is erased in the node's next process
             replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
             assert replica is not None, "an empty replica starts"
         me = replica.me
         if any(peer.node == me.node and peer != me for peer in wish.wanted):
-            # The storage that the wanted peer had is gone: another incarnation takes its place.
+            # The wanted peer's storage is gone: another incarnation takes its place.
             wanted = tuple(sorted(me if peer.node == me.node else peer for peer in wish.wanted))
             self._api.write(
                 self.place.name, version, replace(wish, token=wish.token + 1, wanted=wanted)
             )
 
     def _hears(self, node: SimulatedNode) -> bool:
-        """Returns whether an order reaches a node, and its answer comes back."""
+        """Returns whether an order reaches a node, and its answer returns."""
         network = self._network
         return network.reaches(API, node.name) and network.reaches(node.name, API)
 
     # ── wishes ───────────────────────────────────────────────────────────────────────────────
 
     def wish_for(self, draw: int) -> bool:
-        """Want another set of peers; False if that cannot be now."""
+        """Wants another set of peers; returns False if that is impossible now."""
         version, wish = self._api.read(self.place.name)
         if wish.survivor is not None:
             return False  # a forced set is locked until it leads
@@ -182,7 +184,9 @@ class GroupOperator:
         return lease is not None and lease.is_fenced_for(f"{name}-{self._nodes[name].process}")
 
     def _look_at_leases(self) -> None:
-        """Take over what has run out, unless it was renewed since it was looked at."""
+        """Takes over Leases that have run out, unless they were renewed since the operator read
+        them.
+        """
         self._world.later(self._random.randrange(60_000, 140_000), self._look_at_leases)
         leases = self._api.leases()
         self._renewals.looked(leases, self._world.now_us / 1e6)
@@ -194,9 +198,9 @@ class GroupOperator:
                     self._world.tally["fences"] += 1
 
     def _let_go_on(self) -> None:
-        """Permit replicas in the sessions that their nodes have begun.
+        """Permits replicas in the sessions that their nodes have begun.
 
-        The session is seen first, then the wish is read; the order comes some time later.
+        The session is read first, then the wish; the order arrives some time later.
         """
         group = self.place.name
         for name, node in self._nodes.items():
@@ -219,7 +223,7 @@ class GroupOperator:
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
     def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
-        """The leader of the highest term, even if it is not reachable."""
+        """Returns the leader of the highest term, even if it is not reachable."""
         return leader_of(self._nodes, self.place.name)
 
     def is_settled(self, status: RaftStatus) -> bool:
@@ -320,7 +324,7 @@ class GroupOperator:
                 if newest is None or key > newest[:2]:
                     newest = (*key, status.configuration)
         if newest is None:
-            return False  # nobody alive knows anything: nothing can be reset
+            return False  # no live node has any state: nothing can be reset
         alive = set(present.values())
         return any(
             2 * len(alive.intersection(half)) <= len(half)
@@ -350,7 +354,8 @@ class GroupOperator:
 
     def _enforce(self, wish: StoredWish) -> None:
         """Sends reachable nodes the lineage below which no replica takes part; to some only
-        later."""
+        later.
+        """
         for node in self._nodes.values():
             if self._hears(node) and (self.quiet or self._random.random() < 0.7):
                 node.act(self.place.name, lambda replica: replica.core_now().enforce(wish.lineage))
@@ -358,7 +363,9 @@ class GroupOperator:
     def _reset(
         self, version: int, wish: StoredWish, found: tuple[SimulatedNode, RaftStatus] | None
     ) -> None:
-        """Repeat the reset until a leader of its lineage reports itself; then grow again."""
+        """Repeats the reset until a leader of its lineage reports; then adds the other peers
+        again.
+        """
         survivor = wish.survivor
         assert survivor is not None, "a forced set is under way"
         if found is not None:

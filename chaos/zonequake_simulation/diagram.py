@@ -25,11 +25,11 @@ _TIME_PX = 84
 _LANE_PX = 190
 _FOOT_PX = 44
 _LEAST_PX = 760
-"""Of the width, so that the legend has room."""
+"""Least width, so that the legend has room."""
 _ROW_PX = 15
 _LABEL_CHARS = 30
 _ARROW_LETTER_PX = 5.2
-"""About as wide as a letter of an arrow's text."""
+"""Approximate width of a letter of an arrow's text."""
 
 _TERM_COLOURS = ("#9ec5e8", "#f5c98b", "#a9d8a0", "#d9b3e0", "#f2a6a0", "#c8c1a0", "#9adbd5")
 _INK, _FAINT, _RED, _KEY = "#24292f", "#8b949e", "#cf222e", "#0a58ca"
@@ -45,7 +45,7 @@ _ROWS_OF_NETWORK = (TraceKind.CUT, TraceKind.HEAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Label:
-    """Text to be put beside a lane, as near to its row as there is room."""
+    """Text beside a lane, as near to its row as there is room."""
 
     x: float
     y: float
@@ -65,9 +65,9 @@ class _Canvas:
 
 
 def svg(found: Excerpt, *, title: str, key: str | None = None, violation: str | None = None) -> str:
-    """The diagram of an excerpt as an SVG document.
+    """Returns the diagram of an excerpt as an SVG document.
 
-    `key`: operations on it are drawn in colour. `violation`: the rule that was broken, told at the
+    `key`: operations on it are drawn in colour. `violation`: the rule that was broken, shown at the
     top. Raises ValueError if there are no events.
     """
     if not found.events:
@@ -107,7 +107,7 @@ def svg(found: Excerpt, *, title: str, key: str | None = None, violation: str | 
 
 
 def _rows(events: Sequence[TraceEvent]) -> dict[int, float]:
-    """Millisecond → y. A moment with many events gets room for their labels."""
+    """Returns millisecond → y. A moment with many events gets room for their labels."""
     crowd: dict[int, dict[str, int]] = {}
     moments = set()
     first = events[0].time_ms
@@ -156,7 +156,7 @@ def _draw_times(canvas: _Canvas, rows: dict[int, float]) -> None:
 
 
 def _own(events: Sequence[TraceEvent], name: str) -> list[TraceEvent]:
-    """Returns what says how a node's lane looks."""
+    """Returns the events that determine the look of a node's lane."""
     return [event for event in events if event.node == name and event.kind in _LANE_KINDS]
 
 
@@ -168,7 +168,7 @@ def _draw_node(
     x: float,
     bottom: float,
 ) -> None:
-    """The lane with its terms, its leaderships and its times without a process."""
+    """Draws the lane with its terms, its leaderships and its times without a process."""
     start, up = float(_HEAD_PX - 12), True
     role: TraceEvent | None = None
     for event in earlier:
@@ -194,7 +194,7 @@ def _draw_node(
 
 
 def _after(event: TraceEvent, up: bool, role: TraceEvent | None) -> tuple[bool, TraceEvent | None]:
-    """Returns whether a process runs after an event, and the event that told of its role."""
+    """Returns whether a process runs after an event, and the event that reported its role."""
     match event.kind:
         case TraceKind.ROLE:
             return up, event
@@ -211,7 +211,7 @@ def _draw_operations(
     at: dict[str, float],
     key: str | None,
 ) -> None:
-    """A bar per operation; one that never returned stays open at its end."""
+    """Draws a bar per operation; one that never returned stays open at its end."""
     open_ = {event.node: event for event in found.pending}
     bottom = max(rows.values())
     top = float(_HEAD_PX - 12)
@@ -335,7 +335,7 @@ def _row(canvas: _Canvas, y: float, width: float, text: str, *, red: bool) -> No
 
 
 def _placed(labels: Sequence[_Label]) -> Iterator[str]:
-    """Labels of one lane moved down until they don't overlap."""
+    """Yields the labels of one lane, moved down until they don't overlap."""
     lowest: dict[float, float] = {}
     for label in labels:
         y = max(label.y, lowest.get(label.x, 0) + 12)

@@ -84,7 +84,7 @@ class _Queue:
         write.done()
 
     def _hold(self) -> None:
-        """Try again later; some of what frees space finds what it needs for that."""
+        """Tries again later. Some of the writes that free space find enough room for themselves."""
         self._timer = self._world.later(_RETRY_US, self._finish)
         freeing = [write for write in self._waiting if write.frees and self._disk.is_lucky()]
         self._waiting = deque(write for write in self._waiting if write not in freeing)
@@ -99,13 +99,13 @@ class _Queue:
         for write in freeing:
             write.done()
         if not self._waiting:
-            # Nothing is left to try: as after the last one that was held.
+            # No write is left to try: the queue recovers as after its last held write.
             self._timer.cancel()
             self._timer, self._is_held = None, False
             self._disk.watcher.storage_recovered(self.name)
 
     def clear(self) -> None:
-        """Nothing of it is stored any more."""
+        """Drops all waiting writes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -113,7 +113,7 @@ class _Queue:
         self._is_held = False
 
     def crash(self, random: Random) -> None:
-        # A full disk has stored nothing of what waits.
+        # A full disk has stored none of the waiting writes.
         most = 0 if self._disk.is_full(self.name) else len(self._waiting)
         tally = self._world.tally
         for _ in range(random.randint(0, most)):
@@ -129,21 +129,23 @@ class Disk:
 
     def __init__(self, world: World, folder: Path, name: str) -> None:
         self.trouble: FaultKind | None = None
-        """FAILED_SYNC, FULL_DISK or FULL_MAP: what it does instead of storing."""
+        """FAILED_SYNC, FULL_DISK or FULL_MAP: the fault that replaces storing."""
         self.may_fail: Callable[[], bool] = lambda: True
-        """Whether a sync may fail now: what is stored here is lost by that."""
+        """Returns whether a sync may fail now; a failed sync loses the contents of this disk."""
         self.full_map = "log"
-        """Which of `log` and `data` FULL_MAP is about."""
+        """The environment that FULL_MAP fills: `log` or `data`."""
         self.slow_us = 0
-        """Added to every write, while it lasts."""
+        """Delay that is added to every write, while it lasts."""
         self.watcher: Watcher
-        """Who is told; of the process that runs."""
+        """Receives reports; belongs to the process that runs."""
         self.has_failed = False
-        """A sync failed in this process."""
+        """Whether a sync failed in this process."""
         self.is_distrusted = False
-        """A sync failed, in this process or before, and not all was wiped since."""
+        """Whether a sync failed, in this process or before, and not all was wiped since."""
         self.armed: tuple[str, Callable[[], None]] | None = None
-        """What is to happen in the middle of the next write to `log` or `data`, once."""
+        """Environment (`log` or `data`), and the call to make once in the middle of the next write
+        to it.
+        """
         self._name = name
         self._world = world
         self._folder = folder
@@ -167,7 +169,7 @@ class Disk:
         self.storage = Storage(settings, fresh_incarnation=self._name)
         self.has_failed = False
         if self.trouble is FaultKind.FAILED_SYNC:
-            self.trouble = None  # it was to meet the process before
+            self.trouble = None  # it was meant for the process before
         self._open = True
         for name, number in list(self._platter.items()):
             if self._file(name).stat().st_ino != number:
@@ -175,26 +177,26 @@ class Disk:
 
     @property
     def log(self) -> LogStore:
-        """The logs."""
+        """The store of logs."""
         return self.storage.synced
 
     @property
     def data(self) -> DataStore:
-        """Applied state."""
+        """The store of applied state."""
         return self.storage.data
 
     def latency_us(self) -> int:
-        """Returns how long the next write takes."""
+        """Returns the duration of the next write."""
         if self.slow_us:
             self._world.bites(FaultKind.SLOW_DISK)
         return self.slow_us + self._random.randrange(100, 4_000)
 
     def disarm(self) -> None:
-        """Nothing happens in the middle of a write."""
+        """Cancels the call in the middle of a write."""
         self.armed = None
 
     def writes(self, name: str, for_us: int) -> None:
-        """A write has begun."""
+        """Takes note that a write has begun."""
         if self.armed is not None and self.armed[0] == name:
             self._world.later(self._random.randrange(for_us), self.armed[1])
             self.armed = None
@@ -202,7 +204,9 @@ class Disk:
     def write_log(
         self, writes: list[LogWrite], stored: Callable[[], None], done: Callable[[], None]
     ) -> None:
-        """Store log writes in one commit: `stored` at that moment, `done` for the process."""
+        """Stores log writes in one commit: `stored` is called at that moment, `done` for the
+        process.
+        """
 
         def store() -> None:
             self.log.write(writes)
@@ -211,13 +215,13 @@ class Disk:
         self._log_queue.submit(_Write(store, done, frees=_free_space(writes)))
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run a job on the data environment."""
+        """Runs a job on the data environment."""
         self._data_queue.submit(_Write(job, done))
 
     # ── trouble ──────────────────────────────────────────────────────────────────────────────
 
     def is_full(self, name: str) -> bool:
-        """Returns whether nothing finds room in an environment now."""
+        """Returns whether an environment has no room now."""
         if self.trouble is FaultKind.FULL_MAP:
             return name == self.full_map
         return self.trouble is FaultKind.FULL_DISK
@@ -227,7 +231,7 @@ class Disk:
         return self._random.random() < 0.5
 
     def log_share(self, *, fsync: bool) -> float:
-        """Maps are never nearly full here: they are full at once, or not."""
+        """Returns 0: maps are never nearly full here, but either full or not."""
         return 0.0
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
@@ -235,13 +239,13 @@ class Disk:
         return "the disk is full" if self.trouble is FaultKind.FULL_DISK else None
 
     def fail(self, name: str, store: Callable[[], None]) -> None:
-        """A sync failed: the write may be seen from now on, and nothing is stored after it."""
+        """Fails a sync: the write may be seen from now on, and nothing is stored after it."""
         if name not in self._platter:
             shutil.copyfile(self._file(name), self._platter_file(name))
             self._platter[name] = self._file(name).stat().st_ino
         if self._random.random() < 0.5:
             store()
-        self.trouble = None  # the next sync would succeed, and not tell
+        self.trouble = None  # the next sync would succeed, and not report the failure
         self.has_failed = self.is_distrusted = True
         self._log_queue.clear()
         self._data_queue.clear()
@@ -258,7 +262,7 @@ class Disk:
             self._lose_power()
 
     def _lose_power(self) -> None:
-        """The machine is gone, and what only its kernel had."""
+        """Ends the machine: data that only its kernel had is lost."""
         self._world.tally["lost what was not synced"] += 1
         for name in self._platter:
             self._file(name).write_bytes(self._platter_file(name).read_bytes())
@@ -271,13 +275,15 @@ class Disk:
         return self._folder / f"{name}.platter"
 
     def close(self) -> None:
-        """No other call but `open` may follow."""
+        """Closes the disk; only `open` may follow."""
         if self._open:
             self.storage.close()
             self._open = False
 
     def flip_bit(self) -> bool:
-        """Damage a record of the log while no process has it open; False if there is none."""
+        """Damages a record of the log while no process has it open; returns False if there is
+        none.
+        """
 
         def flip(record: bytes) -> bytes:
             damaged = bytearray(record)
@@ -287,8 +293,8 @@ class Disk:
         return self._damage(flip, newest=False)
 
     def tear_tail(self) -> bool:
-        """Cuts a log's newest record, as if only its beginning was written; False if there is
-        none.
+        """Cuts a log's newest record, as if only its beginning was written; returns False if there
+        is none.
         """
         return self._damage(
             lambda record: record[: self._random.randrange(len(record))], newest=True
@@ -312,7 +318,7 @@ class Disk:
             environment.close()
 
     def wipe(self) -> None:
-        """All that was stored is gone. The process must be, too."""
+        """Deletes everything that was stored. The process must have ended."""
         assert not self._open, "the file belongs to a process"
         shutil.rmtree(self._folder, ignore_errors=True)
         self._platter.clear()
@@ -320,5 +326,5 @@ class Disk:
 
 
 def _free_space(writes: list[LogWrite]) -> bool:
-    """Returns whether all of them only forget, as the host's compactions and erasures do."""
+    """Returns whether all these writes only delete, as the host's compactions and erasures do."""
     return all(isinstance(write, (Compact, Erase)) for write in writes)

@@ -44,7 +44,7 @@ class DiskTrouble:
         self._start_later = start_later
 
     def strike(self, node: SimulatedNode, fault: Fault) -> None:
-        """Do it."""
+        """Carries out a fault."""
         match fault.kind:
             case FaultKind.CRASH_WRITING:
                 self._crash_writing(node, fault)
@@ -80,7 +80,7 @@ class DiskTrouble:
         if fails and not (node.alive and self._losses.may_lose(node)):
             return
         node.disk.trouble = fault.kind
-        # Asked again: a survivor may be chosen meanwhile.
+        # Checked again: a survivor may have been chosen meanwhile.
         node.disk.may_fail = lambda: self._losses.may_lose(node)
         node.disk.full_map = "data" if fault.choice & 2048 else "log"
 

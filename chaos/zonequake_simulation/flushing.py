@@ -1,5 +1,5 @@
-"""The flushes of a node: it stores its replicas' states from time to time, and cuts off their logs
-then.
+"""The flushes of a node: it stores its replicas' states from time to time, and then truncates their
+logs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class SimulatedFlushing:
         self, *, world: World, disk: Disk, replicas: Replicas, rules: Mapping[str, GroupRules]
     ) -> None:
         self.compact_to: float | None = None
-        """How much of what is durable the next flush is to compact away; 1: all."""
+        """Share of the durable entries that the next flush is to compact away, 0..1; 1: all."""
         self._world = world
         self._disk = disk
         self._replicas = replicas
         self._rules = rules
 
     def flush(self) -> None:
-        """Have what the replicas applied stored in one commit."""
+        """Stores in one commit what the replicas applied."""
         flushing: list[tuple[Replica, Overlay, int]] = []
         jobs: list[Flush] = []
         for replica in self._replicas.running.values():
@@ -61,7 +61,7 @@ class SimulatedFlushing:
         """Does nothing: no caller waits for a flush here."""
 
     def compact(self, replica: Replica) -> None:
-        """Forget what a fault wants forgotten of a log, if it is stored as state."""
+        """Compacts a log as far as a fault wants it, if that part is stored as state."""
         share = self.compact_to
         if share is None or replica.core_now().pending_snapshot is not None:
             return

@@ -1,7 +1,8 @@
-"""Histories of simulated clients before the real checkers, many seeds in one table.
+"""Passes histories of simulated clients to the real checkers, many seeds in one table.
 
-The lines go the way that a run's history goes: text, lines, types, layout, columns, screens. What a
-screen does not clear is decided exactly: by search, and by the order that the store claimed.
+The lines go the way that a run's history goes: text, lines, types, layout, columns, screens. Keys
+that a screen does not clear are decided exactly: by search, and by the order that the store
+claimed.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def judged(histories: Mapping[str, Sequence[HistoryEvent]], folder: Path) -> dict[str, Violation]:
-    """The violation that each history shows, by its name; the others show none.
+    """Returns the violation that each history shows, by its name; the others show none.
 
-    `folder` takes a file meanwhile.
+    Uses `folder` for a temporary file.
     """
     file = folder / "history.jsonl"
     with file.open("wb") as stream:
@@ -116,7 +117,7 @@ def _step(row: dict[str, Any]) -> ReferenceStep:
 
 
 def _told(rows: list[dict[str, Any]]) -> list[str]:
-    """The operations as text, for a report."""
+    """Returns the operations as text, for a report."""
     found = []
     for row in rows:
         end = "?" if row["fin"] == NEVER_NS else f"{row['fin'] / 1e6:.1f}"

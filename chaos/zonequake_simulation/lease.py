@@ -26,15 +26,15 @@ class LeaseCalls(Protocol):
     """The nodes' Leases at the API server."""
 
     def read_lease(self, node: str) -> tuple[LeaseRecord, str] | None:
-        """A Lease and its version; None: there is none."""
+        """Returns a Lease and its version; None: there is none."""
 
     def put_lease(self, node: str, put: PutLease) -> str | None:
-        """Write a Lease; its new version, or None if it is not at the version named."""
+        """Writes a Lease; returns its new version, or None if it is not at the version named."""
 
 
 class SimulatedLease:
     """The Lease of one process. `rate`: the speed of the node's clock. `when_awake`: runs a call at
-    once, or when a process that stands still goes on.
+    once, or, if the process is paused, once it resumes.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class SimulatedLease:
         self._rate = rate
         self._when_awake = when_awake
         self._number = 0
-        """Of the newest call, which is the only one whose outcome counts."""
+        """Number of the newest call, which is the only one whose outcome counts."""
 
     def clock_s(self) -> float:
-        """The node's clock."""
+        """Returns the time of the node's clock."""
         return self._world.now_us / self._rate / 1e6
 
     def permission(self) -> Permission:
-        """For a replica that begins."""
+        """Returns the permission of a replica that begins."""
         return Permission(self.rule, self.clock_s)
 
     def look(self) -> None:
-        """Ask what is due, and what will be."""
+        """Makes the calls that are due, and schedules the next look."""
         call = self.rule.next_call(self.clock_s())
         if call is None:
             rest_s = self.rule.rest_s(self.clock_s()) or 0.0
@@ -89,7 +89,7 @@ class SimulatedLease:
         )
 
     def _arrived(self, number: int, call: ReadLease | PutLease) -> None:
-        """At the API server."""
+        """Carries out a call at the API server."""
         if isinstance(call, ReadLease):
             found = self._calls.read_lease(self._node) or (None, None)
             self._answer(number, lambda: self.rule.found(*found))

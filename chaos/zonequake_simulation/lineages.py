@@ -1,8 +1,8 @@
-"""A history, lineage by lineage: what each must explain.
+"""A history, lineage by lineage: the part that each lineage must explain.
 
-A reset takes back what its survivor did not have. In the eyes of a lineage, therefore, a read that
-an older one answered counts only if the state it saw is part of this lineage. A write that is not
-part of it may still have happened: an earlier attempt of it may be what the survivor had.
+A reset takes back the entries that its survivor did not have. In a lineage, therefore, a read that
+an older lineage answered counts only if the state it saw is part of this lineage. A write that is
+not part of it may still have happened: the survivor may have had an earlier attempt of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Has = Callable[[int, int, int], bool]
 
 
 def seen_from(lineage: int, history: Iterable[HistoryEvent], has: Has) -> Iterator[HistoryEvent]:
-    """The events that this lineage must explain, in their order."""
+    """Yields the events that this lineage must explain, in their order."""
     events = list(history)
     foreign = {
         event.op for event in events if event.type is Type.OK and not _counts(lineage, event, has)
@@ -31,7 +31,7 @@ def seen_from(lineage: int, history: Iterable[HistoryEvent], has: Has) -> Iterat
 
 
 def _counts(lineage: int, event: HistoryEvent, has: Has) -> bool:
-    """Returns whether an answer rests on what is part of this lineage."""
+    """Returns whether an answer rests on entries that are part of this lineage."""
     assert event.lineage is not None, "an answer has a place"
     assert event.term is not None, "an answer has a place"
     assert event.index is not None, "an answer has a place"

@@ -10,7 +10,9 @@ Link = tuple[str, str]
 
 
 def around(place: str, others: Sequence[str], kind: FaultKind) -> list[Link]:
-    """A place and the others: DEAF cuts what comes, MUTE what goes, any other kind both."""
+    """Returns links between a place and the others: DEAF cuts those to it, MUTE those from it, any
+    other kind both.
+    """
     to = [(other, place) for other in others]
     away = [(place, other) for other in others]
     match kind:
@@ -23,7 +25,9 @@ def around(place: str, others: Sequence[str], kind: FaultKind) -> list[Link]:
 
 
 def between_halves(places: Iterable[str], choice: int, kind: FaultKind) -> list[Link]:
-    """Two halves, as the bits of `choice` say; with LEAK one of them still hears the other."""
+    """Returns links between two halves, as the bits of `choice` say; with LEAK one half still hears
+    the other.
+    """
     sides = {place: choice >> number & 1 for number, place in enumerate(places)}
     return [
         (a, b)
@@ -34,6 +38,6 @@ def between_halves(places: Iterable[str], choice: int, kind: FaultKind) -> list[
 
 
 def between(inside: Iterable[str], outside: Sequence[str]) -> list[Link]:
-    """All between those inside and those outside, both ways."""
+    """Returns all links between those inside and those outside, in both directions."""
     links = [(a, b) for a in sorted(inside) for b in outside]
     return links + [(b, a) for a, b in links]

@@ -12,7 +12,9 @@ from zonequake_store.raft.messages import Peer
 
 
 class Losses:
-    """`control`: of a run with the real operator. `is_volatile`: nodes keep nothing on disk."""
+    """The losses of one run. `control`: of a run with the real operator. `is_volatile`: nodes keep
+    nothing on disk.
+    """
 
     def __init__(
         self,
@@ -32,11 +34,11 @@ class Losses:
         return not self._is_volatile or self.may_lose(node)
 
     def may_lose(self, node: SimulatedNode) -> bool:
-        """Returns whether every majority survives if what this node holds is gone for good.
+        """Returns whether every majority survives if the data of this node is gone for good.
 
-        What was lost before counts as gone; of every configuration that any replica might still go
-        by, each half must keep a majority, and so must what the operator has decided or may be
-        about to decide by reports from before the loss, without any order sent yet: the first
+        Earlier losses count as gone. In every configuration that a replica might still use, each
+        half must keep a majority. The same holds for the sets that the operator has decided on, or
+        may decide on by reports from before the loss, without any order sent yet: the first
         members, and peers that are caught up. The loss could not be reported in time. The survivor
         of a reset must keep everything.
         """
@@ -69,4 +71,4 @@ class Losses:
         if known:
             yield from operator.under_way
         elif not (self._is_volatile and len(operator.first_members) == 1):
-            yield operator.first_members  # one alone starts over: it was promised nothing yet
+            yield operator.first_members  # a single member starts over: nothing was promised yet

@@ -1,7 +1,7 @@
 """A data node in virtual time: the real replicas, driven by the real turn, over simulated edges.
 
 Where the real host has an event loop, two writer threads and sockets, this one has events in
-virtual time. A process dies with all that is in memory; what its disk keeps is the disk's choice.
+virtual time. A process dies with all that is in memory; what its disk keeps is decided by the disk.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TICK_US = 100_000
 FLUSH_US = 1_000_000
 
 _SILENT = logging.Logger("simulation", level=logging.CRITICAL + 1)
-"""What a node would log stands in the trace."""
+"""Discards a node's log output; the trace has the same facts."""
 
 
 class SimulatedNode:
@@ -75,7 +75,7 @@ class SimulatedNode:
         self.process = 0
         """The number of the process that runs or ran last."""
         self.address = name
-        """Where that listens: now and then a new process has another one, as pods do."""
+        """The address of that process: now and then a new process has another one, as pods do."""
         self.refuses = False
         self.disk = Disk(world, folder, name)
         self.disk.close()
@@ -106,7 +106,7 @@ class SimulatedNode:
         )
         self.replicas = self.home.running
         self.lease: SimulatedLease | None = None
-        """Of the process that runs, where nodes have one."""
+        """The Lease of the process that runs, where nodes have one."""
         self.frame_left: Callable[[SimulatedNode, SimulatedNode], None] | None = None
         """Called with sender and addressee when a frame of catch-up leaves."""
         self.flushing = SimulatedFlushing(
@@ -127,7 +127,7 @@ class SimulatedNode:
     # ── the process ──────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Begin a process. Its replicas wait for permission to start."""
+        """Begins a process. Its replicas wait for permission to start."""
         assert not self.alive, "a data directory has one process"
         self.alive = True
         self.process += 1
@@ -194,7 +194,7 @@ class SimulatedNode:
         )
 
     def crash(self) -> None:
-        """The process ends at once."""
+        """Ends the process at once."""
         assert self.alive, "only what lives can die"
         self.alive = False
         for timer in self._timers:
@@ -211,7 +211,7 @@ class SimulatedNode:
         self._died(self)
 
     def _node_ended(self, node: str, process: int) -> None:
-        """A process there was proven to have ended."""
+        """Takes note that a process there was proven to have ended."""
         there = self._nodes[node]
         require(
             not there.alive or there.process != process,
@@ -232,11 +232,11 @@ class SimulatedNode:
         self._turns.take()
 
     def clock_ms(self) -> int:
-        """The node's own clock, as fast as its ticks."""
+        """Returns the node's own clock, as fast as its ticks."""
         return int(self._world.now_us / self._rate / 1000)
 
     def clock_s(self) -> float:
-        """The same in seconds, exactly."""
+        """Returns the same clock in seconds, exactly."""
         return self._world.now_us / self._rate / 1e6
 
     def _tick(self) -> None:
@@ -251,14 +251,14 @@ class SimulatedNode:
         self._turns.take()
 
     def act(self, group: str, action: Callable[[Replica], None]) -> None:
-        """Let something outside act on a replica, if it is here, and take a turn."""
+        """Calls `act` on a replica, if it is here, and takes a turn."""
         replica = self.replicas.get(group)
         if replica is not None:
             action(replica)
             self._turns.take_with(replica)
 
     def deliver(self, group: str, frame: bytes) -> None:
-        """A peer's messages came."""
+        """Takes a peer's messages."""
         if not self.alive or self.standstill.puts_off(lambda: self.deliver(group, frame)):
             return
         replica = self.replicas.get(group)
@@ -274,7 +274,7 @@ class SimulatedNode:
         self._turns.take_with(replica)
 
     def take(self, frame: bytes, sender: str) -> None:
-        """A letter of another group's leader came."""
+        """Takes a letter of another group's leader."""
         if not self.alive or self.standstill.puts_off(lambda: self.take(frame, sender)):
             return
         letter = decode_frame(frame)
@@ -288,7 +288,7 @@ class SimulatedNode:
         operation: KeyOperation | Transaction,
         answer: Callable[[Reply], None],
     ) -> None:
-        """A client's operation came; `answer` is called once, or never if the process dies."""
+        """Takes a client's operation; `answer` is called once, or never if the process dies."""
         again = partial(self.request, group, id_, operation, answer)
         if not self.alive or self.standstill.puts_off(again):
             return
@@ -324,9 +324,10 @@ class SimulatedNode:
         lineage: int,
         permission: Permission | None = None,
     ) -> Replica | None:
-        """Carries out a start order: recovers what is stored, or starts over. None: it is broken.
+        """Carries out a start order: recovers the stored state, or starts over. None: the replica
+        is broken.
 
-        `lineage`: below which no replica takes part.
+        `lineage`: the lineage below which no replica takes part.
         """
         replica = self.replicas.get(place.name)
         if replica is not None:
@@ -345,7 +346,9 @@ class SimulatedNode:
         return replica
 
     def erase(self, group: str) -> bool:
-        """Carries out an order to stop and erase; False: nothing is stored in this process."""
+        """Carries out an order to stop and erase; returns False if nothing is stored in this
+        process.
+        """
         if self.disk.has_failed:
             return False
         replica = self.replicas.get(group)
@@ -367,7 +370,7 @@ class SimulatedNode:
             self._lease_watch.look(self.clock_s())
         self.flushing.flush()
         if self.disk.has_failed:
-            self.crash()  # it says that it is not well, and is started again
+            self.crash()  # it reports that it is not healthy, and is started again
 
     # ── what the watches go by ───────────────────────────────────────────────────────────────
 
@@ -382,11 +385,11 @@ class SimulatedNode:
         return self._journal
 
     def wake(self, replica: Replica) -> None:
-        """Have a replica served, in this event or a later one."""
+        """Serves a replica, in this event or a later one."""
         self._turns.wake(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good."""
+        """Stops a replica for good."""
         self._turns.leave(replica.group)
         self.home.break_down(replica, reason)
         self.catch_up.removed(replica)
@@ -394,7 +397,7 @@ class SimulatedNode:
     # ── catch-up ─────────────────────────────────────────────────────────────────────────────
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
-        """Have a frame leave beside the messages."""
+        """Sends a frame, separately from the messages."""
         replica = self.replicas.get(frame.group)
         if replica is not None:
             stored = None if self._scenario.is_volatile else self.disk.data.stagings

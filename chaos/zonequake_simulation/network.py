@@ -25,24 +25,26 @@ CALM = Weather()
 
 
 class Network:
-    """Carries calls from one place to another, or not. Names are those of nodes and clients."""
+    """Carries calls from one place to another, or drops them. Names are those of nodes and
+    clients.
+    """
 
     def __init__(self, world: World, weather: Weather) -> None:
         self._world = world
         self._random = world.stream("network")
         self.weather = weather
         self._cut: dict[tuple[str, str], list[FaultKind]] = {}
-        """Why a link is cut; several faults may cut one."""
+        """Reasons why a link is cut; several faults may cut one."""
         self._newest_us: dict[tuple[str, str], int] = {}
-        """When the newest of what arrived over a link was sent."""
+        """The time at which the newest arrival over a link was sent."""
 
     def cut(self, links: Iterable[tuple[str, str]], why: FaultKind) -> None:
-        """Nothing goes over these links (from, to) until as many `mend`s."""
+        """Cuts these links (from, to) until as many calls of `mend`."""
         for link in links:
             self._cut.setdefault(link, []).append(why)
 
     def mend(self, links: Iterable[tuple[str, str]], why: FaultKind) -> None:
-        """Undo one `cut` of these links."""
+        """Undoes one `cut` of these links."""
         for link in links:
             reasons = self._cut[link]
             reasons.remove(why)
@@ -54,7 +56,7 @@ class Network:
         return (sender, to) not in self._cut
 
     def blocked(self, sender: str, to: str) -> bool:
-        """Returns whether the link is cut now, when something would have gone over it."""
+        """Returns whether the link is cut now, when a message would use it."""
         reasons = self._cut.get((sender, to), ())
         for why in reasons:
             self._world.bites(why)
@@ -70,7 +72,7 @@ class Network:
         key: str | None = None,
         told: tuple[str, str] | None = None,
     ) -> None:
-        """Have `deliver` called later, once, more often or never.
+        """Calls `deliver` later, once, several times or never.
 
         `text`, `key` and `told` (sender and receiver, if not as given) are for the trace.
         """

@@ -21,7 +21,7 @@ from zonequake_store.replica.replica import Replica
 
 
 def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
-    """Requests other peers from the leader that was last seen."""
+    """Requests other peers from the leader that the operator last saw."""
     before = replica.core_now().status()
     answer = replica.core_now().change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
     if before.term != seen.term or before.role is not RaftRole.LEADER:
@@ -38,7 +38,7 @@ def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
     if wish.token < max(configuration.token, before.stage_token):
         require(answer is ChangePeersAnswer.STALE, "old orders are refused", token=wish.token)
     elif wish.token > max(configuration.token, before.stage_token):
-        may = {ChangePeersAnswer.STALE}  # a token between was seen and cancelled
+        may = {ChangePeersAnswer.STALE}  # a token between these two was seen and cancelled
         if before.stage in (Stage.NONE, Stage.CATCHING_UP):
             may.add(ChangePeersAnswer.RECEIVED)
         else:
@@ -54,7 +54,7 @@ def change_peers(replica: Replica, seen: RaftStatus, wish: StoredWish) -> None:
 
 
 def cancel(replica: Replica, seen: RaftStatus) -> bool:
-    """Cancels the change that was seen; returns whether that ended one."""
+    """Cancels the change that the operator saw; returns whether that ended one."""
     before = replica.core_now().status()
     answer = replica.core_now().cancel_change_peers(term=seen.term, token=seen.stage_token)
     after = replica.core_now().status()
@@ -94,7 +94,7 @@ def cancel(replica: Replica, seen: RaftStatus) -> bool:
 
 
 def grant(replica: Replica, seen: RaftStatus, wish: StoredWish) -> bool:
-    """Grants a change that was seen to be caught up; returns whether it proceeds."""
+    """Grants a change that the operator saw to be caught up; returns whether it proceeds."""
     before = replica.core_now().status()
     answer = replica.core_now().grant(term=seen.term, token=wish.token, peers=wish.wanted)
     if answer is not GrantAnswer.RECEIVED:

@@ -28,17 +28,17 @@ class Receiver(Protocol):
     alive: bool
     process: int
     connections: SimulatedConnections
-    """Of the process that runs, or ran last."""
+    """The connections of the process that runs, or ran last."""
 
     def deliver(self, group: str, frame: bytes) -> None:
-        """A peer's frame came."""
+        """Takes a peer's frame."""
 
     def take(self, frame: bytes, sender: str) -> None:
-        """A letter of another group's leader came."""
+        """Takes a letter of another group's leader."""
 
 
 class Outgoing:
-    """One node's."""
+    """The output of one node."""
 
     def __init__(
         self, name: str, *, world: World, network: Network, nodes: Mapping[str, Receiver]
@@ -49,13 +49,13 @@ class Outgoing:
         self._nodes = nodes
 
     def message(self, group: str, message: Message) -> None:
-        """Send a message of a group."""
+        """Sends a message of a group."""
         frame = encode_frame(Messages([(group, [message])]))
         to = message.to.node
         self._send(to, lambda: told(message), lambda: self._nodes[to].deliver(group, frame))
 
     def letter(self, nodes: Sequence[str], letter: TransactionLetter) -> None:
-        """Send a letter to each of these nodes."""
+        """Sends a letter to each of these nodes."""
         frame, message = encode_frame(letter), letter.message
         for to in nodes:
             self._world.tally[f"{type(message).__name__} letters"] += 1
@@ -66,14 +66,16 @@ class Outgoing:
             )
 
     def frame(self, to: str, frame: CatchUpFrame) -> None:
-        """Send a frame of catch-up."""
+        """Sends a frame of catch-up."""
         kind = type(frame).__name__
         self._world.tally[f"{kind} frames"] += 1
         encoded, node = encode_frame(frame), self._nodes[to]
         self._send(to, lambda: kind.upper(), lambda: node.deliver(frame.group, encoded))
 
     def _send(self, to: str, text: Callable[[], str], deliver: Callable[[], None]) -> None:
-        """By the connection that the process has, if both are there when it arrives."""
+        """Sends over the process's connection; drops what arrives if the other node no longer reads
+        this process.
+        """
         me, other = self._nodes[self._name], self._nodes[to]
         process = me.process
 

@@ -1,7 +1,7 @@
 """The faults of one run, drawn from its seed before it begins, so that each can be left out alone.
 
 A fault names its target by role ("the leader then") or by node, and carries all that is random
-about it; what it meets depends on the run alone.
+about it; its effect depends on the run alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from zonequake_simulation.scenario import FaultKind, Scenario
 class FaultAim(enum.StrEnum):
     """The target of a fault when its time comes."""
 
-    LEADER = "leader"  # of the highest term that is alive, else of whoever comes first
-    NODE = "node"  # the one that `choice` names
+    LEADER = "leader"  # the live leader of the highest term, else the first node that is found
+    NODE = "node"  # the node that `choice` names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class FaultPlan:
 
     @classmethod
     def random(cls, seed: int, scenario: Scenario) -> FaultPlan:
-        """The faults that `scenario` has for `seed`."""
+        """Returns the faults that `scenario` has for `seed`."""
         draw = random.Random(f"{seed}/faults")  # noqa: S311
         kinds = list(scenario.faults)
         weights = [scenario.faults[kind] for kind in kinds]

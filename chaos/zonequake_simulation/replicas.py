@@ -40,7 +40,7 @@ class GroupPlace:
 
 
 class Replicas:
-    """Those of one node: what runs, and what its disk holds of those that do not."""
+    """The replicas of one node: the running ones, and the contents of its disk for the others."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Replicas:
     ) -> None:
         self.running: dict[str, Replica] = {}
         self.lives: dict[str, JudgedLife] = {}
-        """Of those that run."""
+        """The lives of running replicas, by group."""
         self.broken: dict[str, tuple[GroupRecord, str]] = {}
-        """Replicas that do not run any more, and why."""
+        """Replicas that no longer run, and the reason."""
         self.damage: FaultKind | None = None
-        """What was done to the log while no process ran."""
+        """The damage to the log while no process ran."""
         self._name = name
         self._world = world
         self._scenario = scenario
@@ -68,16 +68,18 @@ class Replicas:
         self._random = random
         self._clock_ms = clock_ms
         self._known: dict[str, JudgedLife] = {}
-        """As `lives`, kept beyond the process."""
+        """As `lives`, but also after the process has ended."""
         self.waiting: dict[str, GroupRecord] = {}
         """Replicas on the disk that were not started in this process."""
 
     def process_began(self) -> None:
-        """The disk is open; all that it holds waits for permission to start."""
+        """Lets all replicas on the disk wait for permission to start, because the disk is open
+        now.
+        """
         for group, record in self._disk.storage.records.items():
             if self._disk.storage.distrusted(record) is None:
                 self.waiting[group] = record
-            else:  # the reason names the folder, which is another one in each run
+            else:  # no `reason` of the store: it names the folder, which differs in each run
                 self._found_broken(group, record, "what is stored is not to be trusted")
         for group, staging in self._disk.storage.stagings.items():
             view = self._disk.data.view(staging.number)
@@ -85,7 +87,7 @@ class Replicas:
             view.close()
 
     def process_ended(self) -> None:
-        """Nothing runs any more."""
+        """Forgets all replicas of the ended process."""
         self.running.clear()
         self.lives.clear()
         self.broken.clear()
@@ -94,7 +96,9 @@ class Replicas:
     def begin(
         self, place: GroupPlace, *, token: int, permission: Permission | None = None
     ) -> Replica | None:
-        """Recover what is stored of a replica that does not run, or start over. None: broken."""
+        """Recovers the stored state of a replica that does not run, or starts over. None: it is
+        broken.
+        """
         if place.name in self.broken:
             return None
         record = self.waiting.pop(place.name, None)
@@ -115,14 +119,14 @@ class Replicas:
             return None
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good."""
+        """Stops a replica for good."""
         self._found_broken(replica.group, replica.record, reason)
         replica.stop()
         self.running.pop(replica.group, None)
         self.lives.pop(replica.group, None)
 
     def _found_broken(self, group: str, record: GroupRecord, reason: str) -> None:
-        """Nothing but a rotten disk, or one that failed, may break a replica."""
+        """Checks that only damage to the disk, or its failure, breaks a replica."""
         if self.damage is not None:
             self._world.bites(self.damage)
         elif not self._disk.is_distrusted:
@@ -149,11 +153,11 @@ class Replicas:
                 self._disk.data.erase(replica.cells.number)  # while a snapshot is installed
 
     def known(self, group: str) -> JudgedLife | None:
-        """The newest life of the replica whose state this node still has."""
+        """Returns the newest life of the replica whose state this node still has."""
         return self._known.get(group)
 
     def present(self, group: str) -> Peer | None:
-        """The replica whose state this node still has, perhaps on its disk alone."""
+        """Returns the replica whose state this node still has, perhaps on its disk alone."""
         life, disk = self._known.get(group), self._disk
         if life is None or disk.has_failed or disk.trouble is FaultKind.FAILED_SYNC:
             return None
@@ -162,12 +166,12 @@ class Replicas:
         return life.peer
 
     def configurations(self, group: str) -> list[Configuration]:
-        """The last two configurations that this node's replica may go by."""
+        """Returns the last two configurations that this node's replica may use."""
         life = self._known.get(group)
         return [known for _, known in life.core.log._configurations[-2:]] if life else []
 
     def forget(self) -> None:
-        """Forgets what is on the disk: it will not be used any more."""
+        """Forgets the contents of the disk, which are not used any more."""
         self._known.clear()
 
     def _new_record(
@@ -184,7 +188,7 @@ class Replicas:
         )
 
     def look(self, group: str) -> Replica | None:
-        """A replica that waits on the disk, made to be looked at. Raises LogCorrupt."""
+        """Returns a replica made from the disk to be looked at. Raises LogCorrupt."""
         record = self.waiting.get(group)
         if record is None:
             return None

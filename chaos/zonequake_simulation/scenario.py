@@ -20,34 +20,34 @@ class FaultKind(enum.StrEnum):
     DEAF = "deaf"  # nothing reaches it, what it says is heard
     MUTE = "mute"  # it hears, nothing leaves it
     SPLIT = "split"  # the nodes in two parts
-    LEAK = "leak"  # in two parts, one of which still hears the other
-    STORM = "storm"  # much is lost, doubled and late
+    LEAK = "leak"  # in two parts, one of which still receives from the other
+    STORM = "storm"  # much is lost, duplicated and late
     STALL = "stall"  # the process stands still, as under SIGSTOP
     SLOW_DISK = "slow-disk"
     FAILED_SYNC = "failed-sync"
     FULL_DISK = "full-disk"
     FULL_MAP = "full-map"  # of the log, or of the state
-    TORN_TAIL = "torn-tail"  # of a log's newest record only the beginning is there
+    TORN_TAIL = "torn-tail"  # only the beginning of a log's newest record is there
     ROT = "rot"  # a bit of the log flips while its node is down
     WIPE = "wipe"  # the node's storage is gone, and comes back empty
     TRANSFER = "transfer"  # leadership is handed over
     REFUSE = "refuse"  # a node drains: it leads nothing
     COMPACT = "compact"
-    UNREACHABLE = "unreachable"  # a transport says that it dropped something
+    UNREACHABLE = "unreachable"  # a transport reports that it dropped something
     WISH = "wish"  # the operator wants another set of peers
     STRIKE = "strike"  # the leader is hit right after the next grant
     BLACKOUT = "blackout"  # a majority is cut off from all others and from the API server
     MASSACRE = "massacre"  # a majority dies at once
-    API_OUTAGE = "api-outage"  # nobody reaches the API server
-    DECISION = "decision"  # a leader is hit right when a transaction gets a step further
+    API_OUTAGE = "api-outage"  # the API server is reachable from nowhere
+    DECISION = "decision"  # a leader is hit right when a transaction takes its next step
     LAG = "lag"  # a node is down for long, and the logs of all others are cut off before its end
-    BREAK_OFF = "break-off"  # who sends or gets one of the next frames of catch-up dies over it
+    BREAK_OFF = "break-off"  # an end of a coming frame of catch-up dies
     OPERATOR_CRASH = "operator-crash"
-    OPERATOR_CRASH_WRITING = "operator-crash-writing"  # before or behind one of its next writes
-    OPERATOR_PAUSE = "operator-pause"  # as under SIGSTOP; sometimes another works meanwhile
+    OPERATOR_CRASH_WRITING = "operator-crash-writing"  # before or after one of its next writes
+    OPERATOR_PAUSE = "operator-pause"  # as under SIGSTOP; sometimes another one works meanwhile
     API_OUT = "api-out"  # no answer to an operator's calls
-    API_ERRORS = "api-errors"  # 500, before or behind what was asked for
-    API_STALE = "api-stale"  # watches tell an operator late, and so do answers to it
+    API_ERRORS = "api-errors"  # 500, before or after the request had its effect
+    API_STALE = "api-stale"  # watch events reach an operator late, and so do answers to it
     POD_DELETED = "pod-deleted"  # its object is gone before its process is
     STANDSTILL = "standstill"  # all nodes stop, one after another, and come back in another order
 
@@ -61,7 +61,7 @@ SMALL = RaftSettings(
     catch_up_margin_entries=6,
     catch_up_silence_ticks=40,
 )
-"""Limits so small that every one of them is met all the time."""
+"""Limits so small that each of them is reached all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,9 @@ class Scenario:
     transactions: float = 0.0
     """Share of transactions among the clients' operations."""
     lease_ms: int = 0
-    """Of the nodes' Leases, without which nothing is acknowledged; 0: none, and no resets."""
+    """Duration of the nodes' Leases, without which nothing is acknowledged; 0: no Leases, and no
+    resets.
+    """
     cancels: float = 0.0
     """Share of the operator's looks at a running catch-up at which it is cancelled."""
     drift: float = 0.02

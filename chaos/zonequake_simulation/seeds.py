@@ -15,9 +15,9 @@ from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.scenarios import SCENARIOS
 
 TOLD = ("commits", "elections", "reconfigurations", "crashes")
-"""What a line about a seed counts, after the names in its tally."""
+"""The counts in the line about a seed, after the names in its tally."""
 TOLD_IF_ANY = ("resets", "snapshots installed", "transactions ok")
-"""What the summary counts besides, where the scenario has it."""
+"""Further counts in the summary, where the scenario has them."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 

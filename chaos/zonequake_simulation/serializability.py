@@ -5,13 +5,13 @@ each be correct and still contradict each other:
 
     T1 appends to a and b;  a reader finds T1 in a, and then, later, does not find it in b
 
-Lists tell the order of their elements, so every answer says what it stands behind and before:
+Lists show the order of their elements, so every answer shows what it comes after and before:
 
     element before element    its appender before the next one's
-    read of n elements        behind the appender of the n-th, before that of the next
+    read of n elements        after the appender of the n-th, before that of the next
     answered before begun     the one before the other (real time)
 
-If these have no circle, an order exists that all answers and real time agree with.
+If these relations have no cycle, an order exists that agrees with all answers and real time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from zonequake_simulation.violation import Violation, require
 class ObservedOperation:
     """An operation on one or several keys that may have happened, and its client's answer.
 
-    `appends`: element by list. `reads`: what each list held before. `fin_us` is None if its outcome
-    is unknown.
+    `appends`: element by list. `reads`: the content of each list before. `fin_us` is None if its
+    outcome is unknown.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ObservedOperation:
 
 
 def judge(operations: Iterable[ObservedOperation], lists: dict[str, tuple[int, ...]]) -> None:
-    """Raises Violation; `lists` is what they hold in the end."""
+    """Raises Violation if no order explains the answers; `lists`: their contents at the end."""
     told = list(operations)
     appender = {(key, value): each for each in told for key, value in each.appends.items()}
     order: dict[str, set[str]] = {each.name: set() for each in told}

@@ -1,8 +1,8 @@
-"""Transactions of simulated clients: drawn, and written down as the operations they consist of.
+"""Transactions of simulated clients: random ones, recorded as the operations they consist of.
 
-A history knows operations on one key. So each step stands there as an operation of a process of its
-own, begun and ended with the transaction, without a place: its key must be explained with it. What
-the steps are together is kept beside, for `serializability`.
+A history has operations on one key only. So each step is recorded as an operation of a process of
+its own, which begins and ends with the transaction and has no place: its key must be explained with
+it. The transaction as a whole is kept separately, for `serializability`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def drawn(
     value: Callable[[], int],
     expected: Callable[[str], int | str | None],
 ) -> TransactionOperation:
-    """Two or three keys of any partitions; lists, named l…, are often read before the append."""
+    """Returns a random transaction on two or three keys of any partitions; lists, named l…, are
+    often read before the append.
+    """
     steps: list[Operation] = []
     for key in random.sample(keys, random.choice((2, 2, 3))):
         draw = random.random()
@@ -41,17 +43,17 @@ def drawn(
 
 
 def steps_of(operation: Operation | TransactionOperation) -> tuple[Operation, ...]:
-    """Returns the steps that stand in the history."""
+    """Returns the steps that the history records."""
     return operation.steps if isinstance(operation, TransactionOperation) else (operation,)
 
 
 def only_reads(operation: Operation | TransactionOperation) -> bool:
-    """Returns whether it needs no name to be repeated."""
+    """Returns whether the transaction needs no name to be repeated."""
     return isinstance(operation, Operation) and operation.f is Function.READ
 
 
 def outcomes_of(operation: Operation | TransactionOperation, outcome: Outcome) -> Iterator[Outcome]:
-    """Yields how each step ended."""
+    """Yields the outcome of each step."""
     if not isinstance(operation, TransactionOperation):
         yield outcome
         return
@@ -74,7 +76,7 @@ def outcomes_of(operation: Operation | TransactionOperation, outcome: Outcome) -
 
 
 def begun(name: str, operation: Operation | TransactionOperation, now_us: int) -> ObservedOperation:
-    """An operation as `serializability` knows it, before its answer."""
+    """Returns an operation as `serializability` uses it, before its answer."""
     appends = {
         step.key: step.value
         for step in steps_of(operation)
@@ -89,7 +91,7 @@ def ended(
     outcome: Outcome,
     now_us: int,
 ) -> None:
-    """Add what the client was told."""
+    """Adds the client's answer."""
     if outcome.type is not Type.OK or (
         isinstance(operation, TransactionOperation) and not outcome.applied
     ):

@@ -48,7 +48,7 @@ def shrink(
         chunks = _split(left, parts)
         smaller = _reduce(chunks, still_fails)
         if smaller is not None:
-            # A chunk alone is looked into coarsely; what remains without one, as finely as before.
+            # A chunk alone is searched coarsely; the remainder without one, as finely as before.
             parts = 2 if smaller in chunks else max(parts - 1, 2)
             left = smaller
             progress(len(left), runs)
@@ -62,7 +62,7 @@ def shrink(
 def _reduce(
     chunks: list[tuple[int, ...]], fails: Callable[[tuple[int, ...]], bool]
 ) -> tuple[int, ...] | None:
-    """A chunk that fails alone, or what fails without one."""
+    """Returns a chunk that fails alone, or a remainder that fails without one."""
     for chunk in chunks:
         if fails(chunk):
             return chunk
@@ -78,6 +78,6 @@ def _reduce(
 
 
 def _split(places: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
-    """Into `parts` ≤ len(places) chunks whose sizes differ by one at most."""
+    """Splits places into `parts` ≤ len(places) chunks whose sizes differ by one at most."""
     ends = [len(places) * part // parts for part in range(parts + 1)]
     return [places[start:end] for start, end in itertools.pairwise(ends)]

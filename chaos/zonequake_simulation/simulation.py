@@ -44,7 +44,9 @@ from zonequake_store.state.partition import digest
 from zonequake_store.storage.cells import MemoryCells, Overlay
 
 _VIEWS_MS = 3_500
-"""Longer than a resync: what an operator wrote before it died is seen by another one only then."""
+"""Time for views to be updated, longer than a resync: another operator sees the last writes of a
+dead one only then.
+"""
 _SILENCE_MS = 3_000
 _MEMORY = Path("/dev/shm")  # noqa: S108
 
@@ -159,7 +161,7 @@ class Simulation:
         self.close()
 
     def close(self) -> None:
-        """Give the disks' memory back."""
+        """Frees the disks' memory."""
         if self.control is not None:
             self.control.close()
         for node in self.nodes.values():
@@ -343,13 +345,15 @@ class Simulation:
         return any(table.prepared or table.decisions for table in tables)
 
     def _is_at_rest(self) -> bool:
-        """Settled, and nothing is on its way to a disk: replicas can be compared as they are."""
+        """Returns whether all is settled, and no write is on its way to a disk, so that replicas
+        can be compared.
+        """
         return self._is_settled() and not any(
             replica.flushing for node in self.nodes.values() for replica in node.replicas.values()
         )
 
     def _compare(self) -> None:
-        """Checks that replicas of one group hold the same at one moment."""
+        """Checks that replicas of one group have the same state at one moment."""
         for group, operator in self.operators.items():
             found = {
                 peer.node: self._content(self.nodes[peer.node], group)

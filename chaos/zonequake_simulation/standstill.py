@@ -33,14 +33,16 @@ class Standstill:
         return left_us
 
     def puts_off(self, call: Callable[[], None]) -> bool:
-        """Returns whether it stands still; then `call` comes again when that should be over."""
+        """Returns whether the process is paused; then `call` is repeated when that should be
+        over.
+        """
         left_us = self.left_us()
         if left_us:
             self._world.later(left_us, call)
         return left_us > 0
 
     def holds(self, call: Callable[[], None]) -> bool:
-        """Returns whether it stands still; then `call` comes as soon as it goes on."""
+        """Returns whether the process is paused; then `call` is repeated as soon as it resumes."""
         left_us = self.left_us()
         if left_us:
             self._held.append(call)

@@ -57,7 +57,7 @@ def _tell_role(world: World, node: str, told: str, term: int, role: str) -> None
 
 
 def told(message: Message) -> str:
-    """A message in a few words."""
+    """Returns a message in a few words."""
     words = [message.kind.name, f"term {message.term}"]
     if message.entries:
         words.append(f"entries {message.entries[0].index}..{message.entries[-1].index}")

@@ -1,7 +1,7 @@
-"""The trace of a simulation: what it keeps of each step, and its form as text.
+"""The trace of a simulation: its events, and its form as text.
 
 A message is one event, at its arrival, that knows when it was sent; a lost one is an event at its
-sender. What a client asked is two events, INVOKE and RETURN, on the client's own lane.
+sender. A client's operation is two events, INVOKE and RETURN, on the client's own lane.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 
 class TraceKind(enum.StrEnum):
-    """The kind of an event; the comment says which fields beside time, node and text are set."""
+    """The kind of an event; the comment says which fields are set in addition to time, node and
+    text.
+    """
 
     MESSAGE = "message"  # arrived at `node`, sent by `peer` at `since_ms`
     LOST = "lost"  # sent by `node` to `peer`, never arrives
     CRASH = "crash"
     START = "start"  # also the first one
     WIPE = "wipe"  # the node's storage is gone
-    CUT = "cut"  # network: the text names who hears whom; node is empty
-    HEAL = "heal"  # network: everybody hears everybody; node is empty
-    ROLE = "role"  # `role` and `term`: what the node is from now on
+    CUT = "cut"  # network: the text names the cut links; node is empty
+    HEAL = "heal"  # network: the text names the mended links; node is empty
+    ROLE = "role"  # `role` and `term`: the node's role from now on
     STAGE = "stage"  # of a change of peers
     STORED = "stored"
     COMMIT = "commit"
@@ -34,14 +36,14 @@ class TraceKind(enum.StrEnum):
 OPERATIONS = frozenset({TraceKind.INVOKE, TraceKind.RETURN})
 
 QUIET_MESSAGES = frozenset({"HEARTBEAT", "HEARTBEAT_REPLY"})
-"""First words of messages that come all the time and mostly tell nothing."""
+"""First words of messages that come all the time and rarely explain anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """One thing that happened. `node` is its lane, `text` what it says in a few words.
+    """One event of a run. `node` is its lane, `text` its content in a few words.
 
-    The text of a message begins with the name of its kind. `key`: the one key it is about, if any.
+    The text of a message begins with the name of its kind. `key`: its only key, if it has one.
     """
 
     time_ms: int
@@ -57,9 +59,9 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The last events of a run that explain what happened, and what they go on from.
+    """The last events of a run that explain a result, and the state before them.
 
-    `earlier`: all before them. `pending`: invokes among these whose operations had not returned.
+    `earlier`: all events before. `pending`: invokes among these whose operations had not returned.
     """
 
     earlier: Sequence[TraceEvent] = ()
@@ -68,13 +70,13 @@ class Excerpt:
 
     @property
     def clients(self) -> list[str]:
-        """Those that have a lane, by name; 10 comes after 9."""
+        """The clients that have a lane, by name; 10 comes after 9."""
         known = {event.node for event in (*self.earlier, *self.events) if event.kind in OPERATIONS}
         return sorted(known & self._named, key=_by_number)
 
     @property
     def nodes(self) -> list[str]:
-        """Those that have a lane, by name."""
+        """The nodes that have a lane, by name."""
         return sorted(self._named - set(self.clients), key=_by_number)
 
     @property
@@ -90,9 +92,9 @@ def excerpt(
     last: int = 200,
     quiet_too: bool = False,
 ) -> Excerpt:
-    """The last events that explain what happened to `key` (None: to the group).
+    """Returns the last events that explain what happened to `key` (None: to the group).
 
-    What is about other keys is left out, and heartbeats are unless `quiet_too`.
+    Events of other keys are left out, and so are heartbeats unless `quiet_too`.
     """
 
     def tells(event: TraceEvent) -> bool:
@@ -142,7 +144,8 @@ _SIGNS = {
 
 
 def text_lines(found: Excerpt) -> list[str]:
-    """One line per event: time, a column per lane with a sign in the event's, and what it was.
+    """Returns a line per event: time, a column per lane with a sign in the event's lane, and its
+    text.
 
     In a message's line the sender's column shows ○ where it left (● if it never arrives).
     """

@@ -32,7 +32,7 @@ from zonequake_store.state.transactions import TransactionId
 
 _RESTART_MS = 50
 _AGAIN_US = 100_000
-"""After so long a fault that has to come, and could not, is tried again."""
+"""Time after which a required fault that was impossible is tried again."""
 
 
 class Trouble:
@@ -80,7 +80,7 @@ class Trouble:
             world.later(fault.at_ms * 1000, partial(self._strike, fault))
 
     def end(self) -> None:
-        """No fault any more; what they did is undone."""
+        """Ends all faults, and undoes their effects."""
         self._over = True
         for undo in list(self._undo.values()):
             undo()
@@ -98,7 +98,7 @@ class Trouble:
             self._start(node)
 
     def node_died(self, node: SimulatedNode) -> None:
-        """A process ended by itself; something starts it again."""
+        """Starts a process again some time after it ended by itself."""
         if self._control is not None:
             self._control.pods.died(node)
         self._world.later(500_000, lambda: self._start(node))
@@ -198,8 +198,9 @@ class Trouble:
             self._crash(node, fault)
 
     def _delete_pod(self, node: SimulatedNode, fault: Fault) -> None:
-        """Its process outlives the object by a while; to the end, if its group came to depend on
-        it meanwhile, and then the object is there again."""
+        """Deletes a pod's object; its process ends some time later, once its group does not depend
+        on it. If the process lives to the end of the run, the object is restored.
+        """
         control = self._control
         if control is None or not node.alive or not self._losses.may_end(node):
             return
@@ -214,7 +215,7 @@ class Trouble:
             self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
             if node.alive and self._over:
                 control.pods.restore(node)
-            elif node.alive:  # not now: a newcomer still goes by configurations of long ago
+            elif node.alive:  # not now: a newcomer still uses old configurations
                 self._world.later(_AGAIN_US, end)
 
         self._for_a_while(replace(fault, for_ms=fault.for_ms // 3), end)
@@ -293,7 +294,7 @@ class Trouble:
         self._cut(links.around(node.name, others, fault.kind), fault)
 
     def _majority(self, fault: Fault) -> list[SimulatedNode]:
-        """A majority of what a group wants, as `choice` says."""
+        """Returns a majority of the peers that a group wants, as `choice` says."""
         operators = list(self._operators.values())
         wanted = [peer.node for peer in operators[fault.choice % len(operators)].wish.wanted]
         turn = fault.choice >> 8
@@ -301,7 +302,7 @@ class Trouble:
         return [self._nodes[wanted[(turn + place) % len(wanted)]] for place in range(count)]
 
     def _long(self, fault: Fault) -> Fault:
-        """Long enough for Leases to run out, and for a reset."""
+        """Returns the fault, long enough for Leases to expire, and for a reset."""
         more_ms = 3_500 if self._scenario.is_highly_available else 0
         return replace(fault, for_ms=fault.for_ms + 2 * self._scenario.lease_ms + more_ms)
 
@@ -385,7 +386,7 @@ class Trouble:
         operator.wish_for(fault.choice)  # so that there is one to grant
 
     def _lie_in_wait(self, fault: Fault) -> None:
-        """At the next such moment of a transaction the leader of one of its groups is hit."""
+        """Hits the leader of one of a transaction's groups at the next such moment."""
         wanted = (
             TransactionMoment.PREPARED,
             TransactionMoment.PREPARED,

@@ -1,7 +1,6 @@
 """The turns of a simulated node: the real turn, whose edge is a disk and a network in virtual time.
 
-A turn serves all replicas to which something happened since the last one; what they have to store
-becomes one commit.
+A turn serves all replicas with new input since the last one; their writes become one commit.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class TurnProcess(Protocol):
 
 
 class Turns(Edge):
-    """Those of one node, whichever process runs there."""
+    """The turns of one node, in all of its processes."""
 
     def __init__(
         self,
@@ -61,16 +60,16 @@ class Turns(Edge):
         self._batch: list[tuple[Replica, Ready]] = []
 
     def join(self, replica: Replica) -> None:
-        """Have a replica served in the next turn."""
+        """Adds a replica to those that the next turn serves."""
         self._awake[replica.group] = replica
 
     def take_with(self, replica: Replica) -> None:
-        """Take a turn at once, also for this replica."""
+        """Takes a turn at once, also for this replica."""
         self.join(replica)
         self.take()
 
     def leave(self, group: str) -> None:
-        """Do not serve a replica that has stopped."""
+        """Removes a stopped replica from those that wait for a turn."""
         self._awake.pop(group, None)
 
     def process_ended(self) -> None:
@@ -78,17 +77,17 @@ class Turns(Edge):
         self._awake.clear()
 
     def wake(self, replica: Replica) -> None:
-        """Have a replica served, in this event or a later one."""
+        """Serves a replica, in this event or a later one."""
         self.join(replica)
         self._world.later(0, self.take_if_due)
 
     def take_if_due(self) -> None:
-        """Take a turn if a replica waits for one."""
+        """Takes a turn if a replica waits for one."""
         if self._node.alive and self._awake:
             self.take()
 
     def take(self) -> None:
-        """Serve those that joined; what they have to store becomes one commit."""
+        """Serves the waiting replicas; their writes become one commit."""
         awake = list(self._awake.values())
         self._awake.clear()
         self._batch = []
@@ -127,40 +126,40 @@ class Turns(Edge):
     # ── the edge of the real turn ────────────────────────────────────────────────────────────
 
     def send(self, replica: Replica, messages: Sequence[Message]) -> None:
-        """Have messages leave, each on its own."""
+        """Sends messages, each separately."""
         self._rules[replica.group].sent(messages)
         for message in messages:
             self._out.message(replica.group, message)
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
-        """Have letters go where the leaders of their groups may be."""
+        """Sends letters to the nodes where the leaders of their groups may be."""
         self._node.letter_router.carry(letters)
 
     def store(self, replica: Replica, ready: Ready) -> None:
-        """Store a Ready with all others of this turn."""
+        """Stores a Ready with all others of this turn."""
         self._batch.append((replica, ready))
 
     def note(self, replica: Replica, event: RaftEvent) -> None:
-        """Count and trace what the core told."""
+        """Counts and traces events of the core."""
         tell(self._world, replica.me, event)
 
     def applied(self, replica: Replica, count: int) -> None:
-        """A replica applied entries."""
+        """Takes note that a replica applied entries."""
         self._rules[replica.group].state.applied(replica, count)
         if not isinstance(replica.cells, Overlay):
             replica.durable_index = replica.partition.index
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
-        """Let a peer demand what it lacks."""
+        """Lets a peer demand the entries or state that it lacks."""
         self._world.tally["supplies"] += 1
         self._node.catch_up.supply(replica, request)
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
-        """Point the replica's record at the staged state."""
+        """Points the replica's record at the staged state."""
         replica.record = self._node.catch_up.claim(replica, meta)
 
     def install_snapshot(self, replica: Replica) -> None:
-        """Give the replica the staged state."""
+        """Gives the replica the staged state."""
         self._node.catch_up.install(replica)
         self._world.tally["snapshots installed"] += 1
         life = self._replicas.lives[replica.group]

@@ -1,7 +1,7 @@
-"""Virtual time: a heap of events, seeded streams of randomness, what is counted and traced.
+"""Virtual time: a heap of events, seeded streams of randomness, counters and the trace.
 
-Each kind of random choice has its own named stream, so that a change in one part of a run (a fault
-less in the plan) changes the draws of the others as little as possible.
+Each kind of random choice has its own named stream, so that a change in one part of a run (such as
+one fault fewer in the plan) changes the draws of the others as little as possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zonequake_simulation.trace import TraceEvent, TraceKind
 
 
 class VirtualTimer:
-    """An event to come; `cancel` it and it never happens and is no step."""
+    """A future event. After `cancel` it never happens, and is no step."""
 
     __slots__ = ("action",)
 
@@ -24,7 +24,7 @@ class VirtualTimer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancels the event."""
         self.action = None
 
 
@@ -47,18 +47,18 @@ class World:
         return self.now_us / 1000
 
     def stream(self, name: str) -> random.Random:
-        """The seed's stream of this name."""
+        """Returns the seed's stream of this name."""
         return random.Random(f"{self.seed}/{name}")  # noqa: S311
 
     def later(self, delay_us: int, action: Callable[[], None]) -> VirtualTimer:
-        """Have `action` happen after a while. Equal times happen in the order of the calls."""
+        """Schedules `action` after a delay in µs. Equal times happen in the order of the calls."""
         timer = VirtualTimer(action)
         self._order += 1
         heapq.heappush(self._heap, (self.now_us + delay_us, self._order, timer))
         return timer
 
     def step(self) -> None:
-        """Let the next event happen."""
+        """Runs the next event."""
         while True:
             self.now_us, _, timer = heapq.heappop(self._heap)
             if timer.action is not None:
@@ -67,7 +67,7 @@ class World:
         timer.action()
 
     def bites(self, fault: FaultKind) -> None:
-        """A fault changed what would have happened without it."""
+        """Takes note that a fault changed the course of the run."""
         self.tally[f"bites {fault.value}"] += 1
 
     def note(
@@ -82,7 +82,7 @@ class World:
         term: int = 0,
         role: str = "",
     ) -> None:
-        """Write an event into the trace; ask `tracing` first where the text costs something."""
+        """Writes an event into the trace; test `tracing` first if the text is expensive."""
         if self.tracing:
             self.events.append(
                 TraceEvent(

@@ -26,7 +26,9 @@ from zonequake_store.raft.messages import Peer
 
 @dataclass(slots=True)
 class _Snapshot:
-    """A snapshot as its pieces describe it. `positions`: where one may begin."""
+    """A snapshot as its pieces describe it. `positions`: the positions at which a piece may
+    begin.
+    """
 
     positions: set[tuple[int, bytes]] = field(default_factory=lambda: {(0, b"")})
     pairs: dict[bytes, bytes] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class CatchUpRules:
         self._rate = settings.catch_up_bytes_per_second
         self._tick_s = settings.tick_s
         self._ends: dict[tuple[Peer, Peer, int], int] = {}
-        """(supplier, demander, round) → the last entry that was demanded from or supplied."""
+        """(supplier, demander, round) → the last entry that was demanded or supplied."""
         self._snapshots: dict[tuple[Peer, int], _Snapshot] = {}
         self._spent: dict[Peer, _Spent] = {}
 
@@ -62,7 +64,8 @@ class CatchUpRules:
         stored: Callable[[], dict[str, Staging]] | None,
     ) -> None:
         """Checks a frame that leaves a replica. `stored`: the snapshots on its disk, if it has
-        one."""
+        one.
+        """
         if isinstance(frame, Invite | Supply | Piece):
             require(
                 raft.status().role is RaftRole.LEADER,
@@ -167,8 +170,7 @@ class CatchUpRules:
             )
 
     def _spend(self, raft: Raft, to: Peer, size_bytes: int, now_us: int) -> None:
-        """Checks that peers that catch up get no more than the rate; a clock may be 5 % too
-        fast."""
+        """Checks that catching-up peers get no more than the rate; a clock may be 5 % too fast."""
         leadership = raft._replica.leadership
         if not self._rate or not size_bytes:
             return
@@ -180,8 +182,8 @@ class CatchUpRules:
         passed_s = (now_us - spent.at_us) / 1e6
         spent.at_us = now_us
         spent.over_bytes = max(0.0, spent.over_bytes - passed_s * self._rate * 1.05)
-        # A bucket holds a tick's share, may be refilled at once, and be overdrawn by one message
-        # for each peer: what is read for several at a time was allowed for each of them.
+        # A bucket holds a tick's share, may be refilled at once, and may be overdrawn by one
+        # message for each peer: a read for several peers at a time was allowed for each of them.
         spent.largest_bytes = max(spent.largest_bytes, size_bytes)
         peers = sum(each.catching_up for each in leadership.progress.values())
         allowed_bytes = 2 * self._rate * self._tick_s + (peers - 1) * spent.largest_bytes

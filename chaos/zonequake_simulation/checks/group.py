@@ -81,7 +81,7 @@ class JudgedLife(Life):
         self.handed_to, self.digest = index, self.rules.ledger.digests[index, term]
 
     def after_step(self) -> None:
-        """Judge what the step did."""
+        """Judges the effects of the step."""
         core, rules = self.core, self.rules
         log = core.log
         rules.raft.went_on(self)
@@ -100,7 +100,7 @@ class JudgedLife(Life):
             self.configuration_index = log.configuration_index
 
     def took(self, ready: Ready) -> None:
-        """Judge a Ready."""
+        """Judges a Ready."""
         rules = self.rules
         if ready.entries:
             rules.raft.appended(self, ready)
@@ -120,7 +120,7 @@ class JudgedLife(Life):
             rules.storage.replaces(self, ready.snapshot)
 
     def storing_in_memory(self, ready: Ready) -> None:
-        """A volatile replica stores at once."""
+        """Takes note that a volatile replica stores at once."""
         self.rules.stored(self.peer, ready)
 
     def event_ended(self) -> None:

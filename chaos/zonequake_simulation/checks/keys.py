@@ -33,13 +33,13 @@ class KeyRules:
     ) -> None:
         self._resets = resets
         self.locks: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
-        """(token, peers) that were ever locked."""
+        """(token, peers) of every lock so far."""
         self._group = group
         self.group = rules
         self._nodes = nodes
 
     def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """The keys were replaced. Raises Violation."""
+        """Checks a write that replaces the keys. Raises Violation."""
         for name in ("configuration_token", "change_trigger_revision", "reset_revision"):
             require(
                 getattr(after, name) >= getattr(before, name),
@@ -157,7 +157,7 @@ class KeyRules:
     def _stable(self, before: PartitionKeys, after: PartitionKeys) -> None:
         if before.bootstrap is None or after.stable is None:
             return
-        if after.bootstrap is None:  # a wish may have come with it: no member was told of another
+        if after.bootstrap is None:  # a wish may come with it: no member got another one
             self._begins_anew(before, after)
             return
         if after.stable == before.stable:

@@ -59,7 +59,7 @@ class Lineage:
         """Index → term of committed entries."""
         self.chosen_to = max(self.chosen, default=0)
         self.model = Model() if model is None else model
-        """What applying them comes to."""
+        """The result of applying these entries."""
         self._grown_us: list[int] = []
         self._grown_to: list[int] = []
 
@@ -91,17 +91,17 @@ class Ledger:
     def __init__(self, now_us: Callable[[], int]) -> None:
         self.now_us = now_us
         self.stored: dict[Peer, StoredLog] = {}
-        """Of every replica there ever was, also of those whose disk is gone."""
+        """The stored log of every replica so far, also of those whose disk is gone."""
         self.lineages: dict[int, Lineage] = {0: Lineage()}
         self.digests: dict[tuple[int, int], int] = {(0, 0): 0}
         """(index, term) → digest over all entries up to it."""
         self.acknowledged = 0
-        """The newest lineage in which a client was told that something is done."""
+        """The newest lineage in which a client got an acknowledgement."""
         self.acknowledged_to: dict[int, int] = {}
-        """Lineage → the last index that a client was told of as written."""
+        """Lineage → the last index that was acknowledged to a client as written."""
 
     def lineage(self, term: int) -> Lineage:
-        """The lineage of a term."""
+        """Returns the lineage of a term."""
         number = lineage_of(term)
         found = self.lineages.get(number)
         if found is None:

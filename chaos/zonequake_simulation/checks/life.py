@@ -19,23 +19,23 @@ class Life:
         self.term = self.core.term
         self.commit = self.core.log.commit
         self.abstained = self.core.abstains
-        """Before the step that runs."""
+        """Whether the replica abstained before the step that runs."""
         self.configuration: Configuration | None = None
-        """The newest in its log, before the step that runs."""
+        """The newest configuration in its log, before the step that runs."""
         self.configuration_index = 0
         self.was_leader = False
-        """Before the event that runs."""
+        """Whether it was the leader before the event that runs."""
         self.appended_as_leader = 0, 0
-        """Its term, and the last index that it had stored as its leader."""
+        """Its term, and the last index that it had stored as that term's leader."""
         self.enforced = 0
-        """The lineage below which it was told to do nothing."""
+        """The lineage below which the replica was told to do nothing."""
         self.stage = Stage.NONE
         self.handed_to = 0
-        """The last entry that it was given to apply."""
+        """The last entry that the replica was given to apply."""
         self.digest = 0
-        """Over all of them."""
+        """The digest over all entries that it was given to apply."""
         self.told_at = 0, 0, 0
-        """The end of its log, and what it had applied, when its newest user entry was judged."""
+        """The end of its log, and its applied index, when its newest user entry was judged."""
 
     def enforces(self, lineage: int) -> None:
         """Takes the lineage below which no replica takes part."""

@@ -75,17 +75,17 @@ class PreparedPart:
     until: int | None = None
 
     def writes(self, key: str) -> bool:
-        """Returns whether it is about to write this key."""
+        """Returns whether the part is about to write this key."""
         return any(step.key == key and step.kind is not StepKind.READ for step in self.steps)
 
 
 class Model:
-    """A partition's history as one applied it entry by entry."""
+    """A partition's history, built by applying its entries one by one."""
 
     def __init__(self) -> None:
         self.index = 0
         self.parts: dict[TransactionId, PreparedPart] = {}
-        """All that were ever prepared."""
+        """All parts that were ever prepared."""
         self.counters: list[tuple[int, int, tuple[Range, ...]]] = [(0, 0, ())]
         """Watermarks and ranges, by index."""
         self._entries: list[Entry] = []
@@ -94,7 +94,9 @@ class Model:
         self._done: dict[tuple[str, int], CommandResult] = {}
         self._ended: set[TransactionId] = set()
         self._decisions: dict[TransactionId, tuple[int, int | None]] = {}
-        """Of those that concern others: decided at an entry, forgotten at another."""
+        """Decisions that concern other partitions: (index of the decision, index at which it was
+        forgotten).
+        """
         self._floors: dict[str, tuple[int, int]] = {}  # by coordinator: term, number
         self._lwm = self._hwm = 0
         self._ahead: set[int] = set()
@@ -153,7 +155,7 @@ class Model:
         return _open_at(spans, index)
 
     def decided_at(self, index: int) -> set[TransactionId]:
-        """The decisions that are kept for others at `index`."""
+        """Returns the decisions that are kept for other partitions at `index`."""
         return _open_at(self._decisions, index)
 
     def done_by(self, index: int) -> Iterator[tuple[str, int, CommandResult]]:

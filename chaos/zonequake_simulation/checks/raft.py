@@ -22,7 +22,7 @@ class RaftRules:
         self.leaders: dict[int, Peer] = {}
         self.resets = 0
         self._survivors: dict[int, Peer] = {}
-        """Who began a lineage, by its number."""
+        """Survivor that began a lineage, by the lineage's number."""
         self._votes: dict[tuple[Peer, int], Peer] = {}
         self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
         """(index, term) → (term of the entry before, data): log matching by induction."""
@@ -88,7 +88,7 @@ class RaftRules:
         )
         lineage = self._ledger.lineage(term)
         for index in range(max(log.first_index - 1, 1), lineage.chosen_to + 1):
-            # Who learns late that it was elected owes nothing to the leaders of later terms.
+            # A leader that learns late of its election owes nothing to the leaders of later terms.
             chosen = lineage.chosen[index]
             counted_in = self._committed_in.get((index, chosen), 0)
             if counted_in <= term and not log.matches(index, chosen):
@@ -120,7 +120,8 @@ class RaftRules:
             term=term,
         )
         known = self._ledger.lineages.get(number)
-        # One that crashed before it had stored its configuration is asked again, and begins again.
+        # A survivor that crashed before it had stored its configuration is asked again, and begins
+        # again.
         is_again = self._survivors.get(number) == life.peer
         self._survivors[number] = life.peer
         require(
@@ -169,8 +170,8 @@ class RaftRules:
             term=core.term,
         )
         holders = {peer for peer, stored in ledger.stored.items() if stored.holds(index, term)}
-        # The newest configuration decides, from when it was appended; it is the one that the step
-        # found, for a commit may append the next.
+        # The newest configuration decides, from the moment it was appended. It is the one before
+        # the step, because a commit may append the next one.
         by = life.configuration
         assert by is not None, "a leader has a configuration"
         require(

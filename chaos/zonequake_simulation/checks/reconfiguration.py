@@ -26,7 +26,7 @@ class ReconfigurationRules:
     """Rules for what a change of peers may do, and when."""
 
     def __init__(self, ledger: Ledger, settings: RaftSettings, leaders: Mapping[int, Peer]) -> None:
-        """`leaders`: the present and former leader of each term."""
+        """Takes `leaders`: the present and former leader of each term."""
         self._ledger = ledger
         self._settings = settings
         self._leaders = leaders
@@ -35,7 +35,7 @@ class ReconfigurationRules:
         self.tokens: set[int] = set()
         """Tokens of configurations that were announced as applied."""
         self.applied: set[frozenset[str]] = set()
-        """Their nodes."""
+        """The nodes of configurations that were announced as applied."""
 
     def leads(self, life: Life) -> None:
         """Checks what a leader's log holds in each stage."""
@@ -101,7 +101,8 @@ class ReconfigurationRules:
         life.stage = event.stage
         if before is not Stage.CATCHING_UP or event.stage is not Stage.JOINT:
             return
-        # The term may have risen while the event waited for its Ready: the leadership's counts.
+        # The term may have risen while the event waited for its Ready: the term of the leadership
+        # counts.
         term = max(term for term, leader in self._leaders.items() if leader == life.peer)
         asked = (life.peer, term, event.token, event.peers)
         require(asked in self.grants, "JOINT only after its grant", asked=asked)

@@ -1,4 +1,5 @@
-"""Rules for the writes of a reset, judged by what the nodes truly hold (design §3, holes 6-9, 14).
+"""Rules for the writes of a reset, judged by the true state of the nodes (design §3, holes 6-9,
+14).
 
 The operator sees nodes some rounds late. A rule is therefore broken only if the fact that forbids a
 write held at the write, and `LATE_US` before.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LATE_US = 3_000_000
 
 TopologiesSince = Callable[[int], Iterable[Topology]]
-"""The topology as it was stored so many µs ago, and each that was stored since."""
+"""Returns the topology as it was stored so many µs ago, and each one that was stored since."""
 
 
 class ResetRules:
@@ -40,7 +41,7 @@ class ResetRules:
         self._topologies_since = topologies_since
 
     def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """The keys were replaced. Raises Violation."""
+        """Checks a write that replaces the keys. Raises Violation."""
         if after.is_forced and after.pending != before.pending:
             self._begun(before, after)
         if after.chain != before.chain and before.chain:
@@ -82,11 +83,13 @@ class ResetRules:
         halves = [before.stable.nodes]
         if before.pending_lock is not None:
             halves.append(tuple(peer.node for peer in before.pending_lock.peers))
-        # Under a forced pending the group is its node alone (hole 7), whoever else is there.
+        # Under a forced pending the group is its node alone (hole 7), even if other nodes are
+        # present.
         if not before.is_forced and all(
             2 * len(holding.intersection(half)) > len(half) for half in halves
         ):
-            # Then all had been stopped, and the chain was unwound.
+            # A reset is then allowed only if all members had been stopped, and the chain was
+            # unwound.
             require(
                 not any(self._led(name) for name in before.stable.nodes),
                 "nobody is reset who has a majority",
@@ -98,8 +101,9 @@ class ResetRules:
         self._loses_nothing_that_is_there(before, chosen, holding)
 
     def _awaits_the_newest_link(self, before: PartitionKeys) -> None:
-        """Checks that a group that stopped as a whole goes on with a majority only: the first one
-        back may lack what the others have acknowledged, or alone (holes 7 and 9).
+        """Checks that a group that stopped as a whole continues only with a majority of its newest
+        link: the first member that returns may lack acknowledged entries of the others, or be alone
+        (holes 7 and 9).
         """
         if not before.chain or not (before.is_stopped or self._has_stopped(before)):
             return
@@ -112,7 +116,9 @@ class ResetRules:
         )
 
     def _has_stopped(self, keys: PartitionKeys) -> bool:
-        """Returns whether no member is alive, and none was."""
+        """Returns whether each member is out of the topology since `LATE_US` ago, or in it with a
+        process that has had no leader.
+        """
         steady = self._steady()
         return all(
             self._is_away(name) or (name in steady and not self._led(name))
@@ -120,7 +126,7 @@ class ResetRules:
         )
 
     def _alone(self, keys: PartitionKeys) -> bool:
-        """Returns whether a forced node is present, and was."""
+        """Returns whether a forced node is present, and was present `LATE_US` before."""
         return (
             keys.is_forced
             and keys.pending_nodes <= self._steady()
@@ -170,7 +176,9 @@ class ResetRules:
     # ── what is true ─────────────────────────────────────────────────────────────────────────
 
     def _steady(self) -> set[str]:
-        """Returns the nodes that are in the topology with the process that runs, and were."""
+        """Returns the nodes that are in the topology with their running process, and were `LATE_US`
+        before.
+        """
         now, then = self._topology().nodes, self._topology(LATE_US).nodes
         return {
             name
@@ -189,7 +197,7 @@ class ResetRules:
         return all(node not in found.nodes for found in self._topologies_since(LATE_US))
 
     def _life(self, node: str) -> Life | None:
-        """Returns what this node holds, perhaps only on its disk."""
+        """Returns the state that this node holds, perhaps only on its disk."""
         home = self._nodes[node].home
         return home.known(self._group) if home.present(self._group) is not None else None
 

@@ -28,7 +28,7 @@ class StateRules:
         self._transactions = transactions
         self._users = users
         self._counters: dict[tuple[int, int], tuple[object, ...]] = {}
-        """(index, term) → counters of whoever applied it first."""
+        """(index, term) → counters of the first replica that applied it."""
 
     def handed_out(self, life: Life, entries: tuple[Entry, ...]) -> None:
         """Checks entries that are about to be applied: the next ones, and the same as
@@ -59,7 +59,8 @@ class StateRules:
         """Checks a state that a replica recovered or installed: it must equal that of a plain model
         of its log, with the counters that all others had there."""
         partition = replica.partition
-        # A lineage may have committed what its survivor had of an older one: any with the entry.
+        # A lineage may have committed entries that its survivor had of an older one: any with the
+        # entry.
         model = next(
             (
                 each.model

@@ -28,7 +28,7 @@ class ReplicaBefore(NamedTuple):
     log: tuple[int, int, int]
     heeds_a_leader: bool
     answers: int
-    """That wait to leave."""
+    """Number of answers that wait to be sent."""
 
 
 class Steps:

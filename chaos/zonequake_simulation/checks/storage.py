@@ -1,4 +1,6 @@
-"""What leaves is stored before, and what is stored is found again (research §7, 2, 3, 10, 27)."""
+"""Rules that everything sent was stored before, and everything stored is found again (research §7,
+2, 3, 10, 27).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from zonequake_simulation.checks.life import Life
 
 _ASKS_ONLY = frozenset({MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY})
-"""They speak of a term that would come, or of none."""
+"""Kinds of messages about a term that would come, or about no term."""
 
 
 class StorageRules:
@@ -49,7 +51,8 @@ class StorageRules:
         """Checks a snapshot that is about to replace a log."""
         stored = self._ledger.stored[life.peer]
         held = snapshot.index <= stored.last_index and stored.holds(snapshot.index, snapshot.term)
-        # A log without anything of the newest lineage may hold the entry, and another one's behind.
+        # A log without anything of the newest lineage may hold the entry, followed by entries of
+        # another.
         last_term = stored.terms[-1] if stored.terms else stored.start_term
         require(
             not held or lineage_of(last_term) < lineage_of(life.core.term),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zonequake_simulation.member import SimulatedNode
 
 _SHOWN_US = 8_000_000
-"""So long what the API server once showed of a pod may still be gone by."""
+"""For how long a pod's state that the API server showed may still be used, in µs."""
 _LOOKS = 16
 
 
@@ -34,7 +34,7 @@ class TopologyRules:
         """(process, session of its Lease) that were ever in the topology."""
 
     def written(self, before: Topology, after: Topology) -> None:
-        """The topology was replaced. Raises Violation."""
+        """Checks a write that replaces the topology. Raises Violation."""
         for name, known in after.nodes.items():
             process = _process(known)
             require(
@@ -52,7 +52,9 @@ class TopologyRules:
                 self._left(known)
 
     def permitted(self, process: str, session: int) -> None:
-        """A replica of this process is permitted in a session of its Lease. Raises Violation."""
+        """Checks that a replica of this process may be permitted in a session of its Lease. Raises
+        Violation.
+        """
         require(
             (process, session) in self._sessions,
             "nobody is permitted in a session that the topology doesn't know",
@@ -61,15 +63,16 @@ class TopologyRules:
         )
 
     def accepted(self, before: Object, after: Object) -> None:
-        """A zone's status was replaced. Raises Violation."""
+        """Checks a write that replaces a zone's status. Raises Violation."""
         was, is_now = (each.get("status", {}).get("topologyVersion", 0) for each in (before, after))
         require(
             is_now >= was, "a zone never goes back to an older topology", before=was, after=is_now
         )
 
     def _left(self, known: TopologyNode) -> None:
-        """Checks that its process was shown to have ended, or that its Lease was taken from it; and
-        that it may not act: nobody is permitted in a session before it is in the topology with it.
+        """Checks that the node's process was shown to have ended, or that its Lease was taken from
+        it; and that the node may not act: no replica is permitted in a session before the topology
+        has the node with that session.
         """
         node = self._nodes[known.name]
         if not node.alive or node.process != _process(known):
@@ -111,7 +114,7 @@ class TopologyRules:
 
     def _shows_end(self, known: TopologyNode, at_us: int) -> bool:
         pod = self._objects.get("pods", known.name, at_us=at_us)
-        if pod is None:  # nor anybody who wants one: whoever reads from before the beginning
+        if pod is None:  # no StatefulSet wants one, as also before the first write
             return next(self._objects.all("statefulsets", at_us=at_us), None) is None
         status = pod["status"]["containerStatuses"][0]
         return "terminated" in status["state"] or status["restartCount"] > known.restarts

@@ -78,7 +78,7 @@ class TransactionRules:
             self.watch(news.moment, transaction)
 
     def certainly_failed(self, request: OnceId) -> None:
-        """Takes a reply to a client that its transaction never happened."""
+        """Takes a reply that tells a client that its transaction never happened."""
         done = self._carried_out.get((request.client, request.sequence))
         require(
             done is None,

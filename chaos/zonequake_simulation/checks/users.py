@@ -1,8 +1,9 @@
-"""Which entry of a log is the last that a client wrote (lastUserCmdIdx of the document
-`high-availability`): a chain's unwind goes by it, so what a leader wrote of its own accord must not
+"""Rules for the last entry of a log that a client wrote (lastUserCmdIdx of the document
+`high-availability`). A chain's unwind compares these entries, so the leader's own entries must not
 count.
 
-Counted from what the clients asked for and what each entry says, by none of the store's own rules.
+These rules use the clients' requests and the content of each entry, and none of the store's own
+rules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from zonequake_simulation.checks.life import Life
 
 _NAMED = (SetCommand, CasCommand, AppendCommand, DecideCommand, RefuseCommand)
-"""They name the request that they carry out or refuse."""
+"""Commands that name the request that they carry out or refuse."""
 
 
 class UserRules:
@@ -55,7 +56,9 @@ class UserRules:
             self._newest[entry.index, entry.term] = newest
 
     def _is_clients(self, entry: Entry) -> bool:
-        """Whether it holds a client's request, or a part of one, or has such a part take effect."""
+        """Returns whether the entry holds a client's request or a part of one, or commits such a
+        part.
+        """
         if entry.kind is not EntryKind.COMMAND:
             return False
         command = decode_command(entry.data)
@@ -64,7 +67,9 @@ class UserRules:
         return isinstance(command, (PrepareCommand, CommitCommand))
 
     def applied(self, replica: Replica) -> None:
-        """A replica has applied entries, or begins with a state: judge what that has marked."""
+        """Judges the mark of the last user entry after a replica applied entries, or began with a
+        state.
+        """
         state = replica.partition.state
         marked = state.last_user_term, state.last_user_index
         expected = self._newest[state.index, state.term]
@@ -78,19 +83,21 @@ class UserRules:
             )
 
     def turned(self, life: Life, replica: Replica) -> None:
-        """A replica had a turn: judge what it would tell of its log, if that has changed."""
+        """Judges the newest user entry that a replica would report after a turn, if its log has
+        changed.
+        """
         log = life.core.log
         end = log.last_index, log.last_term
         now = (*end, replica.partition.index)
         if now == life.told_at or end not in self._newest:
-            return  # an entry that no Ready has had yet is judged when one has
+            return  # an entry without a Ready so far is judged once it has one
         if log.pending_snapshot is not None:
             return  # the log ends with it already, and the state is still the older one
         life.told_at = now
         self._tells(replica.me.node, end, newest_user_entry(replica))
 
     def told(self, node: str, status: ReplicaStatus) -> None:
-        """A node tells the operator of a replica that it was asked to look at."""
+        """Judges a status that a node reports to the operator."""
         end = status.last_index, status.last_term
         self._tells(node, end, (status.last_user_term, status.last_user_index))
 

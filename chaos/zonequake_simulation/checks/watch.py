@@ -14,19 +14,19 @@ class StepObserver(Protocol):
     """The interface of an observer; one for each life of a replica."""
 
     steps: Steps
-    """Is told of each message and tick."""
+    """Gets each message and tick."""
 
     def after_step(self) -> None:
-        """The core took an input, or a Ready was stored."""
+        """Called after the core took an input, or a Ready was stored."""
 
     def took(self, ready: Ready) -> None:
-        """The host was given a Ready."""
+        """Called after the host was given a Ready."""
 
     def enforces(self, lineage: int) -> None:
-        """The core is about to get the lineage below which no replica takes part."""
+        """Called before the core gets the lineage below which no replica takes part."""
 
     def storing_in_memory(self, ready: Ready) -> None:
-        """A volatile replica's Ready counts as stored from now on."""
+        """Called when a volatile replica's Ready counts as stored from now on."""
 
 
 class WatchedRaft(Raft):

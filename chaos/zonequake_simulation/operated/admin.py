@@ -60,7 +60,7 @@ def report(
 
 
 def carry_out(node: SimulatedNode, order: Order, keeper: SimulatedLeaseKeeper) -> OrderReply:
-    """Carry one order out."""
+    """Carries out one order."""
     broken = node.home.broken.get(order.group)
     if broken is not None and not isinstance(order, StopReplica):
         return failed(f"the replica is broken ({broken[1]}); stop and erase it")
@@ -125,7 +125,7 @@ def _stop(node: SimulatedNode, order: StopReplica) -> OrderReply:
     broken = home.broken.get(order.group)
     record = replica.record if replica else broken[0] if broken else home.waiting.get(order.group)
     if record is None:
-        return OrderReply(status=OrderStatus.RECEIVED)  # stopped and erased before
+        return OrderReply(status=OrderStatus.RECEIVED)  # stopped and erased earlier
     refusal = may_not_stop(order, replica, record)
     if refusal is not None:
         return refusal

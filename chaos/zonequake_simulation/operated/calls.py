@@ -13,22 +13,22 @@ _T = TypeVar("_T")
 
 
 class Calls:
-    """Those of one client."""
+    """The calls of one client that are under way."""
 
     def __init__(self, loop: VirtualLoop, world: World) -> None:
         self.loop = loop
         self.world = world
         self.open: dict[SimulatedCall[Any], None] = {}
-        """In the order in which they began."""
+        """Calls in the order in which they began."""
 
     def reset(self) -> None:
-        """Break all connections."""
+        """Breaks all connections."""
         for call in list(self.open):
             call.break_off("connection reset")
 
 
 class SimulatedCall(Generic[_T]):
-    """It fails with `error_of(reason)` after `timeout_s`, or when it is broken off."""
+    """A call that fails with `error_of(reason)` after `timeout_s`, or when it is broken off."""
 
     def __init__(
         self, calls: Calls, *, timeout_s: float, error_of: Callable[[str], Exception]
@@ -40,19 +40,19 @@ class SimulatedCall(Generic[_T]):
         calls.open[self] = None
 
     def answer(self, reply: _T) -> None:
-        """The answer has come."""
+        """Ends the call with its answer."""
         if self._ends():
             self.answered.set_result(reply)
             self._calls.loop.run_ready()
 
     def fail(self, error: Exception) -> None:
-        """An error has come in its place."""
+        """Ends the call with an error."""
         if self._ends():
             self.answered.set_exception(error)
             self._calls.loop.run_ready()
 
     def break_off(self, reason: str) -> None:
-        """Nothing will come."""
+        """Ends the call without an answer."""
         self.fail(self._error_of(reason))
 
     def _ends(self) -> bool:

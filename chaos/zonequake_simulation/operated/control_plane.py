@@ -61,7 +61,7 @@ def place_of(partition: int, partitions: int) -> GroupPlace:
 
 
 class ControlPlane:
-    """Everything around the nodes that the real operator sees or is."""
+    """Everything around the nodes that the real operator sees or consists of."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ControlPlane:
         """Faults that wait for the next grant, by group."""
         self.operators: list[OperatorProcess] = []
         self.writes = 0
-        """Of the zone, its partitions and the topology."""
+        """Number of writes of the zone, its partitions and the topology."""
         self._scenario = scenario
         self._world = world
         self._network = network
@@ -112,13 +112,13 @@ class ControlPlane:
         self.objects.written.append(self._written)
         self.objects.put("distributionzones", self._first_zone(draw), ZONE)
         self._told_us: dict[tuple[str, str], int] = {}
-        """When the newest event of an operator's watch comes."""
+        """Time at which the newest event of an operator's watch arrives, in µs."""
         self._needed: str | None = None
         self._parsed_zone: tuple[Object, Zone] | None = None
         self._parsed: dict[int, tuple[Object, Partition]] = {}
         self._sets: tuple[tuple[object, ...], list[tuple[str, ...]]] | None = None
         self.keepers: dict[str, SimulatedLeaseKeeper] = {}
-        """Of the nodes' Leases."""
+        """The keepers of the nodes' Leases."""
         for node in nodes.values():
             node.began = partial(self._began, node)
             node.replicas_changed = partial(self._replicas_changed, node)
@@ -170,7 +170,7 @@ class ControlPlane:
     # ── operators ────────────────────────────────────────────────────────────────────────────
 
     def start_operator(self) -> OperatorProcess:
-        """One more process."""
+        """Starts another process."""
         self._started += 1
         process = OperatorProcess(
             f"operator-{self._started}",
@@ -189,7 +189,7 @@ class ControlPlane:
         return process
 
     def kill_operator(self, process: OperatorProcess) -> None:
-        """A process ends at once."""
+        """Ends a process at once."""
         process.kill()
         self.operators.remove(process)
         self._world.tally["operators killed"] += 1
@@ -204,7 +204,7 @@ class ControlPlane:
         self.keepers[node.name].replicas_changed()
 
     def comes(self, node: SimulatedNode, order: Order) -> None:
-        """An order is about to be carried out at a node. Raises Violation."""
+        """Checks an order that is about to be carried out at a node. Raises Violation."""
         rules = self._rules_of[order.group]
         replica = node.replicas.get(order.group)
         if isinstance(order, Grant) and replica is not None:
@@ -216,7 +216,7 @@ class ControlPlane:
             self._world.note(TraceKind.STAGE, node.name, str(order))
 
     def received(self, node: SimulatedNode, order: Order) -> None:
-        """An order was carried out. Raises Violation."""
+        """Checks an order that was carried out. Raises Violation."""
         require(
             not isinstance(order, StopReplica) or self._needed is None,
             "no replica is erased that its group's newest configuration names",
@@ -229,7 +229,7 @@ class ControlPlane:
                 after(node)
 
     def close(self) -> None:
-        """No operator runs any more."""
+        """Ends all operators."""
         for operator in self.operators:
             operator.kill()
 
@@ -242,7 +242,7 @@ class ControlPlane:
         kept = ("partitions", "storage", "catchUpBytesPerSecond", "consistencyMode")
         spec = {key: zone["spec"][key] for key in kept if key in zone["spec"]}
         drawn = self._drawn_spec(draw)
-        if draw.random() < 0.6:  # one thing alone
+        if draw.random() < 0.6:  # only one setting
             drawn = {**zone["spec"], "replicas": drawn["replicas"]}
         meta = {**zone["metadata"], "generation": zone["metadata"]["generation"] + 1}
         self._world.tally["zone altered"] += 1
@@ -251,7 +251,7 @@ class ControlPlane:
         )
 
     def come_to_rest(self) -> None:
-        """A zone that never had data nodes gets some."""
+        """Gives data nodes to a zone that never had any."""
         if any(
             (found := self.partition(number)) is None or found.keys.stable is None
             for number in self._rules
@@ -269,25 +269,25 @@ class ControlPlane:
     # ── what is stored ───────────────────────────────────────────────────────────────────────
 
     def topology_at(self, ago_us: int) -> Topology:
-        """As it was stored so many µs ago."""
+        """Returns the topology as it was stored so many µs ago."""
         return next(self.topologies_since(ago_us))
 
     def topologies_since(self, ago_us: int) -> Iterator[Topology]:
-        """As it was stored so many µs ago, and as it has been since."""
+        """Yields the topology as it was stored so many µs ago, and each one stored since."""
         at_us = self._world.now_us - ago_us
         for found in self.objects.since("logicaltopologies", TOPOLOGY_NAME, at_us=at_us):
             yield parse_topology(found) if found is not None else Topology()
 
     @property
     def zone(self) -> Zone:
-        """As it is stored."""
+        """The zone as it is stored."""
         found = self._zone_object()
         if self._parsed_zone is None or self._parsed_zone[0] is not found:
             self._parsed_zone = found, parse_zone(found)
         return self._parsed_zone[1]
 
     def partition(self, number: int) -> Partition | None:
-        """As it is stored."""
+        """Returns the partition as it is stored."""
         found = self.objects.get("partitions", partition_name(ZONE, number))
         if found is None:
             return None
@@ -339,7 +339,7 @@ class ControlPlane:
             self.writes += 1
             world.tally[f"writes of {plural}"] += 1
         if plural == "partitions" and before is not None and after is not None:
-            # Of a set without nodes nothing is left once it was read.
+            # A set without nodes is read back as no set at all.
             written = [after["status"].get(name) for name in ("stable", "pending", "planned")]
             require(
                 all(each is None or each["nodes"] for each in written),
@@ -365,7 +365,7 @@ class ControlPlane:
                 self._tell(plural, lambda operator: operator.zone_changed(generation))
 
     def _tell(self, plural: str, tell: Callable[[OperatorProcess], None]) -> None:
-        """By a watch: in order and late; some are lost."""
+        """Sends a watch event to each operator, in order and late; some are lost."""
         for operator in self.operators:
             if self._random.random() < self._scenario.watch_loss:
                 self._world.tally["watch events lost"] += 1

@@ -39,7 +39,7 @@ class ControlTrouble:
         self._over = False
 
     def end(self) -> None:
-        """One operator that works, and an API server that answers."""
+        """Ends all faults: one operator runs without faults, and the API server answers."""
         self._over = True
         operators = self._control.operators
         if not operators:
@@ -49,7 +49,7 @@ class ControlTrouble:
         self._control.come_to_rest()
 
     def strike(self, fault: Fault) -> None:
-        """Do it."""
+        """Carries out a fault."""
         operators = self._control.operators
         if not operators:
             return
@@ -82,7 +82,9 @@ class ControlTrouble:
             self._control.start_operator()
 
     def _crash_writing(self, operator: OperatorProcess, fault: Fault) -> None:
-        """In the middle of one of its next writes: before it is stored, or behind."""
+        """Crashes the operator in the middle of one of its next writes: before it is stored, or
+        after.
+        """
         left = fault.choice >> 8 & 7
         is_behind = bool(fault.choice & 64)
 
@@ -93,13 +95,13 @@ class ControlTrouble:
             left -= 1
             if left < 0:
                 operator.kube.armed = None
-                # Behind the storing, or before this call is looked at.
+                # After the write was stored, or before the API server looks at this call.
                 self._crash(operator, fault)
 
         operator.kube.armed = armed
 
     def _pause(self, operator: OperatorProcess, fault: Fault) -> None:
-        """It stands still; another takes over, and lives beside it for a while afterwards."""
+        """Pauses the operator; another one may take over, and both run for a while afterwards."""
         operator.pause()
         self._world.bites(fault.kind)
         second: list[OperatorProcess] = []

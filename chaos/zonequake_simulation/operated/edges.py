@@ -1,7 +1,7 @@
 """The operator's two edges in virtual time: the Kubernetes API, and the nodes' admin API.
 
 Both are HTTP over TCP: what a link loses is sent again a little later, and what a cut link or a
-process that stands still keeps back ends in a time-out, perhaps behind a call that was carried out.
+process that stands still keeps back ends in a time-out, perhaps after the call was carried out.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class ApiWeather:
 
     is_out: bool = False
     errors: float = 0.0
-    """Answered with 500, half of them behind the call's effect."""
+    """Share of calls that are answered with 500, half of them after the call had its effect."""
     stale_us: int = 0
-    """Its watch cache lags so far behind: watch events come from there, and what is asked for in
-    any version (resourceVersion=0). All else is the most recent when it is read (docs/operator.md),
-    but one answer in three comes up to so long after."""
+    """Lag of its watch cache, in µs: watch events come from there, and so do answers to requests
+    for any version (resourceVersion=0). All other answers are the most recent when they are read
+    (docs/operator.md), but one answer in three is delayed by up to this time.
+    """
     slowest_us: int = 8_000
 
 
@@ -51,7 +52,7 @@ class SimulatedNamespaceApi(NamespaceApi):
     pauses = wait_exponential(multiplier=0.1, max=2)
 
     def __init__(self, loop: VirtualLoop, world: World, objects: Objects, name: str) -> None:
-        # Not the base's: there is no client whose calls could be made.
+        # The base's constructor is not called: there is no client for calls.
         self._namespace, self._release = NAMESPACE, RELEASE
         self.reads_nodes = True
         self.on_refusal = lambda: None
@@ -61,7 +62,7 @@ class SimulatedNamespaceApi(NamespaceApi):
         self.weather = ApiWeather()
         self._calls = Calls(loop, world)
         self.armed: Callable[[bool], None] | None = None
-        """Called once in the middle of the next write: before it is stored (False), or behind."""
+        """Called once in the middle of the next write: before it is stored (False), or after."""
 
     async def _call_once(
         self,
@@ -115,7 +116,7 @@ class SimulatedNamespaceApi(NamespaceApi):
         return await call.answered
 
     def calm(self) -> None:
-        """Fine weather; calls that hang are reset."""
+        """Ends the faults; calls that hang are reset."""
         self.weather, self.armed = ApiWeather(), None
         self._calls.reset()
 
@@ -132,10 +133,10 @@ class OrdersSeen(Protocol):
         """The Lease keepers of the running processes, by node."""
 
     def comes(self, node: SimulatedNode, order: Order) -> None:
-        """It is about to be carried out, or refused."""
+        """Checks an order that is about to be carried out, or refused."""
 
     def received(self, node: SimulatedNode, order: Order) -> None:
-        """It was carried out."""
+        """Checks an order that was carried out."""
 
 
 class SimulatedStore(StoreClient):
@@ -161,11 +162,11 @@ class SimulatedStore(StoreClient):
         self._orders = orders
         self._random = world.stream(f"admin of {name}")
         self.late_us: dict[str, int] = {}
-        """Orders to these nodes travel so much longer, and beyond their sender's life."""
+        """Extra delay of orders to these nodes, which may arrive after their sender's death."""
         self._calls = Calls(loop, world)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Closes nothing: no connection is open."""
 
     @property
     def is_asking(self) -> bool:
@@ -186,7 +187,7 @@ class SimulatedStore(StoreClient):
         return await self._exchange(address, read, REPORT_TIMEOUT_S)
 
     async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
-        """Give orders. Raises NodeUnreachable."""
+        """Sends orders. Raises NodeUnreachable."""
 
         def carry_out(node: SimulatedNode) -> OrderReplies:
             replies = [self._carried_out(node, order) for order in orders]
@@ -234,11 +235,11 @@ class SimulatedStore(StoreClient):
         return await call.answered
 
     def calm(self) -> None:
-        """Calls that hang are reset."""
+        """Resets calls that hang."""
         self._calls.reset()
 
     def _delay_us(self) -> int:
-        """As the network is; what it loses comes behind a retransmission."""
+        """Returns a delay of the network; a lost packet adds a retransmission."""
         weather, random = self._network.weather, self._random
         delay_us = random.randrange(weather.fastest_us, weather.slowest_us)
         while random.random() < weather.lost:

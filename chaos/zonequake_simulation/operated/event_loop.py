@@ -1,8 +1,8 @@
 """An asyncio event loop in virtual time, so that the operator's own coroutines run in a simulation.
 
-It runs what is ready, one after the other, inside one event of the world, and takes time from it.
-A process that is killed never runs again, wherever it stood; one that is paused runs later what
-came meanwhile.
+It runs the ready callbacks, one after the other, inside one event of the world, and uses the
+world's time. A killed process never runs again, whatever it was doing; a paused one runs the missed
+callbacks later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AWAITS_WHILE_CLOSED = 8
 
 
 class VirtualLoop:
-    """The loop of one process: as much of one as asyncio's tasks, futures and time-outs ask for."""
+    """The loop of one process: the part that asyncio's tasks, futures and time-outs need."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -37,19 +37,19 @@ class VirtualLoop:
         self._paused = False
         self._killed = False
         self._tasks: list[asyncio.Task[Any]] = []
-        """Those that aren't done, and some that are."""
+        """Unfinished tasks, and some finished ones."""
         self._pending = _FEW
         self.failure: BaseException | None = None
-        """What a callback raised that nobody awaited."""
+        """The exception of a callback that no task awaited."""
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Returns virtual seconds."""
         return self._world.now_us / 1e6
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
 
     def kill(self) -> None:
-        """Nothing runs any more."""
+        """Ends the process: nothing runs any more."""
         self._killed = True
         self._ready.clear()
         for _, timer in self._timers.values():
@@ -59,16 +59,16 @@ class VirtualLoop:
             self._close_coroutines()
 
     def pause(self) -> None:
-        """Nothing runs until `resume`."""
+        """Pauses the process: nothing runs until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on with what became ready meanwhile."""
+        """Resumes with the callbacks that became ready meanwhile."""
         self._paused = False
         self.run_ready()
 
     def run_ready(self) -> None:
-        """Run all that is ready, and what becomes ready by that."""
+        """Runs all ready callbacks, and those that become ready meanwhile."""
         self._is_due = False
         if self._paused or self._killed or self._runs:
             return
@@ -87,13 +87,13 @@ class VirtualLoop:
             self._close_coroutines()
 
     def _close_coroutines(self) -> None:
-        """End what is suspended, in order of its start: left to the garbage collector it would end
-        at any moment of a later seed, and CPython 3.11.2 crashes at that now and then.
+        """Closes suspended coroutines in order of their start. The garbage collector would close
+        them at any moment of a later seed, and CPython 3.11.2 crashes at that now and then.
         """
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             for _ in range(_AWAITS_WHILE_CLOSED):
-                with suppress(BaseException):  # of a process that is gone
+                with suppress(BaseException):  # of a process that has ended
                     task.get_coro().close()
                     break
 
@@ -102,7 +102,7 @@ class VirtualLoop:
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run it in this event of the world, or in one that follows at once."""
+        """Runs a callback in this event of the world, or in one that follows at once."""
         handle = asyncio.Handle(callback, args, self._me, context)
         if not self._killed:
             self._ready.append(handle)
@@ -118,7 +118,7 @@ class VirtualLoop:
         *args: object,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run it after `delay` seconds."""
+        """Runs a callback after `delay` seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
@@ -128,7 +128,7 @@ class VirtualLoop:
         *args: object,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run it at a time."""
+        """Runs a callback at a time."""
         handle = asyncio.TimerHandle(when, callback, args, self._me, context)
         if not self._killed:
             delay_us = max(0, round(when * 1e6) - self._world.now_us)
@@ -149,7 +149,7 @@ class VirtualLoop:
             found[1].cancel()
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Returns a future of this loop."""
         return asyncio.Future(loop=self._me)
 
     def create_task(
@@ -159,7 +159,7 @@ class VirtualLoop:
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[_T]:
-        """A task of this loop."""
+        """Returns a task of this loop."""
         task = asyncio.Task(coro, loop=self._me, name=name, context=context)
         if len(self._tasks) >= 2 * self._pending:
             self._tasks = [known for known in self._tasks if not known.done()]
@@ -168,7 +168,7 @@ class VirtualLoop:
         return task
 
     def get_debug(self) -> bool:
-        """Never."""
+        """Returns False: the loop never runs in debug mode."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ class OperatedGroup:
 
     @property
     def after_grant(self) -> Callable[[SimulatedNode], None] | None:
-        """A fault that waits for the next grant, and gets the leader."""
+        """A waiting fault; it gets the leader after the next grant."""
         return self._control.after_grant.get(self.place.name)
 
     @after_grant.setter
@@ -38,10 +38,10 @@ class OperatedGroup:
             self._control.after_grant[self.place.name] = strike
 
     def bootstrap(self, members: list[str]) -> None:
-        """The operator does that by itself."""
+        """Does nothing: the operator bootstraps the group by itself."""
 
     def node_started(self, node: SimulatedNode) -> None:
-        """A process began."""
+        """Tells the simulated kubelet of a new process."""
         self._control.pods.started(node)
 
     def wish_for(self, draw: int) -> bool:
@@ -63,8 +63,9 @@ class OperatedGroup:
 
     @property
     def under_way(self) -> tuple[tuple[Peer, ...], ...]:
-        """Peers that a leader may be granted, or is: a lock's, those that are caught up, and those
-        of pending and planned, for which answers from before a loss may count for a while.
+        """Peers that a leader was granted or may be granted: a lock's, those that are caught up,
+        and those of pending and planned, for which answers from before a loss may count for a
+        while.
         """
         found = self._control.partition(self.place.partition)
         if found is None:
@@ -81,7 +82,7 @@ class OperatedGroup:
         return 2 * sum(bool(peer.incarnation) for peer in peers) > len(peers)
 
     def leader(self) -> tuple[SimulatedNode, RaftStatus] | None:
-        """The leader of the highest term, even if it is not reachable."""
+        """Returns the leader of the highest term, even if it is not reachable."""
         return leader_of(self._nodes, self.place.name)
 
     @property
@@ -115,8 +116,8 @@ class OperatedGroup:
         return self._nodes[node].home.present(self.place.name) or Peer(node, "")
 
     def is_settled(self, status: RaftStatus) -> bool:
-        """Returns whether a leader reports what zone and nodes ask for, and the keys say the
-        same.
+        """Returns whether a leader reports the peers that zone and nodes ask for, and the keys
+        agree.
         """
         zone = self._control.zone
         found, configuration = self._control.partition(self.place.partition), status.configuration

@@ -20,7 +20,7 @@ _LOOK_US = 1_000_000
 
 
 class SimulatedLeaseKeeper:
-    """Ends with its process."""
+    """The Lease of one process; it ends with that process."""
 
     def __init__(
         self, node: SimulatedNode, world: World, network: Network, objects: Objects
@@ -35,7 +35,9 @@ class SimulatedLeaseKeeper:
         self._is_calling = False
         self._watch = LeaseWatch(node)
         self.unrenewed_since_ms = 0
-        """Of the world's clock, as the Lease's `unrenewed_since_s`."""
+        """Time of the world's clock since which the Lease is not renewed, as the Lease's
+        `unrenewed_since_s`.
+        """
         self.lease = NodeLease(holder=f"{node.name}-{node.process}", duration_s=LEASE_S)
         self._look_later()
 
@@ -48,7 +50,7 @@ class SimulatedLeaseKeeper:
         return permission
 
     def replicas_changed(self) -> None:
-        """The Lease is wanted as long as some replica needs it."""
+        """Wants the Lease as long as a replica needs it."""
         wanted = any(r.permission is not None for r in self._node.replicas.values())
         if wanted != self.lease.is_wanted:
             self.lease.want(wanted)
@@ -129,7 +131,9 @@ class SimulatedLeaseKeeper:
         world.later(delay_us(), arrive)
 
     def _asked(self, call: ReadLease | PutLease) -> Callable[[], None]:
-        """Carried out at the API server; what the node is to be told."""
+        """Carries out a call at the API server; returns a function that gives the Lease its
+        result.
+        """
         lease, name = self.lease, self._node.name
         if isinstance(call, ReadLease):
             found = self._objects.get("leases", name)

@@ -1,4 +1,4 @@
-"""The API server's objects: written by compare-and-swap, and remembered as they were before."""
+"""The API server's objects: written by compare-and-swap, with their former versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Refused(Exception):
 class Objects:
     """Objects by resource and name. What is stored or read is never changed in place.
 
-    `written` is told of each write: resource, what was there, what is there now.
+    `written` gets each write: resource, the object before, the object now.
     """
 
     def __init__(self, now_us: Callable[[], int]) -> None:
@@ -29,28 +29,28 @@ class Objects:
         self._version = 0
 
     def get(self, plural: str, name: str, *, at_us: int | None = None) -> Object | None:
-        """An object as it is, or as it was."""
+        """Returns an object as it is, or as it was."""
         versions = self._versions.get(plural, {}).get(name, [])
         if at_us is None:
             return versions[-1][1] if versions else None
         return next((found for since_us, found in reversed(versions) if since_us <= at_us), None)
 
     def since(self, plural: str, name: str, *, at_us: int) -> Iterator[Object | None]:
-        """An object as it was then, and as it has become since."""
+        """Yields an object as it was then, and each later version."""
         yield self.get(plural, name, at_us=at_us)
         for since_us, found in self._versions.get(plural, {}).get(name, []):
             if since_us > at_us:
                 yield found
 
     def all(self, plural: str, *, at_us: int | None = None) -> Iterator[Object]:
-        """All of a resource, by name."""
+        """Yields all objects of a resource, by name."""
         for name in sorted(self._versions.get(plural, {})):
             found = self.get(plural, name, at_us=at_us)
             if found is not None:
                 yield found
 
     def put(self, plural: str, obj: Object | None, name: str) -> Object | None:
-        """Store an object under a new version, or remove it (None)."""
+        """Stores an object under a new version, or removes it (None)."""
         versions = self._versions.setdefault(plural, {}).setdefault(name, [])
         before = versions[-1][1] if versions else None
         self._version += 1
@@ -73,7 +73,7 @@ class Objects:
         body: Object | None,
         at_us: int | None = None,
     ) -> Object:
-        """One request; reads answer what was there at `at_us`. Raises Refused."""
+        """Carries out one request; reads return the state at `at_us`. Raises Refused."""
         plural, name, subresource = _parts(path)
         if method == "GET" and name is None:
             items = [o for o in self.all(plural, at_us=at_us) if _selected(o, query)]
@@ -122,7 +122,7 @@ class Objects:
 
 
 def _parts(path: str) -> tuple[str, str | None, str | None]:
-    """Resource, name and subresource."""
+    """Returns resource, name and subresource."""
     segments = path.strip("/").split("/")
     if "namespaces" in segments:
         segments = segments[segments.index("namespaces") + 2 :]
@@ -143,7 +143,7 @@ def _selected(obj: Object, query: Mapping[str, str]) -> bool:
 
 
 def _merged(found: Object, patch: Object) -> Object:
-    """A strategic merge as far as conditions go; all else as a JSON merge patch."""
+    """Returns a strategic merge for conditions, and a JSON merge patch for all else."""
     merged = dict(found)
     for key, value in patch.items():
         if key == "conditions":

@@ -42,7 +42,7 @@ class Pods:
         )
 
     def uid(self, node: str) -> str:
-        """Returns the UID of the pod that the node's process runs in, or will."""
+        """Returns the UID of the pod in which the node's process runs, or will run."""
         return f"{node}-uid-{self._uids[node]}"
 
     def died(self, node: SimulatedNode) -> None:
@@ -65,7 +65,7 @@ class Pods:
         self._later(name, lambda: self._show(name, uid, {"running": {}}, more=1))
 
     def delete(self, node: SimulatedNode) -> bool:
-        """Delete the object with grace 0: it is gone before its process is."""
+        """Deletes the object with grace 0: it is gone before its process is."""
         pod = self._objects.get("pods", node.name)
         if node.name in self._deleted or pod is None:
             return False

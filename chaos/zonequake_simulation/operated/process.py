@@ -24,7 +24,7 @@ _EPOCH_MS = 1_800_000_000_000
 
 
 class _Never:
-    """The zone's daemon ends with its process alone."""
+    """A stop flag that is never set: the zone's daemon ends only with its process."""
 
     def __bool__(self) -> bool:
         return False
@@ -34,7 +34,7 @@ class _Never:
 
 
 class OperatorProcess:
-    """Runs from its making until it is killed."""
+    """A process that runs from its construction until it is killed."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class OperatorProcess:
         self._loop.call_soon(lambda: self._begin(zone, zone_uid, store))
 
     def _begin(self, zone: str, zone_uid: str, store: SimulatedStore) -> None:
-        """In its loop, as all that follows."""
+        """Begins the work; this and everything later runs in the process's loop."""
         self._fleet = Fleet(self.kube, store, monotonic_s=self._loop.time, wall_ms=self._wall_ms)
         events = EventPoster(self.kube, wall_ms=self._wall_ms)
         self._reconciler = ZoneReconciler(
@@ -101,33 +101,33 @@ class OperatorProcess:
         return _EPOCH_MS + self._world.now_us // 1000
 
     def kill(self) -> None:
-        """The process ends at once, wherever it stands."""
+        """Ends the process at once, whatever it is doing."""
         self._loop.kill()
 
     def pause(self) -> None:
-        """It stands still, as under SIGSTOP."""
+        """Pauses the process, as under SIGSTOP."""
         self._loop.pause()
 
     def resume(self) -> None:
-        """It goes on, with all that it had in mind."""
+        """Resumes the process where it was paused."""
         self._loop.resume()
 
     def calm(self) -> None:
-        """Nothing is in its way any more; it goes on."""
+        """Removes all faults from its calls, and resumes it."""
         self._loop.resume()
         self.kube.calm()
         self.store.calm()
 
     def pods_changed(self, seen: Object) -> None:
-        """Its watch tells of a pod, as it shows it."""
+        """Delivers a watch event of a pod, with its state at the event."""
         self._loop.call_soon(lambda: self._fleet.pods_changed(seen))
 
     def zone_changed(self, generation: int) -> None:
-        """Its watch tells of the zone."""
+        """Delivers a watch event of the zone."""
         self._loop.call_soon(lambda: self._reconciler.resources.generation_seen(generation))
 
     def check(self) -> None:
-        """Raises what one of its tasks ended with: none ever ends."""
+        """Raises the error with which one of its tasks ended: none ever ends otherwise."""
         if self._loop.failure is not None:
             raise self._loop.failure
         for task in self._tasks:

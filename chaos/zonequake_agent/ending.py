@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from zonequake_agent import pods
 
 _PATIENCE_S = 5.0
-"""For each signal: a delayer lets go of what it holds, strace of whom it traces."""
+"""Time for each signal: a delayer releases the packets that it holds, strace detaches from its
+processes.
+"""
 
 _POLL_S = 0.02
 

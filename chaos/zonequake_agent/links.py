@@ -19,7 +19,7 @@ from zonequake_agent import delayer, ending, pods, rules
 from zonequake_agent.link_fault import LinkFault
 
 _READY_S = 10.0
-"""Python has to start; on a machine whose processors are all busy that takes seconds."""
+"""Time for Python to start; on a machine whose processors are all busy that takes seconds."""
 _WAIT = ("-w", "5")
 DELAY_WORDS = ("-m", "zonequake_agent", "delay")
 

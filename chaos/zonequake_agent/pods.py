@@ -44,7 +44,7 @@ def processes(uid: str, proc: Path = PROC) -> list[PodProcess]:
 
 
 def _started(folder: Path) -> int:
-    """Returns when the process began, in the kernel's ticks."""
+    """Returns the time at which the process began, in the kernel's ticks."""
     # The name in brackets may hold blanks and brackets.
     return int((folder / "stat").read_text().rpartition(")")[2].split()[19])
 

@@ -19,8 +19,8 @@ class SlowLine:
     _free_ns: int = 0
 
     def leaves_ns(self, *, now_ns: int, size: int, draw: float) -> int:
-        """Returns when a packet of `size` bytes that arrived at `now_ns` leaves; `draw` is in [-1,
-        1].
+        """Returns the time at which a packet of `size` bytes that arrived at `now_ns` leaves;
+        `draw` is in [-1, 1].
         """
         sent_ns = max(now_ns, self._free_ns)
         if self.bytes_per_second:

@@ -1,6 +1,6 @@
 """The few calls of a provider to an API server, made with kubectl.
 
-With kubectl, because the kubeconfig of a foreign cluster may name a login program.
+It uses kubectl, because the kubeconfig of a foreign cluster may name a login program.
 """
 
 from __future__ import annotations

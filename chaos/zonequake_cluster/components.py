@@ -1,4 +1,4 @@
-"""The programs of a node: the command line of each, what it waits for, and when it is ready.
+"""The programs of a node: the command line of each, its dependencies, and when it is ready.
 
 containerd ──────────────┐
 etcd → kube-apiserver ─┬─┴ kubelet
@@ -20,8 +20,8 @@ API_PORT = 6443
 class Component:
     """A program of the node; `after` names those that must be ready first.
 
-    Ready is: `socket` exists, `port` accepts on loopback, `health` (a path of the API server)
-    answers 200; none of them: as soon as it runs.
+    It is ready when `socket` exists, `port` accepts on loopback, `health` (a path of the API
+    server) answers 200; if none of them is set, as soon as it runs.
     """
 
     name: str
@@ -173,7 +173,7 @@ def _controller_manager() -> dict[str, str]:
 
 
 def _scheduler() -> dict[str, str]:
-    # The scheduler misses about one claim in some hundreds being bound, which takes milliseconds
+    # In one of some hundreds of cases the scheduler misses that a claim is bound, which takes ms
     # here; it retries such a pod after this time, by default five minutes.
     return _controller("kube-scheduler") | {"pod-max-in-unschedulable-pods-duration": "5s"}
 

@@ -86,7 +86,8 @@ def containerd(spec: InstanceSpec) -> str:
 def cni(spec: InstanceSpec) -> str:
     """Renders the CNI configuration: each pod has its own veth, routed by the node.
 
-    No bridge: its traffic would bypass kube-proxy's rules unless the machine has br_netfilter.
+    It has no bridge, whose traffic would bypass kube-proxy's rules unless the machine has
+    br_netfilter.
     """
     return json.dumps(
         {
@@ -209,7 +210,7 @@ def audit_policy() -> str:
     """Returns the audit policy: it logs each request with its answer's status, without bodies, and
     not those of the node's own components.
 
-    The log shows refused requests of pods and users, and so reveals missing rights.
+    It shows refused requests of pods and users, and so reveals missing rights.
     """
     return yaml.safe_dump(
         {

@@ -33,7 +33,8 @@ from zonequake_cluster.supply.toolchain import Programs, ensure_programs
 
 _LOCK_WAIT_S = 20.0
 _INIT_TIMEOUT_S = 10.0
-#: Seconds. Two free cores need 15; a machine that is busy with other work needs more.
+#: Seconds. Start-up takes 15 s on two free cores, and longer on a machine that is busy with other
+#: work.
 _READY_TIMEOUT_S = 180.0
 _END_TIMEOUT_S = 30.0
 _POLL_S = 0.05
@@ -174,7 +175,7 @@ class EmbeddedCluster:
         with (self._instance.logs / "supervisor.log").open("ab") as log:
             subprocess.run(
                 [
-                    # In its own session: `up` ends, and the node stays.
+                    # In its own session, because `up` ends and the node stays.
                     *("setsid", "--fork"),
                     *("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork"),
                     *("--kill-child=KILL", "--propagation", "private", "--"),
@@ -239,7 +240,7 @@ class EmbeddedCluster:
         self._until(lambda: api.exists("serviceaccount", "default", "default"), deadline)
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
-        """Polls a condition until it holds; a missing answer counts as no."""
+        """Polls a condition until it holds; a missing answer counts as not true."""
         while True:
             reason = "it does not exist yet"
             try:

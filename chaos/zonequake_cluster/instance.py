@@ -23,13 +23,13 @@ from zonequake_kube.errors import UsageError
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
-#: Where the instance's folder and the built programs appear inside the node: paths of sockets may
-#: hold 107 bytes only, and a checkout may lie deep.
+#: The place of the instance's folder and the built programs inside the node. It is short, because
+#: paths of sockets may have 107 bytes only, and a checkout may have a long path.
 INSIDE = Path("/run/zonequake")
 INSIDE_BIN = Path("/run/zonequake-bin")
 
-#: In the environment of every process that `up` starts, from its start on, so that `down` finds the
-#: processes of an `up` that was killed before it wrote anything.
+#: Variable in the environment of every process that `up` starts, from its start on, so that `down`
+#: finds the processes of an `up` that was killed before it wrote anything.
 MARK = "ZONEQUAKE_CLUSTER"
 
 
@@ -51,7 +51,9 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """A component as the supervisor sees it; `pid` is that inside the node, 0 if not running."""
+    """A component as the supervisor sees it; `pid` is the process id inside the node, 0 if not
+    running.
+    """
 
     name: str
     pid: int
@@ -98,7 +100,7 @@ class Instance:
 
     @property
     def logs(self) -> Path:
-        """One file per component, and the supervisor's."""
+        """The folder of the logs: one file per component, and the supervisor's."""
         return self.folder / "logs"
 
     @property

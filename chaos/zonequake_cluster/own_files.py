@@ -55,17 +55,17 @@ class OwnFiles:
 
     @property
     def archives(self) -> Path:
-        """Finished OCI archives, one file per image, and the base as a plain tar."""
+        """The folder of finished OCI archives, one file per image, and the base as a plain tar."""
         return self.state / "images"
 
     @property
     def wheels(self) -> Path:
-        """Downloaded wheels, one folder per lock file's content."""
+        """The folder of downloaded wheels, one folder per lock file's content."""
         return self.state / "wheels"
 
     @property
     def buildah(self) -> Path:
-        """buildah's private storage."""
+        """The folder of buildah's private storage."""
         return self.state / "buildah"
 
 

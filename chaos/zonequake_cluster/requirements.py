@@ -97,7 +97,7 @@ def missing_for_images(
 
 
 def packages(requirements: list[Requirement]) -> list[str]:
-    """Returns their Debian packages, each once, sorted."""
+    """Returns the Debian packages of these requirements, each once, sorted."""
     return sorted({requirement.package for requirement in requirements})
 
 
@@ -107,7 +107,7 @@ def named(absent: list[Requirement]) -> str:
 
 
 def command(absent: list[Requirement]) -> str:
-    """Returns the command that installs them."""
+    """Returns the command that installs these requirements."""
     return f"apt-get install -y --no-install-recommends {' '.join(packages(absent))}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _FIRST_DELAY_S = 0.2
 _LONGEST_DELAY_S = 5.0
-#: One that ran this long has not failed at its start.
+#: A component that ran at least this long has not failed at its start.
 _SETTLED_AFTER_S = 10.0
 
 

@@ -29,8 +29,8 @@ from zonequake_cluster.restarts import restart_delay_s
 
 _POLL_S = 0.1
 _PROBE_TIMEOUT_S = 2.0
-#: The node mounts its own empty folders over these: it must not see the machine's contents, and
-#: what it writes there must not stay on the machine.
+#: The node mounts empty folders of its own over these: it must not see the machine's contents, and
+#: its own writes must not stay on the machine.
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/lib", "/var/log")  # noqa: S108
 
 

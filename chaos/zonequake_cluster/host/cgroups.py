@@ -23,10 +23,10 @@ from zonequake_cluster.errors import ProviderError
 _ROOT = Path("/sys/fs/cgroup")
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 COMPONENTS = "components"
-"""The group of all that isn't a pod."""
+"""The group of all processes that belong to no pod."""
 
 _CORE_SHARES = 1024
-"""Of the processor: what the kubelet gives its pods for each core, and a group has by default."""
+"""Processor shares that the kubelet gives its pods for each core; also a group's default."""
 
 _V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 
@@ -58,23 +58,24 @@ def create(name: str, root: Path = _ROOT) -> None:
 
 
 def share_out(name: str, *, cores: int, root: Path = _ROOT) -> None:
-    """Sets the group's share of the processors, and moves this process, with its later children,
-    into the part for components."""
+    """Sets the group's share of the processors, and moves this process, and so its later children,
+    into the part for components.
+    """
     for group in find(name, root):
         if not _give(group, (cores + 1) * _CORE_SHARES):
             continue
         part = group / COMPONENTS
         part.mkdir(exist_ok=True)
         _give(part, _CORE_SHARES)
-        (part / "cgroup.procs").write_text("0\n")  # whoever writes it
+        (part / "cgroup.procs").write_text("0\n")  # 0: the process that writes it
 
 
 def _give(group: Path, shares: int) -> bool:
-    """Sets the group's share of the processors; False where this hierarchy has none."""
+    """Sets the group's share of the processors; returns False where this hierarchy has none."""
     if (group / "cpu.shares").is_file():
         (group / "cpu.shares").write_text(f"{shares}\n")
     elif (group / "cpu.weight").is_file():
-        # As kubelet and runc turn shares of version 1 into weights of version 2.
+        # The conversion that kubelet and runc use, of version 1's shares into version 2's weights.
         (group / "cpu.weight").write_text(f"{1 + (shares - 2) * 9999 // 262142}\n")
     else:
         return False
@@ -110,7 +111,7 @@ def _try_remove(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:
-        return  # busy, or gone already: the next round decides
+        return  # busy, or removed already: the next round decides
 
 
 def _pass_down(group: Path) -> None:

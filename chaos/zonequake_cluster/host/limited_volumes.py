@@ -15,11 +15,11 @@ from zonequake_cluster.instance import INSIDE, InstanceSpec
 
 STORAGE_CLASS = "limited"
 SMALLEST_MEBIBYTES = 64
-"""Less is refused: a data node keeps 16 MiB free, and ext4 needs some for itself."""
+"""The smallest allowed size: a data node keeps 16 MiB free, and ext4 needs some for itself."""
 
 _FOLDER = INSIDE / "limited"
 _PREFIX = "limited-"
-"""Of the volumes' names, before their number."""
+"""Start of the volumes' names, before their number."""
 _MAKE = """
 set -eu
 folder=$1 count=$2 mebibytes=$3 number=0
@@ -63,7 +63,9 @@ def _on_the_node(init_pid: int, *words: object) -> subprocess.CompletedProcess[s
 
 
 def manifests(spec: InstanceSpec, *, count: int, mebibytes: int) -> str:
-    """Returns their storage class and one volume each, as a JSON list for kubectl."""
+    """Returns the storage class of these volumes and one volume each, as a JSON list for
+    kubectl.
+    """
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

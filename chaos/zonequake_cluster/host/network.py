@@ -17,7 +17,7 @@ from pathlib import Path
 from zonequake_cluster.errors import NoFreeNetwork, StartFailed
 from zonequake_cluster.host.locks import lock_folder
 
-#: The node's end of the wire, as the supervisor finds it.
+#: The node's end of the veth, as the supervisor finds it.
 NODE_INTERFACE = "node0"
 
 #: Blocks of 65,536 addresses, in the order in which they are tried. 10.64 and up first: home and

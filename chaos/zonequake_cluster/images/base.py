@@ -31,7 +31,7 @@ _OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     "--dpkgopt=path-exclude=/usr/share/man/*",
     '--aptopt=Acquire::Retries "3"',
-    # An image says nothing about the machine that it was built on.
+    # An image must not depend on the machine that it was built on.
     '--customize-hook=rm -rf "$1"/etc/apt/sources.list* "$1"/etc/apt/apt.conf.d/99mmdebstrap '
     '"$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/log/*',
 )
@@ -41,7 +41,7 @@ _OPTIONS = (
 class Base:
     """A base for this machine; its `archive` may not be built yet.
 
-    `name` identifies a base; there is one for each set of packages.
+    `name` identifies a base: each set of packages has its own.
     """
 
     codename: str

@@ -23,7 +23,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 VERSION = "bill 1"
-"""Part of each image's hash: raised when the same parts are to give another bill."""
+"""Part of each image's hash. Raise it when the same parts must give another bill."""
 PLACE = "/usr/share/sbom"
 """The folder in each image that holds its bill."""
 _STATUS = "./var/lib/dpkg/status"
@@ -79,8 +79,9 @@ def wheels_in(folder: Path) -> Iterator[BillItem]:
 
 
 def bill_of(ref: str, parts: Iterable[BillItem], *, made_s: float) -> str:
-    """Returns the bill of the image `ref` as JSON. `made_s`: when its oldest part was fetched, unix
-    seconds."""
+    """Returns the bill of the image `ref` as JSON. `made_s`: the time at which its oldest part was
+    fetched, unix seconds.
+    """
     name, _, version = ref.rpartition(":")
     image = Component(type=ComponentType.CONTAINER, name=name, version=version, bom_ref="image")
     components = [_component(part) for part in parts]

@@ -36,7 +36,7 @@ from zonequake_cluster.images.content import (
 from zonequake_cluster.images.wheels import download_wheels, wheel_folder
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 
-REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
+REGISTRY = "docker.io"  # the registry that a kubelet adds to a name without one
 
 Progress = Callable[[str], None]
 
@@ -98,7 +98,8 @@ def push_all(
 
 def planned_images(own: OwnFiles) -> dict[str, BuiltImage]:
     """Returns name and archive of each image for the present sources; an archive may not exist
-    yet."""
+    yet.
+    """
     planned: dict[str, BuiltImage] = {}
     for spec in IMAGES:
         files = [_named(own, spec.dockerfile)]
@@ -209,7 +210,8 @@ def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[BillIte
 
 def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, context: Path) -> None:
     """Writes the build context: only this image's files, so that no other change rebuilds it."""
-    # Only here, since `docker build .` of a clone has no bill (it makes its own: --sbom).
+    # Only in a staged context: `docker build .` of a clone has no bill (it makes its own with
+    # --sbom).
     dockerfile = own.find(spec.dockerfile).read_text()
     (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
     (context / "image.cdx.json").write_text(bill)

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 HASH_DIGITS = 12
 AGENT_PACKAGES = ("iptables", "procps", "python3", "strace")
-"""What acts on a node is in the fault agent's image alone; `nsenter` is in every base."""
+"""Packages for faults on a node; only the fault agent's image has them. `nsenter` is in every
+base.
+"""
 _IGNORED_FOLDERS = {"__pycache__"}
 
 

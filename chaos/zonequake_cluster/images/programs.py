@@ -19,9 +19,9 @@ def require(program: str, *, package: str | None = None) -> str:
 
 
 def run(command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
-    """Runs a program to its end and returns what it wrote to standard output.
+    """Runs a program to its end and returns its standard output.
 
-    Raises ProgramFailedError with the last lines it wrote, ProgramMissingError if it is not there.
+    Raises ProgramFailedError with its last lines, ProgramMissingError if it is not there.
     """
     require(command[0])
     done = subprocess.run(

@@ -67,7 +67,7 @@ class Authority:
 
     @property
     def credential(self) -> Credential:
-        """The credential from which `read` makes this authority again."""
+        """The credential from which `read` restores this authority."""
         return Credential(certificate=self.certificate, key=key_pem(self._key))
 
     def sign(

@@ -60,7 +60,7 @@ def program_archive(
 def import_archive(init_pid: int, archive: Path) -> str:
     """Imports an OCI or Docker archive and returns the image's name. Raises ProviderError.
 
-    By way of standard input, as the node does not see all of the machine's folders.
+    Uses standard input, because the node does not see all of the machine's folders.
     """
     with archive.open("rb") as content:
         done = subprocess.run(

@@ -90,7 +90,7 @@ def ensure_programs(
 
 
 def are_built(folder: Path) -> bool:
-    """Returns whether the programs lie in `folder`, built from the present sources."""
+    """Returns whether the programs are in `folder`, built from the present sources."""
     return _is_built(Programs(folder=folder), source_digest())
 
 
@@ -109,13 +109,13 @@ def _build(
 ) -> None:
     go = find_go(say)
     flags = ["-trimpath", "-ldflags", _link_flags((SOURCES / "go.mod").read_text())]
-    for unfinished in programs.folder.glob("building-*"):  # of a build that was killed
+    for unfinished in programs.folder.glob("building-*"):  # left by a build that was killed
         shutil.rmtree(unfinished)
     say(f"building the Kubernetes node and Helm with {go}: 5 to 10 minutes the first time")
     with tempfile.TemporaryDirectory(dir=programs.folder, prefix="building-") as out:
         command = [go, "build", *flags, "-o", f"{out}/", ".", "./pause", _HELM]
-        # The pause program is linked statically, as its image holds nothing else; and what is
-        # started here ends with this process, even if that is killed.
+        # The pause program is linked statically, because its image holds nothing else. The
+        # processes started here end with this process, even if that is killed.
         _run_showing_progress(
             ["setpriv", "--pdeathsig", "KILL", *command],
             {**os.environ, **environment, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},

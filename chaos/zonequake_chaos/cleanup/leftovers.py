@@ -35,7 +35,7 @@ _MADE = (
     "PodDisruptionBudget",
     "Pod",
 )
-"""Kinds of objects that runs make, those first that would make others again."""
+"""Kinds of objects that runs make. Kinds whose objects would recreate others come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,4 +275,4 @@ LOOKS: dict[str, Look] = {
     "sizes of the pools": _scales,
     "volumes of added nodes": _volumes,
 }
-"""In the order of mending: without the API server nothing else can be mended."""
+"""Looks in the order of mending: without the API server nothing else can be mended."""

@@ -1,4 +1,4 @@
-"""Undoes a run and proves it: settles its journal's entries, then looks whether anything is left.
+"""Undoes a run and proves it: settles its journal's entries, then checks that nothing is left.
 
     pay what the journal says ─► look everywhere ─┬─ nothing left: proven, the mark goes
             ▲                                     │
@@ -33,7 +33,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import HarnessError
 
 CLEAN_S = 60.0
-"""How long what was undone may take to be gone: pods end, volumes wait for them."""
+"""Time for undone objects to be gone: pods end, volumes wait for them."""
 
 _POLL_S = 0.5
 
@@ -62,7 +62,7 @@ async def clean_up(
     journal: CleanupJournal | None,
     within_s: float = CLEAN_S,
 ) -> CleanupProof:
-    """Undoes the run `run` (None: what any run left) and returns what is proven.
+    """Undoes the run `run` (None: the leftovers of any run) and returns the proof.
 
     Never raises a HarnessError: a step or check that fails is a problem of the proof.
     """
@@ -72,7 +72,7 @@ async def clean_up(
         unpaid = await _mend(stopped_components(node)) if node is not None else []
         if journal is not None:
             if journal.owes(RestoreScale):
-                # Once nodes are removed, what was done to their volumes can't be seen.
+                # Once nodes are removed, faults at their volumes can't be seen.
                 unpaid += await _mend(await at_pods(kube, node, shell))
             unpaid += await journal.pay_all(payer)
         mark, search = await _look(kube, node, shell, release, run)

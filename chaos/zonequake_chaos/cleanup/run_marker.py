@@ -4,7 +4,7 @@ There is one per release, so that two runs never share it. It holds the run's na
 state before: any process that reaches the cluster can find, end and undo the run, even if its
 folder is lost. Only a proven cleanup removes the mark.
 
-    somebody ── asks: "abort …", "alive …" ──► annotation ◄── answers, within seconds ── the run
+    a command ─ asks: "abort …", "alive …" ──► annotation ◄── answers, within seconds ── the run
 
 A run that doesn't answer counts as dead: nothing else in the cluster shows it.
 """
@@ -27,7 +27,7 @@ ASKED = "zonequake.io/run-asked"
 ANSWERED = "zonequake.io/run-answered"
 ABORT, ALIVE = "abort", "alive"
 ANSWER_S = 10.0
-"""How long a run has to answer: it looks every second, and the API server may be slow."""
+"""Time for a run's answer: it looks every second, and the API server may be slow."""
 
 _COMPONENT = "app.kubernetes.io/component=run"
 _SCALE = "scale."
@@ -46,7 +46,7 @@ class RunMark:
     zones: tuple[str, ...]
     scales: Mapping[str, int]
     volumes: frozenset[str]
-    """The claims that were there before the run."""
+    """The claims that existed before the run."""
     asked: str
     answered: str
 
@@ -180,7 +180,7 @@ async def ask(kube: Kube, mark: RunMark, what: str) -> MarkAnswer:
 
 
 async def answer(kube: Kube, mark: RunMark) -> None:
-    """Answers that the question was seen. Raises ClusterError."""
+    """Answers that the run has seen the question. Raises ClusterError."""
     await _note(kube, mark.name, ANSWERED, mark.asked)
 
 

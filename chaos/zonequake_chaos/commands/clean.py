@@ -1,4 +1,4 @@
-"""`zonequake clean` and `zonequake abort` end a run, undo it, and report what is proven.
+"""`zonequake clean` and `zonequake abort` end a run, undo it, and report the proof.
 
 A run is named by its folder or by its name; given a name, its mark in the cluster stands for the
 folder. Both commands are repeatable, also by several processes at once, and work from any machine
@@ -175,7 +175,7 @@ async def _clean_by_name(run: CleanedRun) -> CleanupProof:
 async def _clean_marked(
     run: CleanedRun, found: list[RunMark], kube: Kube, node: OwnMachine | None
 ) -> CleanupProof:
-    """Undoes the runs of these marks; without a mark, looks for what a run may have left."""
+    """Undoes the runs of these marks; without a mark, looks for leftovers of any run."""
     releases = {mark.release for mark in found} or {run.place.release}
     together = CleanupProof()
     if run.name is not None and not found:  # cleaned before, or misspelled: say so

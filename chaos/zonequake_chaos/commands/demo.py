@@ -2,8 +2,8 @@
 
     cluster up → images → load → install → run kill-during-catchup → analysis → down
 
-Steps whose work is done already are quick. The demo stops what it started, even if a step fails; a
-cluster that was up before stays up.
+Steps whose work is already done are quick. The demo stops everything that it started, even if a
+step fails; a cluster that was up before stays up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StageTimes:
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
         self._console.rule(f"[bold]{title}", align="left")
-        # Each time, because a run puts its own handlers in place and takes them away again.
+        # Called each time, because a run installs its own handlers and removes them again.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         started_s = time.monotonic()
         try:

@@ -1,8 +1,8 @@
 """`zonequake pack`: run folders in one archive, for a pipeline to keep and to judge elsewhere.
 
 The archive holds everything that a judgement needs, and not `tables/`, which the analysis derives
-from it. What leads back to the cluster is replaced by a note: the kubeconfig's path, and tokens and
-private keys that a pod may have logged.
+from it. Everything that leads back to the cluster is replaced by a note: the kubeconfig's path, and
+tokens and private keys that a pod may have logged.
 """
 
 from __future__ import annotations

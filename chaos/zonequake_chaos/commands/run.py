@@ -91,7 +91,7 @@ async def print_dry_run(options: RunOptions, place: ReleasePlace, console: Conso
     run = planned(options)
     seed = seed_of(options)
     plan = build_plan(run, seed=seed, target=options.choice.foreign)
-    if options.choice.target == OURS:  # the run makes any other itself
+    if options.choice.target == OURS:  # the run creates all others itself
         view = await _view(place)
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
@@ -205,7 +205,7 @@ def judge_run(
     started_s = time.monotonic()
     console.print("Analysis …")
     try:
-        # Only here: it starts a Java virtual machine.
+        # Imported only here, because it starts a Java virtual machine.
         from zonequake_analysis.cli import judge_folder
 
         judged = judge_folder(folder.path)

@@ -103,8 +103,8 @@ async def store_events(
 
 
 def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
-    """Returns whether the event was recorded since then: by the monotonic clock if both share it,
-    because a node's wall clock may have been stepped.
+    """Returns whether the event was recorded since then. Compares by the monotonic clock if both
+    share it, because a node's wall clock may have been stepped.
     """
     if event.clock == now.clock:
         return event.time >= now.time_ns - (now.wall_ns - since_wall_ns)
@@ -125,7 +125,7 @@ async def pod_logs(kube: Kube, folder: Path) -> list[str]:
         try:
             before = await kube.logs(name, container, previous=True)
         except ClusterError:
-            continue  # there was no life before
+            continue  # the container has not restarted
         (folder / f"{name}.before.log").write_bytes(before)
     return problems
 

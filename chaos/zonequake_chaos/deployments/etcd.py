@@ -48,7 +48,9 @@ TARGET = "etcd"
 
 
 class EtcdDeployment:
-    """See `protocol.Deployment`. The scenario is one that `etcd_plan.check_run` accepts."""
+    """An etcd of one run (see `protocol.Deployment`). The scenario is one that
+    `etcd_plan.check_run` accepts.
+    """
 
     def __init__(
         self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation, image: str
@@ -104,7 +106,7 @@ class EtcdDeployment:
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
         await self._refuse_foreign()
         journal.owe(DeleteEtcd(name=self._members.name))
-        await delete_etcd(self._kube, self._members.name)  # that of a run that was not cleaned
+        await delete_etcd(self._kube, self._members.name)  # of a run that was not cleaned
         for manifest in etcd_objects(
             self._members, run_id=self._run_id, installation=self._installation
         ):
@@ -121,7 +123,9 @@ class EtcdDeployment:
         )
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
-        """Waits for equal revisions, and the same hash of all keys with their history there."""
+        """Waits until all members have equal revisions, and the same hash of all keys with their
+        history at that revision.
+        """
         await observer.wait(
             lambda view: not applied_alike(view),
             timeout_s=timeout_s,

@@ -1,9 +1,9 @@
 """The Kubernetes objects of an etcd under test: pure builders, one per kind.
 
-As close to our data nodes as possible: the same user, limits and storage, a Parallel StatefulSet
-with a headless service that names members before they are ready, and the same port for peers, so
-that every cut applies. Each pod also has our container `shell`, in the same PID namespace: it sends
-the signals, so that any build of etcd can be used as image.
+They are as close to our data nodes as possible: the same user, limits and storage, a Parallel
+StatefulSet with a headless service that names members before they are ready, and the same port for
+peers, so that every cut applies. Each pod also has our container `shell`, in the same PID
+namespace: it sends the signals, so that any build of etcd can be used as image.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _VOLUME_SIZE = "1Gi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdObjects:
-    """The etcd of one run. `name` is that of its StatefulSet and service, and ends with the pool's
-    name, so that a scenario names a member like a data node: `default-0`."""
+    """The etcd of one run. `name` is the name of its StatefulSet and service, and ends with the
+    pool's name, so that a scenario names a member like a data node: `default-0`.
+    """
 
     name: str
     pool: str

@@ -31,8 +31,9 @@ from zonequake_protocol.admin import (
 
 
 def etcd_at(kube: Kube, pod: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> EtcdApi:
-    """Returns one member's API, by way of the API server. Its calls raise ClusterError,
-    EtcdError."""
+    """Returns one member's API, called through the API server. Its calls raise ClusterError,
+    EtcdError.
+    """
 
     async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
         answer = await kube.pod_proxy(

@@ -18,7 +18,7 @@ from zonequake_chaos.scenario.triggers import OnKey, OnStage
 from zonequake_kube.errors import UsageError
 
 LEAST_HEARTBEATS = 5
-"""etcd refuses an election time-out below so many heartbeats."""
+"""The least election time-out that etcd accepts, in heartbeats."""
 
 
 def check_run(run: ChaosRun) -> None:

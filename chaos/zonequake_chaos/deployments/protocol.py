@@ -1,7 +1,7 @@
 """The system under test, as the runner needs it: one protocol for our store and for others.
 
 The phases of a run, its faults, load and checks are the same for every deployment. The protocol has
-what differs: set-up, observation, when members count as alike, dumps, and recorded events.
+the parts that differ: set-up, observation, when members count as alike, dumps, and recorded events.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from zonequake_protocol.admin import StoreEvent
 
 
 class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of the system under test, for `run.yaml` and the report. `version` is what
-    the system reports once it runs; `image` is empty if the release names it.
+    """The description of the system under test, for `run.yaml` and the report. `version` is the
+    version that the system reports once it runs; `image` is empty if the release names it.
     """
 
     name: str
@@ -74,5 +74,7 @@ class Deployment(Protocol):
     async def recorded(
         self, nodes: Sequence[str], *, since_wall_ns: int
     ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
-        """Returns the events that the members recorded since then, by node, and problems."""
+        """Returns the events that the members recorded since `since_wall_ns`, by node, and
+        problems.
+        """
         ...

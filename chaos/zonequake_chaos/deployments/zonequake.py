@@ -73,7 +73,7 @@ class ZonequakeDeployment:
         control = self._spec.control
         if control is None:
             return
-        # Only now: a zone takes all nodes that are there when it is made.
+        # Only now, because a zone takes all nodes that exist when it is created.
         name = stateful_set(self._installation.release, control.pool)
         await set_replicas(self._kube, name=name, replicas=with_control(self._spec, control.pool))
         wanted = sum(with_control(self._spec, pool.name) for pool in self._spec.pools)

@@ -22,10 +22,10 @@ TOPOLOGY = "topology"
 """The name of a namespace's only LogicalTopology."""
 
 LOOK_S = 0.5
-"""Between two looks at the zones' conditions."""
+"""Time between two looks at the zones' conditions."""
 
 SURE = 3
-"""Looks in a row that must say the same: a condition may be a moment older than its reasons."""
+"""Looks in a row that must agree: a condition may be a moment older than its reasons."""
 
 _HOPELESS = ("InvalidFilter", "InvalidSpec")
 _MOST_NAMED = 5
@@ -131,7 +131,7 @@ async def _watch_refusals(kube: Kube, observer: Observer, zones: list[RunZone]) 
             try:
                 found = await kube.get("DistributionZone", zone.name)
                 topology = await kube.get("LogicalTopology", TOPOLOGY)
-            except ClusterError:  # it doesn't exist yet, or can't be read now: wait on
+            except ClusterError:  # it doesn't exist yet, or can't be read now: keep waiting
                 continue
             why = refusal(found, topology, observer.view())
             said[zone.name] = [*said[zone.name], why][-SURE:]
@@ -141,7 +141,7 @@ async def _watch_refusals(kube: Kube, observer: Observer, zones: list[RunZone]) 
 
 
 def refusal(zone: Json, topology: Json, view: ClusterView) -> str:
-    """Returns the zone's own condition if waiting can't help, with the nodes that it names.
+    """Returns the zone's own condition, with the nodes that it names, if waiting can't help.
 
     Empty while waiting may help: a filter that matches no node may later match one that the
     operator has not yet taken into its topology, or that waits for its timer.

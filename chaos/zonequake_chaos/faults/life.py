@@ -81,7 +81,7 @@ class Victim:
 
 
 Proof = dict[str, object]
-"""What was seen, for the event `fault.effective`."""
+"""Observed facts that prove the effect, for the event `fault.effective`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,16 +103,16 @@ class Injection:
     held: bool = False
     debts: list[int] = field(default_factory=list)
     killed_ns: dict[str, int] = field(default_factory=dict)
-    """Victims whose process is known to have got SIGKILL, and by when (monotonic)."""
+    """Time by which each victim's process is known to have got SIGKILL (monotonic ns), by name."""
     ended_early: str | None = None
-    """Why the fault was over before its recovery began, as `recover` found it."""
+    """The reason why the fault was over before its recovery began, as `recover` found it."""
 
     def owe(self, debt: Debt) -> None:
-        """Records what this fault will have to undo."""
+        """Records a state that this fault's undoing must reach."""
         self.debts.append(self.world.journal.owe(debt))
 
     def pay(self) -> None:
-        """Records that all of it was undone."""
+        """Records that all of this fault was undone."""
         for number in self.debts:
             self.world.journal.paid(number)
         self.debts.clear()

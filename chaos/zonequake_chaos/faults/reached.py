@@ -1,4 +1,4 @@
-"""A state that was reached: its trigger fired; there is nothing to do or to undo."""
+"""A state that was reached: its trigger fired; nothing is done, and nothing must be undone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zonequake_chaos.faults.life import Injection, Proof
 
 
 class Reached:
-    """See `ReachedSpec`."""
+    """Life of `ReachedSpec`."""
 
     async def prepare(self, injection: Injection) -> None:
         """Records nothing: there is nothing to undo."""

@@ -5,7 +5,7 @@ PID namespace can't be killed or stopped from inside. The signal goes to every c
 program that isn't ours shares its PID namespace with a container of ours, and the signal goes to
 the processes of its name. The command prints the PIDs that it signalled, as the proof. Starting the
 command takes a few hundred milliseconds on a busy node. It is therefore started in every pod first,
-and then waits for one word: so all signals come at the same time.
+and then waits for one word: so all signals are sent at the same time.
 """
 
 from __future__ import annotations

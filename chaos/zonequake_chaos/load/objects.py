@@ -1,7 +1,7 @@
 """The Kubernetes objects of a run's load: pure builders, one per kind.
 
-A StatefulSet, so that a killed writer pod comes back with its name and volume, and keeps its
-history.
+The load is a StatefulSet, so that a killed writer pod comes back with its name and volume, and
+keeps its history.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Installation:
             prometheus_service=data.get("prometheusService", ""),
             tls=TlsPlace.of(data),
             agent_namespace=data.get("faultAgentNamespace", ""),
-            gives_dumps=data.get("dumps", "true") == "true",  # as releases before that field did
+            gives_dumps=data.get("dumps", "true") == "true",  # in releases before that field
         )
 
 

@@ -20,7 +20,7 @@ from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 _POLL_S = 0.3
 _RETRIES = 20
 Problem = Callable[[], Awaitable[str | None]]
-"""What is still missing, in words; None or empty when nothing is."""
+"""Returns what is still missing, as text; None or empty when nothing is."""
 
 _KINDS = ("StatefulSet", "Service", "ConfigMap", "PersistentVolumeClaim")
 

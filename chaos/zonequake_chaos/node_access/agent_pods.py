@@ -21,12 +21,12 @@ CONTAINER = "agent"
 
 
 class AgentShell:
-    """See `NodeShell`."""
+    """Runs commands in the fault agent's pods (see `NodeShell`)."""
 
     agent: Sequence[str] = ("python3", "-m", "zonequake_agent")
 
     def __init__(self, kube: Kube, *, release: str) -> None:
-        """`kube`: a connection for the agents' namespace."""
+        """Takes `kube`: a connection for the agents' namespace."""
         self._kube = kube
         self._labels = (
             f"app.kubernetes.io/component=fault-agent,app.kubernetes.io/instance={release}"

@@ -44,7 +44,9 @@ class OwnMachine:
     async def run(
         self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
     ) -> ExecResult:
-        """See `NodeShell`: this machine carries every pod of its cluster."""
+        """Runs a command on this machine, which carries every pod of its cluster (see
+        `NodeShell`).
+        """
         try:
             done = await to_its_end(
                 asyncio.to_thread(

@@ -22,7 +22,7 @@ RUN_TIMEOUT_S = 20.0
 _Answer = TypeVar("_Answer")
 
 _ASKED_TIMEOUT_S = 60.0
-"""A volume of some gigabytes takes a while to be filled."""
+"""Time-out of the agent's answer: to fill a volume of some gigabytes takes a while."""
 
 ABSENT = 3
 """The agent's exit code where no process of the pod runs on the node."""
@@ -89,13 +89,15 @@ async def asked(
 
 
 async def asked_if_there(shell: NodeShell, pod: PodOnNode, verb: str, *words: str) -> None:
-    """As `asked`, but without an error if the pod has no process: there is nothing left to do."""
+    """Calls the agent as `asked` does, but without an error if the pod has no process: nothing is
+    left to do then.
+    """
     with contextlib.suppress(NoProcess):
         await asked(shell, pod, object, verb, *words)
 
 
 def shell_of(shell: NodeShell | None) -> NodeShell:
-    """Returns the shell; `check_shell` has made sure of it before the run."""
+    """Returns the shell; `check_shell` has made sure before the run that it exists."""
     assert shell is not None, "checked before the run"
     return shell
 

@@ -32,10 +32,12 @@ from zonequake_kube.objects import (
 from zonequake_protocol.admin import ReplicasReport
 
 ARMED_INTERVAL_S = 0.06
-"""While a trigger is armed: a stage of some seconds must be hit within a fraction of it."""
+"""Poll interval while a trigger is armed: a stage of some seconds must be hit within a fraction of
+it.
+"""
 
 IDLE_INTERVAL_S = 0.5
-"""Else: the API server shares its processors with what is tested."""
+"""Poll interval otherwise: the API server shares its processors with the system under test."""
 
 POLL_TIMEOUT_S = 1.0
 _REWATCH_S = 0.5
@@ -52,8 +54,9 @@ class MemberSource(Protocol):
 
     @property
     def journals(self) -> bool:
-        """Whether members record their starts and leaders themselves; else the observer writes what
-        it saw into the run's events."""
+        """Whether members record their starts and leaders themselves; else the observer writes its
+        sightings into the run's events.
+        """
         ...
 
     @property
@@ -121,7 +124,7 @@ class Observer:
         self._changed = asyncio.Condition()
         self._interval_s = IDLE_INTERVAL_S
         self._broken: BaseException | None = None
-        """Why something isn't watched any more."""
+        """The reason why something isn't watched any more."""
 
     @property
     def ports(self) -> LinkPorts:
@@ -214,7 +217,7 @@ class Observer:
             self._changed.notify_all()
 
     async def _poll(self, pod: str) -> None:
-        # With a limit: a cancellation at the end of a request may end the request only.
+        # Not an endless loop: a cancellation at the end of a request may end only the request.
         while self._pollers.get(pod) is asyncio.current_task():
             started_ns = self._clock.now().time_ns
             try:
@@ -246,7 +249,7 @@ class Observer:
                 await asyncio.sleep(_REWATCH_S)
 
     def _forget_absent(self, kind: str, present: list[Json]) -> None:
-        """Removes from the view what was deleted while no watch ran."""
+        """Removes from the view the objects that were deleted while no watch ran."""
         if kind == "Pod":
             names = {pod["metadata"]["name"] for pod in present}
             for gone in set(self._pods) - names:

@@ -69,8 +69,7 @@ class PartitionView:
 
     @property
     def settled(self) -> bool:
-        """Whether a leader serves the stable set, and there is nothing to move (document
-        `rebalance`).
+        """Whether a leader serves the stable set, and no replica must move (document `rebalance`).
 
         Each member must take part: one that restarted without its data stays in `stable` until the
         operator has seen it, and a second loss then would cost the majority.
@@ -136,7 +135,7 @@ def assemble(
 
 def _is_dropped(replica: ReplicaStatus, keys: KeysView | None) -> bool:
     if keys is None:
-        return replica.role is ReplicaRole.WAITING  # no assignment orders it to start
+        return replica.role is ReplicaRole.WAITING  # no assignment wants it to start
     return bool(keys.group) and replica.group != keys.group
 
 

@@ -126,14 +126,15 @@ HEALING = (
     ContinueProcess,
     EmptyVolume,
 )
-"""What harms the system under test as long as it is owed; the rest can wait for the collection.
+"""Debts that harm the system under test as long as they are open; the others can wait for the
+collection.
 
 The node's components come first: without an API server nothing else can be paid. A volume is
 emptied once its pod may be there again.
 """
 
 _ORDER = (*HEALING, DeleteLoad, DeleteZone, DeleteEtcd, RestoreScale)
-"""Nodes go last: a zone is erased from its nodes as long as they are there."""
+"""The number of nodes comes last: a zone is erased from its nodes as long as they are there."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,7 +150,7 @@ class CleanupJournal:
         self._open: dict[int, Debt] = {}
         self._last = 0
         self.unknown: list[str] = []
-        """Lines of another version that are still owed, as they stand in the file."""
+        """Open debts of another version, as the lines of the file."""
         if self._path.exists():
             for raw in self._path.read_bytes().splitlines():
                 self._read(raw)

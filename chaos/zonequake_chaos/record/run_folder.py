@@ -45,7 +45,8 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.yaml`. The analysis judges by `expectations`; `plan` is the resolved
     scenario; `replay` is the command that repeats the run; `target` is the system under test;
-    `files` are those that the analysis reads, with their sizes in bytes when the run ended."""
+    `files` are the files that the analysis reads, with their sizes in bytes when the run ended.
+    """
 
     run: str
     scenario: str
@@ -123,7 +124,7 @@ class RunFolder:
             ) from error
 
     def run_id(self) -> str:
-        """The run's name. Raises UsageError."""
+        """The name of the run. Raises UsageError."""
         raw = self._raw()
         if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
             raise UsageError(

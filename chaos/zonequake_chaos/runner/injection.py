@@ -70,12 +70,12 @@ class FaultResults:
     kills: list[Kill] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
     effective: dict[str, int] = field(default_factory=dict)
-    """When each fault first took effect, monotonic ns."""
+    """The time at which each fault first took effect, monotonic ns, by name."""
     recovering: list[tuple[FaultLife, Injection]] = field(default_factory=list)
     held: dict[str, list[LastingFault]] = field(default_factory=dict)
-    """By the name of the fault until which they hold."""
+    """Held faults, by the name of the fault until which they hold."""
     cut_short: dict[str, str] = field(default_factory=dict)
-    """Faults that were over before their recovery began, and how that was seen."""
+    """Faults that were over before their recovery began, with the evidence."""
 
 
 async def inject_fault(
@@ -87,8 +87,8 @@ async def inject_fault(
     note: Callable[[str], None],
     apart: frozenset[str] = frozenset(),
 ) -> None:
-    """Injects `fault` as many times as it says. A fault that can't land is recorded, and the run
-    goes on.
+    """Injects `fault` as many times as its `times` says. A fault that can't land is recorded, and
+    the run goes on.
 
     `apart`: nodes that no fault may target, those of the control. Raises HarnessError only if a
     part of the fault could not be undone.

@@ -33,8 +33,8 @@ _CAUGHT_UP = "CAUGHT_UP"
 class Landing:
     """One injection that is bound to a stage.
 
-    `injected` is just before the injection, `gone` the first instant at which the victim was known
-    to be dead, `progress_seen` the progress that the trigger saw.
+    `injected` is the instant just before the injection, `gone` the first instant at which the
+    victim was known to be dead, `progress_seen` the progress that the trigger saw.
     """
 
     fault: str

@@ -22,7 +22,7 @@ async def pull_metrics(
     """
     if not service:
         return []
-    # Only here: it brings pyarrow and protobuf, which a dry run doesn't need.
+    # Imported only here: it brings pyarrow and protobuf, which a dry run doesn't need.
     try:
         from zonequake_analysis import errors
         from zonequake_analysis.inputs import remote_read

@@ -26,10 +26,12 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError, in_words
 
 ENDED = "ended early"
-"""How the problem of a run begins that may not go on."""
+"""Start of the problem text of a run that was ended early."""
 
 ABORT_FILE = "abort"
-"""In the run's folder: `zonequake abort` makes it, for a run that may not reach its cluster."""
+"""File in the run's folder that `zonequake abort` makes, for a run that may not reach its
+cluster.
+"""
 
 _NEAR_S = 0.25
 _FAR_S = 1.0
@@ -91,7 +93,7 @@ class RunLimits:
             await self._check()
         except ClusterError as error:
             self._end(Verdict.UNKNOWN, f"{ENDED}: can't check whether chaos is allowed: {error}")
-        await asyncio.sleep(0)  # here an ended run stops
+        await asyncio.sleep(0)  # a run that was ended stops here
 
     async def _check(self) -> None:
         try:

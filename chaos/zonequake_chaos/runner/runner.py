@@ -49,10 +49,10 @@ from zonequake_kube.pulls import unless_not_pulled
 from zonequake_load.pod.control import Phase
 
 QUIET_TIMEOUT_S = 20.0
-"""How long the load may take to end what is outstanding."""
+"""Time for the load to end its outstanding operations."""
 
 ALIKE_TIMEOUT_S = 20.0
-"""How long replicas may take to apply the same index once nothing is written."""
+"""Time for replicas to apply the same index once nothing is written."""
 
 MIN_RATE = 0.1
 """Completions per second below which a load counts as not running."""
@@ -315,10 +315,10 @@ class Runner:
                 if status.problem:
                     self._problems.add(Verdict.UNKNOWN, f"final: {status.pod}: {status.problem}")
 
-    # The tail, walked in any case --------------------------------------------------------------
+    # The last phases, run in any case ------------------------------------------------------------
 
     async def _tail(self) -> None:
-        self._problems.texts += await self._heal()  # what failed, `clean` tries again
+        self._problems.texts += await self._heal()  # `clean` tries the failed ones again
         self._events.emit("run.phase", {"phase": "end"})
         for key, action, failed in (
             ("collect", self._collect, Verdict.HARNESS_FAILED),

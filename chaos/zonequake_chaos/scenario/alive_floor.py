@@ -45,18 +45,19 @@ API_SERVER = "kube-apiserver"
 CUT_DELAY_MS = 1000.0
 CUT_PERCENT = 50.0
 CUT_BYTES_PER_SECOND = 5_000
-"""Links that are slower than an election time-out, that lose more than TCP makes good in that time,
-or that heartbeats alone fill: who is behind them is as far as behind a cut."""
+"""Limits of links as bad as a cut: slower than an election time-out, losing more than TCP can
+repair in that time, or filled by heartbeats alone. A member behind such links counts as cut off.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
     """The loss that one fault causes while it lasts.
 
-    `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, without names;
-    `leases_only`: they run on, but without the API server. `thing`: a component of the node.
-    `lasting`: removed with its pool's size. `runs`: the victims' processes run on, so that another
-    fault can hit them.
+    `nodes`: the nodes that the plan names, as `pool-ordinal`; `others`: the number of further
+    nodes, without names; `leases_only`: they run on, but without the API server. `thing`: a
+    component of the node. `lasting`: removed with its pool's size. `runs`: the victims' processes
+    run on, so that another fault can hit them.
     """
 
     fault: str
@@ -75,11 +76,11 @@ class _Plan:
     sizes: dict[str, int]
     peak: int
     held: list[tuple[str, Harm]] = field(default_factory=list)
-    """With the name of the fault until which they hold."""
+    """Faults that hold, with the name of the fault until which they hold."""
     returning: list[Harm] = field(default_factory=list)
-    """Over, and nobody waited until they were back."""
+    """Losses of faults that are over, but whose nodes were not awaited."""
     missing: list[Harm] = field(default_factory=list)
-    """Nodes that a smaller pool has no more."""
+    """Nodes that a pool of reduced size no longer has."""
 
 
 def check_plan(run: ChaosRun) -> None:
@@ -90,7 +91,7 @@ def check_plan(run: ChaosRun) -> None:
 
 
 def objections(run: ChaosRun) -> Iterator[str]:
-    """Yields why the plan is refused, fault by fault; nothing if it isn't."""
+    """Yields the reasons why the plan is refused, fault by fault; nothing if it isn't."""
     spec = run.spec
     sizes = {pool.name: pool.replicas for pool in spec.pools}
     plan = _Plan(sizes=sizes, peak=sum(sizes.values()))
@@ -161,7 +162,7 @@ def _of_target(
     if named:
         found = {_known(name, sizes) or name for name in named}
         return Harm(fault=fault.name, nodes=frozenset(found), leases_only=leases_only)
-    # Victims that are not awaited add up, unless each repetition waits for a settled cluster.
+    # Victims that are not awaited accumulate, unless each repetition waits for a settled cluster.
     adds_up = not fault.wait_recovered and not isinstance(fault.trigger, OnSettled)
     count = target.count * (fault.times if adds_up else 1)
     return Harm(fault=fault.name, others=count, leases_only=leases_only)
@@ -263,7 +264,9 @@ def floor_of(run: ChaosRun, zone: RunZone, members: int) -> int:
 
 
 def _go_on(fault: Fault, plan: _Plan) -> None:
-    """Updates the plan's state after a fault: what of it, and of earlier faults, still lasts."""
+    """Updates the plan's state after a fault: which of its losses, and of earlier ones, still
+    last.
+    """
     harm = harm_of(fault, plan.sizes)
     if harm is not None:
         if fault.held_until is not None:

@@ -1,4 +1,4 @@
-"""The control of a run measures what the machine itself costs, before the faults.
+"""The control of a run measures the cost of the machine itself, before the faults.
 
     before │ control: nodes that hold nothing are restarted │ faults: those that hold data are
 
@@ -20,7 +20,7 @@ from zonequake_chaos.scenario.run import ChaosRun, Control, RunSpec
 from zonequake_chaos.scenario.triggers import OnSettled
 
 CONTROL = "control"
-"""The phase's name, and its fault's in plan, events and verdict."""
+"""The name of the phase, and of its fault in plan, events and verdict."""
 
 
 def control_nodes(spec: RunSpec, release: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def control_fault(nodes: Iterable[str]) -> RollingRestartSpec:
 
 
 def with_control(spec: RunSpec, pool: str) -> int:
-    """Returns how many nodes the pool has with those of the control."""
+    """Returns the number of nodes of the pool, including those of the control."""
     size = next(each.replicas for each in spec.pools if each.name == pool)
     control = spec.control
     return size + (control.nodes if control is not None and control.pool == pool else 0)

@@ -14,7 +14,9 @@ _UNITS = {"_s": "_seconds", "_ms": "_milliseconds"}
 
 
 def file_name(attribute: str) -> str:
-    """`catch_up_bytes_per_second` -> `catchUpBytesPerSecond`, `timeout_s` -> `timeoutSeconds`."""
+    """Returns a field's name in the file: `catch_up_bytes_per_second` -> `catchUpBytesPerSecond`,
+    `timeout_s` -> `timeoutSeconds`.
+    """
     for unit, words in _UNITS.items():
         if attribute.endswith(unit):
             attribute = attribute.removesuffix(unit) + words

@@ -1,4 +1,4 @@
-"""Data nodes as a scenario names them: by pod name, or without the release, as in `default-0`."""
+"""Names of data nodes in a scenario: pod names, also without the release, as in `default-0`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from zonequake_kube.objects import KeysView
 from zonequake_protocol.admin import Stage
 
 PartitionPlace = tuple[str, int]
-"""Zone and partition."""
+"""Zone and partition number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

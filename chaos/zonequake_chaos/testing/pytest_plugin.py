@@ -53,7 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def zonequake(request: pytest.FixtureRequest) -> Iterator[OwnScenario]:
-    """Yields the marked test's scenario; undoes what its runs left once the test has ended."""
+    """Yields the marked test's scenario; once the test has ended, undoes everything that its runs
+    left.
+    """
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         pytest.fail(
@@ -61,7 +63,7 @@ def zonequake(request: pytest.FixtureRequest) -> Iterator[OwnScenario]:
             "@pytest.mark.zonequake(zones={...}) or (scenario=...)",
             pytrace=False,
         )
-    # Only here: it needs the clients of Kubernetes.
+    # Imported only here: it needs the clients of Kubernetes.
     from zonequake_chaos.testing.scenario import OwnScenario
     from zonequake_kube.errors import ChaosError
 
@@ -99,7 +101,7 @@ def pytest_runtest_makereport(
     results = item.stash.get(_RESULTS, [])
     if call.when == "call":
         for result in results:
-            item.user_properties += result.properties  # pytest writes those of the teardown
+            item.user_properties += result.properties  # pytest reads these at teardown
             if report.failed:
                 report.sections.append((f"zonequake, seed {result.seed}", result.in_words()))
     return report

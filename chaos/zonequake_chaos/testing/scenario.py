@@ -36,7 +36,7 @@ from zonequake_kube.errors import HarnessError, ManifestError
 
 _MARKED = ("zones", "scenario", "seed", "pools", "set", "target", "image")
 _TURN_S = 3600.0
-"""How long a run waits for others of this machine in the same release: they take turns."""
+"""Time that a run waits for other runs of this machine in the same release: they take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

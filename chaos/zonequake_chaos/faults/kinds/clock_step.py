@@ -17,12 +17,13 @@ from zonequake_kube.errors import FaultFailed, NoProcess
 from zonequake_kube.objects import http_probe
 
 _TOLERANCE_S = 3.0
-"""A header's date is in whole seconds, kept for one, and some time on its way."""
+"""Tolerance: a header's date is in whole seconds, cached for one, and some time on its way."""
 
 
 class ClockStep:
-    """As in `scenario.faults`. Effective once the dates in each victim's HTTP answers show the
-    step."""
+    """Life of `ClockStepSpec`. Effective once the dates in each victim's HTTP answers show the
+    step.
+    """
 
     def __init__(self, *, step_s: int) -> None:
         self._step_s = step_s

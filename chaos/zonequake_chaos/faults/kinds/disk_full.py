@@ -20,7 +20,7 @@ from zonequake_kube.objects import claim_path, pod_view
 
 
 class DiskFull:
-    """As in `scenario.faults`. Effective once one more block was refused in each volume."""
+    """Life of `DiskFullSpec`. Effective once one more block was refused in each volume."""
 
     def __init__(self) -> None:
         self._paths: dict[str, str] = {}

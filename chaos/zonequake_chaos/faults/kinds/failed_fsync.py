@@ -14,11 +14,11 @@ from zonequake_chaos.node_access.shell import asked, shell_of
 from zonequake_chaos.record.cleanup_journal import LetSyncsPass
 
 _BOUND_S = 30.0
-"""Beyond the time that the fault may take: then the syncs pass again though nobody came back."""
+"""Time beyond the fault's own limits after which syncs pass again, even if the harness has died."""
 
 
 class FailedFsync:
-    """As in `scenario.faults`. Effective once a call of each victim has failed."""
+    """Life of `FailedFsyncSpec`. Effective once a call of each victim has failed."""
 
     def __init__(self) -> None:
         self._hit: dict[str, set[int]] = {}

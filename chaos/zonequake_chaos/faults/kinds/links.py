@@ -1,6 +1,6 @@
 """Faults of a pod's links: cut, lossy, slow; one way or both; all links or between two sides.
 
-Each is a set of rules that the agent on the node adds to the victim's network namespace
+Each fault is a set of rules that the agent on the node adds to the victim's network namespace
 (`zonequake_agent`). Rules that match no packet have no effect: such a fault counts as missed.
 """
 
@@ -27,13 +27,13 @@ from zonequake_kube.errors import UsageError
 
 API_PORTS = (443, 6443)
 MARGIN_S = 30.0
-"""How long after its end a fault holds at most, if the harness died."""
+"""Longest time that a fault lasts beyond its end if the harness has died."""
 
 HELD_AT_MOST_S = 1800.0
-"""How long a fault lasts at most that is held until another one takes effect."""
+"""Longest duration of a fault that is held until another one takes effect."""
 
 _FELT = 0.7
-"""The share of a delay by which the median round trip must have grown."""
+"""Least growth of the median round trip, as a share of the delay."""
 
 
 def check_shell(faults: Sequence[Fault], shell: NodeShell | None) -> None:
@@ -56,7 +56,7 @@ class LinkFaultLife(ABC):
 
     @abstractmethod
     def harm(self) -> dict[str, object]:
-        """Returns the part of the agent's order that says what happens to a packet."""
+        """Returns the part of the agent's order that defines the effect on a packet."""
 
     @abstractmethod
     async def wait_until_effective(self, injection: Injection) -> Proof: ...
@@ -133,7 +133,7 @@ class LinkFaultLife(ABC):
 
 
 class NetworkPartition(LinkFaultLife):
-    """See `scenario.faults`. Effective once a packet of each victim was dropped."""
+    """Life of `NetworkPartitionSpec`. Effective once a packet of each victim was dropped."""
 
     def harm(self) -> dict[str, object]:
         return {"lost_percent": 100}
@@ -152,7 +152,9 @@ class NetworkPartition(LinkFaultLife):
 
 
 class NetworkLoss(LinkFaultLife):
-    """See `scenario.faults`. Effective once packets of each victim were lost, and others not."""
+    """Life of `NetworkLossSpec`. Effective once some packets of each victim were lost, and others
+    not.
+    """
 
     def __init__(self, *, traffic: Traffic, direction: Direction, percent: float) -> None:
         super().__init__(traffic=traffic, direction=direction)
@@ -175,12 +177,12 @@ class NetworkLoss(LinkFaultLife):
 
 
 class NetworkSlow(LinkFaultLife):
-    """See `scenario.faults`. Effective once packets were held, and round trips to each victim have
-    grown by most of the delay; a rate alone needs only packets that were held.
+    """Life of `NetworkSlowSpec`. Effective once packets were held, and round trips to each victim
+    have grown by most of the delay; for a rate alone, held packets are enough.
 
     A round trip is a TCP connection's first packet and its answer, from inside another member's
-    network namespace. Without another member, or for links to the API server, the proof is only
-    the number of packets that the delayer held, and for how long.
+    network namespace. Without another member, or for links to the API server, the proof is only the
+    number of packets that the delayer held, and for how long.
     """
 
     def __init__(

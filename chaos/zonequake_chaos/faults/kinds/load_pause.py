@@ -10,7 +10,7 @@ from zonequake_load.pod.control import Phase
 
 
 class LoadPause:
-    """See `LoadPauseSpec`. Effective once nothing is outstanding in any load pod."""
+    """Life of `LoadPauseSpec`. Effective once nothing is outstanding in any load pod."""
 
     async def prepare(self, injection: Injection) -> None:
         """Records nothing: there is nothing to undo."""

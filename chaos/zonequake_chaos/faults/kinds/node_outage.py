@@ -23,7 +23,7 @@ FINALIZER = "zonequake.io/outage"
 
 
 class NodeOutage:
-    """See the module. The victims return in their order, `return_gap_s` apart."""
+    """Life of `NodeOutageSpec`. The victims return in their order, `return_gap_s` apart."""
 
     def __init__(self, *, return_gap_s: float = 0.0) -> None:
         self._return_gap_s = return_gap_s

@@ -37,7 +37,7 @@ def check_node(faults: Sequence[Fault], node: OwnMachine | None) -> None:
 
 
 class ForceDelete:
-    """As in `scenario.faults`. Effective once the objects are gone and processes run on.
+    """Life of `ForceDeleteSpec`. Effective once the objects are gone and processes run on.
 
     A hung kubelet looks like a node without network: the API server forgets the pod, while its
     processes run on.
@@ -82,7 +82,7 @@ class ForceDelete:
 
 
 class ComponentPause:
-    """As in `scenario.faults`. Effective once the kernel reports the process as stopped."""
+    """Life of `ComponentPauseSpec`. Effective once the kernel reports the process as stopped."""
 
     def __init__(self, *, component: str) -> None:
         self._component = component
@@ -117,7 +117,7 @@ class ComponentPause:
 
 
 class ComponentKill:
-    """As in `scenario.faults`. Effective once it was killed and its port refuses connections.
+    """Life of `ComponentKillSpec`. Effective once it was killed and its port refuses connections.
 
     The node's supervisor restarts it within a second, so it is killed each time it is back. There
     is nothing to undo: the kills end with the harness.
@@ -170,7 +170,7 @@ class ComponentKill:
             await asyncio.sleep(_KILL_AGAIN_S)
 
     def _kills_ended(self) -> str | None:
-        """Returns why the kills of the component have ended; None while they go on."""
+        """Returns the reason why the kills of the component have ended; None while they go on."""
         if self._killing is None or not self._killing.done() or self._killing.cancelled():
             return None
         error = self._killing.exception()

@@ -1,4 +1,4 @@
-"""Stops the operator, or kills it: nothing is decided for a while, or a new process starts over.
+"""Stops the operator, or kills it: no decisions are made for a while, or a new process starts over.
 
 The operator runs under an init like the data nodes (`zonequake_chaos.faults.signals`), so both
 signals can be sent from inside its container. All replicas of the operator are hit.
@@ -37,10 +37,10 @@ class _Operators:
 
 
 class OperatorPause:
-    """As in `scenario.faults`. Effective once the kernel reports the processes as stopped.
+    """Life of `OperatorPauseSpec`. Effective once the kernel reports the processes as stopped.
 
-    A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and
-    is reported so.
+    A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and is
+    reported so.
     """
 
     def __init__(self) -> None:
@@ -87,8 +87,9 @@ class OperatorPause:
 
 
 class OperatorKill:
-    """As in `scenario.faults`. Effective once the signal reached a process, or the kubelet counted
-    a restart."""
+    """Life of `OperatorKillSpec`. Effective once the signal reached a process, or the kubelet
+    counted a restart.
+    """
 
     def __init__(self) -> None:
         self._operators = _Operators()

@@ -17,10 +17,10 @@ from zonequake_kube.errors import NotFound
 
 
 class PodKill:
-    """See the module."""
+    """Life of `PodKillSpec`: kills the victims' processes, then deletes their pods."""
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing to undo: the StatefulSet brings the pod back."""
+        """Records nothing: the StatefulSet brings the pod back."""
 
     async def inject(self, injection: Injection) -> None:
         await kill_and_delete(injection)
@@ -29,7 +29,7 @@ class PodKill:
         return await until_processes_gone(injection)
 
     async def recover(self, injection: Injection) -> None:
-        """The StatefulSet does."""
+        """Does nothing: the StatefulSet brings the pod back."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_back(injection)
@@ -42,7 +42,7 @@ class GracefulDelete:
     """Deletes the pod with its own grace period: leaderships move away before it ends."""
 
     async def prepare(self, injection: Injection) -> None:
-        """Nothing to undo: the StatefulSet brings the pod back."""
+        """Records nothing: the StatefulSet brings the pod back."""
 
     async def inject(self, injection: Injection) -> None:
         await together(delete_pod(injection, victim, grace_s=None) for victim in injection.victims)
@@ -51,7 +51,7 @@ class GracefulDelete:
         return await until_processes_gone(injection)
 
     async def recover(self, injection: Injection) -> None:
-        """The StatefulSet does."""
+        """Does nothing: the StatefulSet brings the pod back."""
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_back(injection)

@@ -11,7 +11,7 @@ from zonequake_chaos.record.cleanup_journal import ContinueProcess
 
 
 class ProcessKill:
-    """SIGKILL; the kubelet restarts the container in the same pod."""
+    """Sends SIGKILL; the kubelet restarts the container in the same pod."""
 
     async def prepare(self, injection: Injection) -> None:
         """Records nothing: the kubelet restarts the container."""
@@ -33,7 +33,9 @@ class ProcessKill:
 
 
 class ProcessPause:
-    """SIGSTOP, and SIGCONT to recover. The process keeps its incarnation and its connections."""
+    """Sends SIGSTOP, and SIGCONT to recover. The process keeps its incarnation and its
+    connections.
+    """
 
     async def prepare(self, injection: Injection) -> None:
         for victim in injection.victims:

@@ -18,7 +18,7 @@ from zonequake_operator.resources.model import ResetRequest
 
 
 class ResetByHand:
-    """See `ResetByHandSpec`. Its only victim, if any, is the surviving node."""
+    """Life of `ResetByHandSpec`. Its only victim, if any, is the surviving node."""
 
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone

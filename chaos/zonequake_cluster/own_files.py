@@ -70,7 +70,7 @@ class OwnFiles:
 
 
 def state_folder(root: Path) -> Path:
-    """The folder of `OwnFiles.state`, below a checkout or a home."""
+    """Returns the folder of `OwnFiles.state`, below a checkout or a home."""
     return root / ".zonequake"
 
 

@@ -124,7 +124,7 @@ class RunFolder:
             ) from error
 
     def run_id(self) -> str:
-        """The name of the run. Raises UsageError."""
+        """Returns the name of the run. Raises UsageError."""
         raw = self._raw()
         if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
             raise UsageError(

@@ -17,16 +17,16 @@ class StepObserver(Protocol):
     """Gets each message and tick."""
 
     def after_step(self) -> None:
-        """Called after the core took an input, or a Ready was stored."""
+        """Takes note that the core took an input, or a Ready was stored."""
 
     def took(self, ready: Ready) -> None:
-        """Called after the host was given a Ready."""
+        """Takes note that the host was given a Ready."""
 
     def enforces(self, lineage: int) -> None:
-        """Called before the core gets the lineage below which no replica takes part."""
+        """Takes the lineage below which no replica takes part, before the core gets it."""
 
     def storing_in_memory(self, ready: Ready) -> None:
-        """Called when a volatile replica's Ready counts as stored from now on."""
+        """Takes note that a volatile replica's Ready counts as stored from now on."""
 
 
 class WatchedRaft(Raft):

@@ -55,7 +55,7 @@ logging.getLogger("zonequake_operator").addHandler(_failures)
 
 
 def place_of(partition: int, partitions: int) -> GroupPlace:
-    """A partition's group, as the operator names it."""
+    """Returns the place of a partition's group, by the operator's name for it."""
     name = group_name(ZONE, ZONE_UID, partition)
     return GroupPlace(name=name, partition=partition, partitions=partitions)
 

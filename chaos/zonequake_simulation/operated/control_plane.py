@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from zonequake_operator.nodes import affinity, filters
-from zonequake_operator.resources.crd_schema import TOPOLOGY_NAME, partition_name
 from zonequake_operator.resources.model import Partition, Topology, Zone, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_partition, parse_topology, parse_zone
+from zonequake_operator.resources.stored_shapes import TOPOLOGY_NAME, partition_name
 from zonequake_protocol.admin import Grant, Order, StartReplica, StopReplica
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.keys import KeyRules

@@ -30,8 +30,8 @@ from zonequake_ctl.sql.statements import (
 )
 from zonequake_ctl.sql.views import Rows
 from zonequake_kube.errors import SqlError
-from zonequake_operator.resources.crd_schema import API_VERSION
 from zonequake_operator.resources.overrides import override
+from zonequake_operator.resources.stored_shapes import API_VERSION
 
 Resource = Mapping[str, Any]
 

@@ -11,14 +11,14 @@ import msgspec
 
 from zonequake_ctl.sql.names import written_name
 from zonequake_ctl.sql.properties import INFINITE, ZONE_PROPERTIES
-from zonequake_operator.resources.crd_schema import (
+from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
+from zonequake_operator.resources.parsing import parse_zone_spec
+from zonequake_operator.resources.stored_shapes import (
     WireResetTimer,
     WireTimer,
     WireTopologyStatus,
     WireZoneStatus,
 )
-from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
-from zonequake_operator.resources.parsing import parse_zone_spec
 
 Resource = Mapping[str, Any]
 

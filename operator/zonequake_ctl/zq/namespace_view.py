@@ -15,7 +15,6 @@ from zonequake_kube.objects import PodView
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability.verdicts import KeysVerdict, judge_zone
 from zonequake_operator.planning.conditions import Health, diagnose
-from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.model import (
     Partition,
     Topology,
@@ -30,6 +29,7 @@ from zonequake_operator.resources.parsing import (
     parse_topology,
     parse_zone,
 )
+from zonequake_operator.resources.stored_shapes import Object, from_rfc3339
 from zonequake_protocol.admin import ReplicasReport, ReplicaStatus
 
 Inspected = Mapping[str, Mapping[str, ReplicaStatus]]

@@ -32,14 +32,14 @@ from zonequake_operator.errors import (
     KubeNotFound,
     NoLongerLeader,
 )
-from zonequake_operator.resources.crd_schema import (
+from zonequake_operator.resources.rights import Right
+from zonequake_operator.resources.stored_shapes import (
     GROUP,
     TOPOLOGY_NAME,
     VERSION,
     ZONE_LABEL,
     Object,
 )
-from zonequake_operator.resources.rights import Right
 
 REQUEST_TIMEOUT_S = 10.0
 ATTEMPTS = 4

@@ -10,7 +10,21 @@ import msgspec
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.waiting import armed
 from zonequake_operator.resources.condition_types import Condition
-from zonequake_operator.resources.crd_schema import (
+from zonequake_operator.resources.model import (
+    PartitionKeys,
+    PartitionStatus,
+    PartitionSummary,
+    ResetTimer,
+    ResourceStruct,
+    Timer,
+    Topology,
+    Zone,
+    ZoneSpec,
+    ZoneStatus,
+    group_name,
+)
+from zonequake_operator.resources.parsing import copied
+from zonequake_operator.resources.stored_shapes import (
     API_VERSION,
     TOPOLOGY_NAME,
     ZONE_LABEL,
@@ -26,20 +40,6 @@ from zonequake_operator.resources.crd_schema import (
     partition_name,
     to_rfc3339,
 )
-from zonequake_operator.resources.model import (
-    PartitionKeys,
-    PartitionStatus,
-    PartitionSummary,
-    ResetTimer,
-    ResourceStruct,
-    Timer,
-    Topology,
-    Zone,
-    ZoneSpec,
-    ZoneStatus,
-    group_name,
-)
-from zonequake_operator.resources.parsing import copied
 
 
 def render_zone_status(

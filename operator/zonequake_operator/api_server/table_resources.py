@@ -7,9 +7,9 @@ from typing import Any
 
 from zonequake_operator.api_server.rendering import as_json, render_conditions
 from zonequake_operator.planning.tables import Table, TableStatus
-from zonequake_operator.resources.crd_schema import Object, WireCondition
 from zonequake_operator.resources.model import ResourceStruct
 from zonequake_operator.resources.parsing import convert, parse_conditions
+from zonequake_operator.resources.stored_shapes import Object, WireCondition
 
 
 class WireTableStatus(ResourceStruct, frozen=True):

@@ -26,8 +26,8 @@ from zonequake_operator.controller.zone_loop import watch
 from zonequake_operator.errors import KubeNotFound
 from zonequake_operator.fleet.fleet import Fleet
 from zonequake_operator.fleet.store_client import StoreClient
-from zonequake_operator.resources.crd_schema import FINALIZER, GROUP, VERSION, reset_requests
 from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
+from zonequake_operator.resources.stored_shapes import FINALIZER, GROUP, VERSION, reset_requests
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.http_server import HttpServer, serve
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeConflict, KubeError
 from zonequake_operator.planning.kubernetes_events import Announcement
-from zonequake_operator.resources.crd_schema import API_VERSION, Object, to_rfc3339
 from zonequake_operator.resources.model import Zone
+from zonequake_operator.resources.stored_shapes import API_VERSION, Object, to_rfc3339
 
 logger = logging.getLogger(__name__)
 

@@ -42,7 +42,6 @@ from zonequake_operator.planning.plan import (
     WriteZone,
     plan,
 )
-from zonequake_operator.resources.crd_schema import partition_name
 from zonequake_operator.resources.model import (
     DEFAULT_RETRY_THRESHOLD,
     Partition,
@@ -52,6 +51,7 @@ from zonequake_operator.resources.model import (
     ZoneSpec,
 )
 from zonequake_operator.resources.parsing import parse_partition
+from zonequake_operator.resources.stored_shapes import partition_name
 from zonequake_protocol.admin import Order, StopReplica
 
 logger = logging.getLogger(__name__)

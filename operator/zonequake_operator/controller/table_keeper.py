@@ -14,8 +14,8 @@ from zonequake_operator.api_server.table_resources import parse_table, render_ta
 from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound, ResourceError
 from zonequake_operator.fleet.fleet import Fleet
 from zonequake_operator.planning.tables import Table, TableStatus, filled_zones, judge
-from zonequake_operator.resources.crd_schema import Object
 from zonequake_operator.resources.parsing import parse_zone
+from zonequake_operator.resources.stored_shapes import Object
 
 logger = logging.getLogger(__name__)
 

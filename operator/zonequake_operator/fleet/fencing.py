@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller import metrics
 from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound, ResourceError
-from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.leases import Lease, Renewals
+from zonequake_operator.resources.stored_shapes import Object, from_rfc3339
 
 logger = logging.getLogger(__name__)
 

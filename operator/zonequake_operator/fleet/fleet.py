@@ -33,10 +33,10 @@ from zonequake_operator.fleet.polling import NodePolling
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.resources import leases
-from zonequake_operator.resources.crd_schema import Object
 from zonequake_operator.resources.leases import LeaseSession, NodeLeaseTrouble, TroubleKind
 from zonequake_operator.resources.model import Topology
 from zonequake_operator.resources.rights import Right
+from zonequake_operator.resources.stored_shapes import Object
 from zonequake_protocol.admin import ReplicasReport
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from math import inf
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeError
 from zonequake_operator.nodes.topology import Pod
-from zonequake_operator.resources.crd_schema import to_rfc3339
+from zonequake_operator.resources.stored_shapes import to_rfc3339
 
 logger = logging.getLogger(__name__)
 

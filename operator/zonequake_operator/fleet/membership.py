@@ -21,10 +21,10 @@ from zonequake_operator.fleet.pods import PodEvidence
 from zonequake_operator.fleet.polling import NodeAnswer
 from zonequake_operator.nodes import topology
 from zonequake_operator.nodes.topology import Pod
-from zonequake_operator.resources.crd_schema import TOPOLOGY_NAME, Object
 from zonequake_operator.resources.leases import Lease
 from zonequake_operator.resources.model import Topology, TopologyNode
 from zonequake_operator.resources.parsing import parse_topology
+from zonequake_operator.resources.stored_shapes import TOPOLOGY_NAME, Object
 from zonequake_protocol.admin import NodeIdentity
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from typing import Any
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.fleet.gates import GATE
 from zonequake_operator.nodes.topology import Pod
-from zonequake_operator.resources.crd_schema import Object
 from zonequake_operator.resources.model import Topology
+from zonequake_operator.resources.stored_shapes import Object
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 

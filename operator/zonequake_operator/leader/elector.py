@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound
 from zonequake_operator.leader.election import RENEW_SHARE, Ballot, Candidate
-from zonequake_operator.resources.crd_schema import Object
+from zonequake_operator.resources.stored_shapes import Object
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.rebalance.volatile_switch import lost
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
-from zonequake_operator.resources.crd_schema import to_rfc3339
 from zonequake_operator.resources.leases import NodeLeaseTrouble, TroubleKind
 from zonequake_operator.resources.model import (
     ChangeAttempts,
@@ -20,6 +19,7 @@ from zonequake_operator.resources.model import (
     ZoneStatus,
 )
 from zonequake_operator.resources.rights import Right, advice
+from zonequake_operator.resources.stored_shapes import to_rfc3339
 from zonequake_protocol.admin import PeerName, ReplicaRole, Stage
 
 MAX_NAMED = 5

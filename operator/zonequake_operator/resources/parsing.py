@@ -10,17 +10,6 @@ import msgspec
 
 from zonequake_operator.errors import ResourceError
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
-from zonequake_operator.resources.crd_schema import (
-    WireCondition,
-    WirePartitionStatus,
-    WireResetTimer,
-    WireTimer,
-    WireTopologyStatus,
-    WireZoneSpec,
-    WireZoneStatus,
-    from_rfc3339,
-    reset_requests,
-)
 from zonequake_operator.resources.model import (
     DEFAULT_SCALE_DOWN_S,
     DEFAULT_SCALE_UP_S,
@@ -41,6 +30,17 @@ from zonequake_operator.resources.model import (
     Zone,
     ZoneSpec,
     ZoneStatus,
+)
+from zonequake_operator.resources.stored_shapes import (
+    WireCondition,
+    WirePartitionStatus,
+    WireResetTimer,
+    WireTimer,
+    WireTopologyStatus,
+    WireZoneSpec,
+    WireZoneStatus,
+    from_rfc3339,
+    reset_requests,
 )
 
 T = TypeVar("T")

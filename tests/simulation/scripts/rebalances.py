@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.scripts.cluster import Cluster
-from zonequake_operator.resources.crd_schema import partition_name
+from zonequake_operator.resources.stored_shapes import partition_name
 from zonequake_protocol.admin import Stage
 from zonequake_simulation.api import API
 from zonequake_simulation.violation import require

@@ -26,7 +26,6 @@ from zonequake_ctl import reset, reset_by_hand
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed, WaitExpired
 from zonequake_operator.api_server.rendering import render_partition_status, render_topology_status
-from zonequake_operator.resources.crd_schema import RESET_ANNOTATION, reset_requests
 from zonequake_operator.resources.model import (
     AssignmentSet,
     AssignmentsLink,
@@ -38,6 +37,7 @@ from zonequake_operator.resources.model import (
     Topology,
     TopologyNode,
 )
+from zonequake_operator.resources.stored_shapes import RESET_ANNOTATION, reset_requests
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,

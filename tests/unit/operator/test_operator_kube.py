@@ -14,7 +14,7 @@ from tenacity import wait_none
 
 from zonequake_operator.api_server.kube import MAX_RETRY_AFTER_S, NamespaceApi
 from zonequake_operator.errors import KubeError
-from zonequake_operator.resources.crd_schema import Object
+from zonequake_operator.resources.stored_shapes import Object
 
 
 @asynccontextmanager

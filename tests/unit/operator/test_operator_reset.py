@@ -13,11 +13,6 @@ from zonequake_operator.high_availability.reset import ReplicaHolders, Undecided
 from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
 from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
-from zonequake_operator.resources.crd_schema import (
-    RESET_ANNOTATION,
-    render_reset_requests,
-    reset_requests,
-)
 from zonequake_operator.resources.model import (
     AssignmentSet,
     AssignmentsLink,
@@ -28,6 +23,11 @@ from zonequake_operator.resources.model import (
     ResetRequest,
     TokenPeers,
     Topology,
+)
+from zonequake_operator.resources.stored_shapes import (
+    RESET_ANNOTATION,
+    render_reset_requests,
+    reset_requests,
 )
 from zonequake_protocol.admin import (
     ConfigurationReport,

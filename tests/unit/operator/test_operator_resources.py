@@ -14,7 +14,6 @@ from zonequake_operator.api_server.rendering import (
 )
 from zonequake_operator.errors import ResourceError
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
-from zonequake_operator.resources.crd_schema import from_rfc3339, to_rfc3339
 from zonequake_operator.resources.model import (
     AssignmentSet,
     AssignmentsLink,
@@ -40,6 +39,7 @@ from zonequake_operator.resources.parsing import (
     parse_zone,
     parse_zone_spec,
 )
+from zonequake_operator.resources.stored_shapes import from_rfc3339, to_rfc3339
 from zonequake_protocol.admin import PeerName, Stage
 
 META = {"name": "z", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 2}

@@ -17,11 +17,6 @@ from zonequake_operator.high_availability.reset import ReplicaHolders, Undecided
 from zonequake_operator.high_availability.verdicts import KeysVerdict, is_due, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.volatile_switch import begun_anew
-from zonequake_operator.resources.crd_schema import (
-    RESET_ANNOTATION,
-    render_reset_requests,
-    reset_requests,
-)
 from zonequake_operator.resources.model import (
     AssignmentSet,
     AssignmentsLink,
@@ -35,6 +30,11 @@ from zonequake_operator.resources.model import (
     Topology,
 )
 from zonequake_operator.resources.parsing import parse_partition
+from zonequake_operator.resources.stored_shapes import (
+    RESET_ANNOTATION,
+    render_reset_requests,
+    reset_requests,
+)
 from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
 GROUP = "z.12345678.0"

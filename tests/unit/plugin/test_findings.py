@@ -14,9 +14,9 @@ from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView
 from zonequake_operator.api_server.rendering import render_conditions
 from zonequake_operator.planning.conditions import judge
 from zonequake_operator.resources.condition_types import Condition, ConditionType
-from zonequake_operator.resources.crd_schema import WireCondition
 from zonequake_operator.resources.model import Departure
 from zonequake_operator.resources.parsing import parse_conditions
+from zonequake_operator.resources.stored_shapes import WireCondition
 from zonequake_protocol.admin import LeaseTrouble, ReplicaRole
 
 

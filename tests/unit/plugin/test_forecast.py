@@ -13,8 +13,8 @@ from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
 from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.namespace_view import NamespaceView
 from zonequake_operator.nodes import affinity
-from zonequake_operator.resources.crd_schema import to_rfc3339
 from zonequake_operator.resources.model import Timers, ZoneSpec
+from zonequake_operator.resources.stored_shapes import to_rfc3339
 from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole
 
 NOW_MS = 1_800_000_000_000

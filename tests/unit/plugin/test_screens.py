@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from zonequake_ctl.zq.namespace_view import NamespaceView
 from zonequake_ctl.zq.screen import screen
 from zonequake_kube.objects import PodView
-from zonequake_operator.resources.crd_schema import to_rfc3339
+from zonequake_operator.resources.stored_shapes import to_rfc3339
 
 NOW_MS = 1_800_000_000_000
 

@@ -58,7 +58,7 @@ _QUESTION = re.compile(r"[A-Z][^.?]*\?")
 _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
-_PLAIN = ("operator/", "chaos/", "workloads/", "/")
+_PLAIN = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Parts that pass the stricter rules of `riddles`, too; a part is added once it passes them."""
 
 

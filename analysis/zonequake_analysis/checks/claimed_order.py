@@ -4,15 +4,15 @@ A certificate: if the operations of a key, ranked by their claimed places, respe
 replay to the values that were read, the key is linearizable, whatever else is true. Rules
 (research "Claimed order", design §7):
 
-    rank = (lineage, term, index), a read behind the entry whose state it saw
+    rank = (lineage, term, index); a read ranks just after the entry whose state it saw
     real time    no operation starts after one of higher rank has finished
     replay       a read returns what the last write of lower rank wrote; a list read, all appends
     precondition a cas that was applied found what it expected
     one entry    no two writes have one place in a partition
 
-A write without an answer takes the place of the first operation that observed it, and is left out
-if nothing did: it may never have happened. An append takes an earlier place if an answered append
-stands behind it in a list:
+A write without an answer takes the place of the first operation that observed it. It is left out
+if no operation observed it: it may never have happened. An append takes an earlier place if an
+answered append comes after it in a list:
 
     append x (no answer), append y at 7, read [x, y] at 9: x belongs before 7, not before 9
 """
@@ -29,11 +29,11 @@ CHECK = "claimed-order"
 
 _KEY = ["partition_id", "key_id"]
 _HASH_MASK = (1 << 40) - 1
-"""Element hashes are cut to 40 bits, so that the sum over a list can't overflow 64."""
+"""Element hashes are cut to 40 bits, so that the sum over a list can't overflow 64 bits."""
 
 
 def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Violations of the claimed order, as findings.
+    """Returns violations of the claimed order, as findings.
 
     `unplaced` is the number of answered operations without a place; keys with one are left out.
     """
@@ -54,7 +54,7 @@ def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
 
 def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Places that two writes claim, as findings; each partition by itself."""
+    """Returns places that two writes claim, as findings; each partition by itself."""
     return _one_entry(
         _judged(ops, unplaced).where(
             (F.col("outcome") == OutcomeCode.OK.value) & _writes() & ~F.col("copy")
@@ -83,9 +83,9 @@ def _writes() -> Column:
 def _placed(judged: DataFrame) -> DataFrame:
     """Adds `rank` and drops unanswered writes that nothing observed.
 
-    The last bit of a rank is 1 for reads: they stand behind the entry of the same place. What a
-    read at place p observed stands at p or before, rank 2p; what a cas expected, or an append
-    followed, stands before it, rank 2p - 1.
+    The last bit of a rank is 1 for reads: they come after the entry of the same place. What a
+    read at place p observed is at p or before, rank 2p; what a cas expected, or what comes before
+    an append in a list, is before p, rank 2p - 1.
     """
     unanswered = judged.where(~F.col("answered"))
     sought = F.broadcast(
@@ -136,9 +136,11 @@ def _placed(judged: DataFrame) -> DataFrame:
 
 
 def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
-    """For elements of lists with unanswered appends: the rank of the next answered one.
+    """Returns the elements of the longest list of each key with unanswered appends.
 
-    An element that a list shows twice was appended once, where it stands first.
+    `place_in_list` is where the element is; an element that the list shows twice was appended
+    once, at the first of its places. `followed_rank` is just below the lowest rank of the
+    answered appends from there on.
     """
     append = F.col("f") == Function.APPEND.value
     lists = F.broadcast(unanswered.where(append).select(*_KEY).distinct())
@@ -168,7 +170,7 @@ def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
 
 
 def _replay(placed: DataFrame) -> DataFrame:
-    """Reads and cas whose value is not what the writes of lower rank left."""
+    """Returns reads and cas whose value is not what the writes of lower rank left."""
     order = Window.partitionBy(*_KEY).orderBy("rank", "answered", "place_in_list")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     append = F.col("f") == Function.APPEND.value
@@ -177,7 +179,7 @@ def _replay(placed: DataFrame) -> DataFrame:
         F.lit(0).cast("bigint"),
         lambda total, mark: total + mark,
     )
-    # Lists stay behind: their marks are enough, and a window copies every row it looks at.
+    # The window copies every row, so lists are left out: their marks are enough.
     narrow = placed.withColumns(
         {"is_list": F.col("list").isNotNull(), "listed": F.when(F.col("list").isNotNull(), listed)}
     ).drop("list")
@@ -214,12 +216,12 @@ def _mark(element: Column, place: Column) -> Column:
 
 
 def _real_time(placed: DataFrame) -> DataFrame:
-    """Operations that start after one of higher rank has finished.
+    """Returns operations that start after one of higher rank has finished.
 
-    From the highest rank down, the earliest finish so far must not lie before a start. At equal
+    From the highest rank down, the earliest finish so far must not be before a start. At equal
     stamps intervals touch, and such operations are concurrent. Among equal ranks the later start
-    comes first, so that two reads of one place never blame each other: whatever stands before a
-    read there started, and so finished, no earlier than it starts.
+    comes first, so that two reads of one place are never reported against each other: what comes
+    before a read in this order started, and so finished, no earlier than the read starts.
     """
     higher = (
         Window.partitionBy(*_KEY)
@@ -244,7 +246,7 @@ def _real_time(placed: DataFrame) -> DataFrame:
 
 
 def _one_entry(writes: DataFrame) -> DataFrame:
-    """Places of a partition that two writes claim."""
+    """Returns places of a partition that two writes claim."""
     twice = (
         writes.groupBy("partition_id", "position")
         .agg(

@@ -3,12 +3,12 @@
     diverged  a member's answer lacks a write that was acknowledged at its place or before, and that
               another member shows at that place or later (of a list: or to a later read)
 
-An answer's place says what its state must hold, so that a member that merely lags is none: its
-answers name earlier places. A lost write isn't one either: no member shows it any more. One that
-was replaced isn't, for another member must still show it.
+An answer's place says what its state must hold. So a member that merely lags is not reported: its
+answers name earlier places. Nor is a lost write, since no member shows it any more, nor a write
+that was replaced, since another member must still show it.
 
-Whatever this finds the claimed order finds, too: two answers contradict each other in it. So its
-screen is that of the claimed order.
+Whatever this check finds, the claimed order finds too: in it the two answers contradict each other.
+So this check uses the screen of the claimed order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = ["partition_id", "key_id"]
 
 
 def diverged(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Answers that lack what another member holds, as findings; each key by itself.
+    """Returns answers that lack what another member holds, as findings; each key by itself.
 
     `unplaced` is the number of answered operations without a place; keys with one are left out.
     """
@@ -45,7 +45,9 @@ def diverged(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
 
 def _answers(ops: DataFrame, unplaced: int) -> DataFrame:
-    """Answered operations with their place: what each wrote (`element`) or showed (`shown`)."""
+    """Returns answered operations with their place: what each wrote (`element`) or showed
+    (`shown`).
+    """
     f, ok = F.col("f"), F.col("outcome") == OutcomeCode.OK.value
     judged = ops.where(ok & ~F.col("bounded"))
     if unplaced:
@@ -74,7 +76,9 @@ def _answers(ops: DataFrame, unplaced: int) -> DataFrame:
 
 
 def _held(answers: DataFrame) -> DataFrame:
-    """Acknowledged values: where they were written, and up to where which member shows them."""
+    """Returns acknowledged values: the place of the write, and the last place at which each member
+    showed the value.
+    """
     written = (
         answers.where("writes")
         .groupBy(*_KEY, "element")
@@ -97,7 +101,7 @@ def _held(answers: DataFrame) -> DataFrame:
 
 
 def _lists(answers: DataFrame, held: DataFrame) -> DataFrame:
-    """Lists that lack an acknowledged element; of several the one that was written first."""
+    """Returns lists that lack an acknowledged element: of several, the one written first."""
     shown = F.col("shown")
     is_list = F.col("of_list") | ((F.size(shown) == 1) & shown[0].isNull())
     reads = answers.where(~F.col("writes") & is_list).drop("element", "writes")
@@ -123,7 +127,9 @@ def _lists(answers: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _registers(answers: DataFrame, held: DataFrame) -> DataFrame:
-    """Registers that show another value than was last acknowledged at their place or before."""
+    """Returns registers that show another value than the last one acknowledged at their place or
+    before.
+    """
     wrote = F.col("writes") & ~F.col("of_list")
     before = (
         Window.partitionBy(*_KEY)
@@ -149,6 +155,6 @@ def _registers(answers: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _shown_at_its_place() -> Column:
-    """Whether another member shows the value at the place of the answer or later."""
+    """Returns whether another member shows the value at the place of the answer or later."""
     acknowledged = (F.col("writer") != F.col("node")) & (F.col("written") == F.col("position"))
     return acknowledged | F.expr("exists(shown_by, m -> m.node != node AND m.place >= position)")

@@ -1,4 +1,4 @@
-"""The exact checks over operations, on all of them or on what the screens could not clear."""
+"""The exact checks over operations: on all of them, or on those that the screens did not clear."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from zonequake_analysis.checks import (
 from zonequake_analysis.spark_pass.bucket import Suspects
 
 MOST_NAMED = 2000
-"""Ids in one condition; beyond that the checks read more than the suspects, and find the same."""
+"""Most ids in one condition; with more, the checks read more than the suspects and find the same.
+"""
 
 
 def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Everything that the checks over operations find, in one frame."""
+    """Returns everything that the checks over operations find, in one frame."""
     found = [
         diverged.diverged(ops, unplaced=unplaced),
         sets.sets(ops),
@@ -38,7 +39,7 @@ def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
 def findings_of_suspects(
     ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int
 ) -> DataFrame | None:
-    """The same rows as `findings_of`, from suspects alone; None if there are none."""
+    """Returns the same rows as `findings_of`, from the suspects alone; None if there are none."""
 
     def of_keys(check: str) -> DataFrame | None:
         with_any = [s for s in suspects if getattr(s, check)]

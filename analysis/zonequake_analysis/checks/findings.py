@@ -1,4 +1,4 @@
-"""The one shape in which checks over operations report."""
+"""The one shape of the findings of all checks over operations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def findings(
     position: Column | str | None = None,
     magnitude_ns: Column | None = None,
 ) -> DataFrame:
-    """Rows of operations, or of keys, as findings.
+    """Returns rows of operations, or of keys, as findings.
 
     `rows` has partition_id, key_id and at_ns, the invoke of the operation that shows it. `value`
     is the element concerned, `position` the place in the claimed order that should have been seen,
-    `magnitude_ns` how far apart in time the two sides lie. Names are looked up afterwards, for the
+    `magnitude_ns` how far apart in time the two sides are. Names are looked up afterwards, for the
     few keys that have findings: strings would slow every sort.
     """
 

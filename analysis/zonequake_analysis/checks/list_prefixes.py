@@ -6,8 +6,8 @@ its elements was appended, and the ranks
 
     append = 2 × its place in the longest list, read = 2 × its length + 1
 
-respect real time. An acknowledged append that no read shows stands above all reads and only
-finishes; an unanswered one that no read shows may never have happened.
+respect real time. An acknowledged append that no read shows ranks above all reads, and only its
+finish counts; an unanswered append that no read shows may never have happened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY = ["partition_id", "key_id"]
 
 
 def prefixes(ops: DataFrame) -> DataFrame:
-    """Operations on lists that no order explains, as findings.
+    """Returns operations on lists that no order explains, as findings.
 
     Kinds: `not-prefix`, `element-twice`, `phantom`, `stale` (out of real time).
     """
@@ -90,7 +90,10 @@ def prefixes(ops: DataFrame) -> DataFrame:
 
 
 def _out_of_time(ranked: DataFrame) -> DataFrame:
-    """Operations that start after one of higher rank has finished; starts first at equal times."""
+    """Returns operations that start after one of higher rank has finished.
+
+    At equal times starts come first: such operations are concurrent.
+    """
     start = F.struct(F.col("inv").alias("t"), F.lit(False).alias("finish"))
     finish = F.struct(F.col("fin").alias("t"), F.lit(True).alias("finish"))
     moments = (

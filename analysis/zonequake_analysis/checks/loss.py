@@ -1,19 +1,19 @@
 """Lost acknowledged writes, stale reads and flicker; and session order (research "Definitions").
 
-For a write known (acknowledged, or seen by a finished read) before a read starts, that the read
-misses although nothing later in version order explains it:
+For a write that was known (acknowledged, or seen by a finished read) before a read starts, and that
+the read misses although no later version explains it:
 
-    lost     it was acknowledged, and no read that starts later shows it: the key's last misses it
+    lost     it was acknowledged, and no read that starts later shows it: the last one misses it
     stale    it was acknowledged, and a later read shows it; or it was seen, and never again
-    flicker  nobody had acknowledged it, and a finished read before and a later one show it
+    flicker  it was not acknowledged, and a finished read before and a later one show it
 
-An acknowledged write that is missed is stale whether or not somebody had seen it: which of them it
-is tells a replica that is behind from one that shows what isn't committed, as a leader does that is
-deposed and doesn't know it.
+A missed write that was acknowledged is stale whether or not a read had seen it before. The two
+kinds, stale and flicker, tell a replica that lags from one that shows uncommitted writes, such as a
+deposed leader that doesn't know that it was deposed.
 
-The version of a register's value is the claimed place of its write, or, for a write without an
+The version of a register's value is the claimed place of its write or, for a write without an
 answer, of the first read that returned it. A list's versions are the places in its last read.
-Whether a lost write is `hidden` (still on a replica) is for `replica_audit` to say.
+`replica_audit` decides whether a lost write is `hidden` (still on a replica).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _NOTHING = -1
 
 
 def loss(ops: DataFrame) -> DataFrame:
-    """Lost writes, stale reads, flicker and sessions that went back, as findings."""
+    """Returns lost writes, stale reads, flicker and sessions that went back, as findings."""
     return missed(ops).unionByName(sessions(ops))
 
 
 def missed(ops: DataFrame) -> DataFrame:
-    """Lost writes, stale reads and flicker, as findings; each key by itself."""
+    """Returns lost writes, stale reads and flicker, as findings; each key by itself."""
     judged = _judged(ops)
     return _registers(judged).unionByName(_lists(judged))
 
 
 def sessions(ops: DataFrame) -> DataFrame:
-    """Operations whose place lies before one that their own process had already reached.
+    """Returns operations whose place is before one that their own process had already reached.
 
-    As findings; each partition by itself.
+    They are returned as findings; each partition by itself.
     """
     order = Window.partitionBy("partition_id", "process").orderBy("inv")
     reached = F.max("position").over(order.rowsBetween(Window.unboundedPreceding, -1))
@@ -92,7 +92,10 @@ def _registers(judged: DataFrame) -> DataFrame:
 
 
 def _lists(judged: DataFrame) -> DataFrame:
-    """Lists, measured against the last read of each; what it misses of the acknowledged is lost."""
+    """Returns what is lost or went back in lists, by the last read of each key.
+
+    An acknowledged element that the last read misses is lost.
+    """
     append = F.col("f") == Function.APPEND.value
     operations = judged.where(
         append
@@ -145,7 +148,7 @@ def _lists(judged: DataFrame) -> DataFrame:
 
 
 def _swept(versions: DataFrame) -> DataFrame:
-    """Reads of a lower version than was known when they started.
+    """Returns reads of a lower version than was known when they started.
 
     `versions`: inv, fin, version and element of each operation, `acked` for writes.
     """

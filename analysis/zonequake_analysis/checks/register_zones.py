@@ -1,19 +1,19 @@
 """Check 2 for registers: linearizability from the outside, by zones (Gibbons and Korach 1997).
 
-Trusts nothing that the store says of its order. Every written value is unique, so a read names its
-write; a value with its write and its reads is a cluster, with
+This check trusts nothing that the store says of its order. Every written value is unique, so a read
+names its write; a value with its write and its reads is a cluster, with
 
-    f = earliest finish, s = latest start        (an unanswered write finishes never)
+    f = earliest finish, s = latest start        (an unanswered write never finishes)
 
 and cluster i must precede cluster j iff f_i < s_j. A history of reads and writes is linearizable
 iff no read ends before its write starts and no two clusters must each precede the other. A cas
-e → v glues v's cluster behind e's: chains of cas form one block that nothing else may enter,
+e → v puts v's cluster right after e's: chains of cas form one block that nothing else may enter,
 
     inside a block   no later version finishes before an earlier one starts
     between blocks   the same test with the block's earliest finish and latest start
 
-The clusters come from one aggregation in SQL; following the chains is what SQL can't do, so
-`violations` sweeps each bucket's clusters as whole arrays. All of it is O(n log n).
+SQL aggregates the operations into clusters. SQL can't follow the chains, so `violations` sweeps
+each bucket's clusters as whole arrays. All of it is O(n log n).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
 
 KINDS = ("", "phantom", "future-read", "cas-fork", "cas-order", "stale", "value-twice")
-"""What a cluster can have done, by its code; 0 is nothing."""
+"""Faults of a cluster, by code; 0 is none."""
 
 _PHANTOM, _FUTURE, _FORK, _CHAIN, _STALE, _TWICE = range(1, 7)
 
 
 def zones(ops: DataFrame) -> DataFrame:
-    """Clusters of registers that no order explains, as findings. Kinds are `KINDS`."""
+    """Returns clusters of registers that no order explains, as findings. Kinds are `KINDS`."""
     f = F.col("f")
     ok = F.col("outcome") == OutcomeCode.OK.value
     cas = f == Function.CAS.value
@@ -94,13 +94,13 @@ def zones(ops: DataFrame) -> DataFrame:
 
 
 def _sweep_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`violations` over all of a task's clusters; keys never cross tasks."""
+    """Yields the result of `violations` over all of a task's clusters; keys never cross tasks."""
     received = list(batches)
     if not received:
         return
     table = pa.Table.from_batches(received)
     columns = {name: table.column(name).to_numpy() for name in table.column_names}
-    # A hash of 64 bits names the key; only one partition has it, because its name is part of it.
+    # A 64-bit hash names the key; it includes the partition's name, so partitions don't share it.
     verdict = violations(
         Clusters(
             key=columns["key_id"],
@@ -147,7 +147,7 @@ class Clusters:
 
 
 def violations(given: Clusters) -> NDArray[np.int8]:
-    """For each cluster the code of what it did wrong (index into `KINDS`), 0 for nothing.
+    """Returns each cluster's fault as a code (index into `KINDS`), 0 for none.
 
     If every code of a key is 0, its history is linearizable; else it is not, unless one of them is
     `value-twice`: then the key can't be judged.
@@ -171,12 +171,12 @@ def violations(given: Clusters) -> NDArray[np.int8]:
     first = np.where(initial, BEFORE_ALL_NS, c.first_finish)
     _check_chains(code, live, root, depth, first, c.last_start)
     _check_blocks(code, live, root, c.key, first, c.last_start)
-    # Last, since the others need unique values: write 0, cas 0 to 1, cas 1 to 0 is no cycle.
+    # Last, since the other rules need unique values: write 0, cas 0 to 1, cas 1 to 0 is no cycle.
     code[live & (c.writes > 1)] = _TWICE
     result = np.zeros(len(given.key), dtype=np.int8)
     own = origin >= 0
     result[origin[own]] = code[own]
-    # A fault of a cluster that stands for an initial value nobody read belongs to its successor.
+    # A cluster added for an initial value that no operation read passes its fault to its successor.
     orphan = np.flatnonzero(~own & (code > 0))
     for row in orphan:
         result[origin[parent == row]] = code[row]
@@ -184,9 +184,9 @@ def violations(given: Clusters) -> NDArray[np.int8]:
 
 
 def _with_absent(c: Clusters) -> tuple[Clusters, _Ints]:
-    """Adds the initial value of keys whose cas expected it though nobody read it; sorted.
+    """Adds the initial value of keys whose cas expected it though no operation read it; sorted.
 
-    Also returns, for each row, where it stood, -1 for an added one.
+    Also returns each row's place before, -1 for an added one.
     """
     wanted = np.unique(c.key[c.by_cas & (c.expected == ABSENT)])
     missing = np.setdiff1d(wanted, c.key[c.value == ABSENT])
@@ -217,7 +217,7 @@ def _with_absent(c: Clusters) -> tuple[Clusters, _Ints]:
 
 
 def _parents(c: Clusters) -> _Ints:
-    """Row of the cluster that each cas expected, -1 where there is none."""
+    """Returns the row of the cluster that each cas expected, -1 where there is none."""
     parent = np.full(len(c.key), -1, dtype=np.int64)
     cas = np.flatnonzero(c.by_cas)
     if len(cas) == 0:
@@ -233,7 +233,7 @@ def _parents(c: Clusters) -> _Ints:
 
 
 def _search(names: np.ndarray, sought: np.ndarray) -> _Ints:
-    """Returns where each (key, value) stands among the sorted `names`."""
+    """Returns the place of each (key, value) among the sorted `names`."""
     both = np.concatenate([names, sought])
     order = np.lexsort((np.arange(len(both)) >= len(names), both["value"], both["key"]))
     is_name = order < len(names)
@@ -244,7 +244,7 @@ def _search(names: np.ndarray, sought: np.ndarray) -> _Ints:
 
 
 def _live(live: _Bools, parent: _Ints) -> _Bools:
-    """Also alive is what a living cas expected; one round for each cas without an answer."""
+    """Returns `live` with what a living cas expected; one round for each cas without an answer."""
     while True:
         expected = parent[live & (parent >= 0)]
         if live[expected].all():
@@ -254,9 +254,9 @@ def _live(live: _Bools, parent: _Ints) -> _Bools:
 
 
 def _chains(parent: _Ints) -> tuple[_Ints, _Ints]:
-    """The head of each row's chain of cas and the distance to it, -1 on a cycle.
+    """Returns the head of each row's chain of cas and the distance to it, -1 on a cycle.
 
-    Pointer doubling: O(n log of the longest chain).
+    Uses pointer doubling: O(n log of the longest chain).
     """
     rows = np.arange(len(parent))
     root = np.where(parent < 0, rows, parent)
@@ -305,9 +305,9 @@ def _check_blocks(
 
 
 def _running(values: _Ints, group: _Ints, fold: np.ufunc, neutral: int) -> _Ints:
-    """For each element the fold over those before it in its group; groups are contiguous.
+    """Returns for each element the fold over those before it in its group; groups are contiguous.
 
-    Folds by doubling the distance looked back, which needs no loop over groups.
+    Doubles the distance looked back each time, which needs no loop over groups.
     """
     shifted = np.concatenate([np.array([neutral], dtype=np.int64), values[:-1]])
     start = np.concatenate([[True], group[1:] != group[:-1]]) if len(group) else np.array([], bool)

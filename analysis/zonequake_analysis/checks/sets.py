@@ -1,12 +1,13 @@
 """Sets: what was attempted, acknowledged and observed (research "Sets", "Definitions").
 
-    phantom        a value was read that nobody attempted
+    phantom        a value was read that no operation attempted to write
     aborted        a value was read whose every attempt certainly never happened
-    duplicate      an element stands twice in a list
+    duplicate      a list holds an element twice
     applied-twice  a member showed a value, before it acknowledged its write, at a place before
                    that of the acknowledgement: the request was applied at two entries of its log
-    two-places     another member than the one that acknowledged it did: it was applied twice if
-                   their logs are one, and else their places say nothing about each other
+    two-places     the same, but another member acknowledged the value than showed it: it was
+                   applied twice if they share one log, and else their places say nothing about
+                   each other
     wrong-refusal  a cas was refused though it found what it expected
 
 Bounded reads count here too: they may be old, but not invented.
@@ -26,7 +27,7 @@ _KEY = ["partition_id", "key_id"]
 
 
 def sets(ops: DataFrame) -> DataFrame:
-    """Phantoms, aborted reads and duplicates, as findings."""
+    """Returns phantoms, aborted reads and duplicates, as findings."""
     f = F.col("f")
     ok = F.col("outcome") == OutcomeCode.OK.value
     read, cas = f == Function.READ.value, f == Function.CAS.value
@@ -50,7 +51,7 @@ def sets(ops: DataFrame) -> DataFrame:
     )
     of_value = Window.partitionBy(*_KEY, "m.element")
     acked = F.col("m.attempt") & F.col("acked")
-    # What began after the acknowledgement saw what that wrote, whatever place it claims.
+    # An operation that began after the acknowledgement saw that write, whatever place it claims.
     early = ~F.col("m.attempt") & (F.col("inv") < F.col("acknowledged_at"))
     of_node = (
         ops.where(ok | ~read)

@@ -1,7 +1,9 @@
-"""Screens of `zones` and `prefixes`: what clients saw, whatever the store claims.
+"""Screens of `zones` and `prefixes`: they use what clients saw, not the order that the store
+claims.
 
-Shares nothing with the screen of the claimed order, nor with the sorting and folding it uses. The
-registers' screen is exact: it builds the clusters that `zones` has from SQL, and sweeps them alike.
+They share no logic with the screen of the claimed order, nor the sorting and folding that it uses.
+The screen of registers is exact: it builds the clusters that `zones` gets from SQL, and sweeps them
+with the same function.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _UNSEEN = -1
 
 
 def registers(c: Columns) -> Bools:
-    """By key, whether zones find no order for its reads, writes and cas."""
+    """Returns, by key, whether zones find no order for its reads, writes and cas."""
     ok = c.outcome == OutcomeCode.OK.value
     cas = c.f == Function.CAS.value
     refused = cas & ok & ~c.applied
@@ -57,7 +59,7 @@ def registers(c: Columns) -> Bools:
 
 
 def lists(c: Columns) -> Bools:
-    """By key, whether prefixes could find no order for its appends and reads."""
+    """Returns, by key, whether prefixes could find no order for its appends and reads."""
     ok = c.outcome == OutcomeCode.OK.value
     append = c.f == Function.APPEND.value
     usable = (
@@ -101,9 +103,9 @@ def _flag_torn(c: Columns, reads: Ints, own: Ints, flagged: Bools) -> None:
 
 
 def _places(c: Columns, longest: Ints, appends: Ints, flagged: Bools) -> Ints:
-    """Place of each append in its key's longest list, from 1; 0 if it isn't there.
+    """Returns the place of each append in its key's longest list, from 1; 0 if it isn't there.
 
-    Flags keys whose longest list shows an element twice, or one that nobody appended.
+    Flags keys whose longest list shows an element twice, or one that no operation appended.
     """
     ends = longest[longest >= 0]
     size = c.list_size[ends]
@@ -118,7 +120,7 @@ def _places(c: Columns, longest: Ints, appends: Ints, flagged: Bools) -> Ints:
     fresh[1:] = (np.diff(every_key[order]) != 0) | (
         every_element[order][1:] != every_element[order][:-1]
     )
-    flagged[every_key[order[shown & ~fresh]]] = True  # twice: the shown ones stand first
+    flagged[every_key[order[shown & ~fresh]]] = True  # twice: the shown ones come first
     leader = order[np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))]
     known = ~shown & (leader < len(key))
     place = np.zeros(len(appends), np.int64)
@@ -139,7 +141,7 @@ def _flag_late(c: Columns, *, rows: Ints, rank: Ints, ok: Bools, flagged: Bools)
     finish = np.arange(len(key)) >= int(starts.sum())
     order = np.lexsort((finish, time, key))
     key, ranks, finish = key[order], ranks[order], finish[order]
-    # Each key's ranks are lifted above those of all keys before it: one maximum for all of them.
+    # Each key's ranks are raised above those of all keys before it: one maximum serves all keys.
     _, dense = np.unique(ranks, return_inverse=True)
     lift = key * (int(dense.max(initial=0)) + 2)
     highest = np.maximum.accumulate(np.where(finish, lift + dense + 1, lift))
@@ -147,7 +149,7 @@ def _flag_late(c: Columns, *, rows: Ints, rank: Ints, ok: Bools, flagged: Bools)
 
 
 def _by_key(key: Ints, value: Ints) -> Ints:
-    """The stable order by key and then value; rows of a key already lie together."""
+    """Returns the stable order by key and then value; rows of a key already lie together."""
     by_value = np.argsort(value, kind="stable")
     return by_value[np.argsort(key[by_value], kind="stable")]
 

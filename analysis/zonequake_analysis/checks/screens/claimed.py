@@ -1,8 +1,8 @@
 """Screen of `claimed_order`: the same rules, over columns sorted by claimed rank.
 
-Shares nothing with the screens of the black box, as the two checks share nothing. Ranks are those
-of `claimed_order`: twice the place, one more for what only reads; a write without an answer stands
-where the first one that observed it allows.
+It shares no logic with the screens of the black box, as the two checks share none. Ranks are those
+of `claimed_order`: twice the place, plus one for an operation that only reads; a write without an
+answer gets the rank that the first operation that observed it allows.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Unanswered:
 
 
 def suspects(c: Columns) -> Bools:
-    """By key, whether the claimed order could fail at it."""
+    """Returns, by key, whether the claimed order could fail at it."""
     judged, writes = _judged(c)
     answered = c.outcome == OutcomeCode.OK.value
     unanswered = _unanswered(c, judged, writes)
     placed = unanswered.rank != _NO_RANK
     early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
     certain = np.flatnonzero(judged & answered)
-    # At equal ranks the unanswered stand first, and else the order of the starts remains.
+    # At equal ranks unanswered writes come first; the others stay in the order of their starts.
     rows = np.concatenate([unanswered.rows[early], certain])
     rank = np.concatenate([unanswered.rank[early], 2 * c.position[certain] + ~writes[certain]])
     order = ordered(c.key[rows], rank)
@@ -59,7 +59,7 @@ def suspects(c: Columns) -> Bools:
 
 
 def shared_entries(c: Columns) -> Bools:
-    """By partition, whether two writes could have one place."""
+    """Returns, by partition, whether two writes could have one place."""
     judged, writes = _judged(c)
     rows = np.flatnonzero(judged & writes & (c.outcome == OutcomeCode.OK.value) & ~c.copy)
     order = ordered(c.partition[rows], c.position[rows])
@@ -71,7 +71,10 @@ def shared_entries(c: Columns) -> Bools:
 
 
 def _judged(c: Columns) -> tuple[Bools, Bools]:
-    """Rows that are judged, without keys that have an answer without a place; which ones write."""
+    """Returns which rows are judged, and which of them write.
+
+    Rows of keys that have an answer without a place are not judged.
+    """
     ok = c.outcome == OutcomeCode.OK.value
     read = c.f == Function.READ.value
     judged = (c.outcome != OutcomeCode.FAIL.value) & ~c.bounded & ~(read & ~ok)
@@ -144,7 +147,7 @@ def _followers(c: Columns, rows: Ints, lists: Ints, answered: Bools) -> tuple[In
 
 
 def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
-    """Whether what an unanswered cas expected is the value of a write that nothing observed."""
+    """Returns which rows are an unanswered cas that expected the value of an unobserved write."""
     hidden = unanswered.rows[unanswered.rank == _NO_RANK]
     result = np.zeros(len(rows), bool)
     asking = np.flatnonzero((c.outcome[rows] != OutcomeCode.OK.value) & (c.expected[rows] != NULL))
@@ -155,7 +158,7 @@ def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
 
 
 def _replay_fails(c: Columns, rows: Ints, writes: Bools, hidden: Bools) -> Bools:
-    """By key, whether something read, found or expected is not what the writes before it left."""
+    """Returns, by key, whether a value read, found or expected is not what earlier writes left."""
     if not len(rows):
         return np.zeros(c.keys, bool)
     key, f, value, size = c.key[rows], c.f[rows], c.value[rows], len(rows)
@@ -181,7 +184,7 @@ def _replay_fails(c: Columns, rows: Ints, writes: Bools, hidden: Bools) -> Bools
 
 
 def _out_of_time(c: Columns, rows: Ints, answered: Bools) -> Bools:
-    """By key, whether an operation starts after one further down the order has finished."""
+    """Returns, by key, whether an operation starts after one of higher rank has finished."""
     finish = np.where(answered[rows], c.fin[rows], NEVER)[::-1]
     key = c.key[rows][::-1]
     earliest = running(finish, heads(key), np.minimum, NEVER)

@@ -15,17 +15,17 @@ Bytes = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 
 NULL = ABSENT
-"""Stands for a value that is absent. A row that really holds it is `odd`."""
+"""Stands for a value that is absent. A key with a row that really holds this number is `odd`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """Operations sorted by (partition, key, invoke), one element of each array to a row.
 
-    `partition` and `key` count up from 0 in that order. Times in ns. `position` is -1 where there
-    is none. A row's list is `elements[list_start:list_start + list_size]`. `odd`: keys (not rows)
-    with something that these arrays can't say or that the screens don't expect; each screen flags
-    them all.
+    `partition` and `key` count up from 0 in that order. Times are in ns. `position` is -1 where
+    there is none. A row's list is `elements[list_start:list_start + list_size]`. `odd`: keys (not
+    rows) with something that these arrays can't represent or that the screens don't expect; each
+    screen flags them all.
     """
 
     partition: Ints
@@ -58,7 +58,7 @@ class Columns:
 
 
 def columns(ops: pa.Table) -> Columns:
-    """The columns of a bucket's operations (shape: `schema.OPS`, in the order of its layout)."""
+    """Returns a bucket's operations (shape: `schema.OPS`, in the order of its layout) as columns."""
     partition_id, key_id = _ints(ops, "partition_id"), _ints(ops, "key_id")
     new_partition = _changes(partition_id)
     new_key = new_partition | _changes(key_id)
@@ -113,7 +113,7 @@ def columns(ops: pa.Table) -> Columns:
 
 
 def _copies(ops: pa.Table) -> Bools:
-    """Operations as they are laid out, before they are viewed, have no copies yet."""
+    """Returns which operations are copies: none before the operations are viewed."""
     if "copy" not in ops.column_names:
         return np.zeros(len(ops), bool)
     found: Bools = ops.column("copy").to_numpy()
@@ -127,7 +127,7 @@ def _ints(ops: pa.Table, name: str, absent: int = 0) -> Ints:
 
 
 def _changes(values: Ints) -> Bools:
-    """Whether each element differs from the one before it; the first does."""
+    """Returns whether each element differs from the one before it; the first one does."""
     result = np.ones(len(values), bool)
     result[1:] = values[1:] != values[:-1]
     return result

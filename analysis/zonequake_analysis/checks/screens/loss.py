@@ -23,7 +23,7 @@ _ABSENT = -1
 
 
 def suspects(c: Columns) -> Bools:
-    """By key, whether `loss` could find a lost value, a stale read or flicker."""
+    """Returns, by key, whether `loss` could find a lost value, a stale read or flicker."""
     judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
     rows, version, write = _registers(c, judged)
     list_rows, list_version, bad = _lists(c, judged)
@@ -31,7 +31,7 @@ def suspects(c: Columns) -> Bools:
     version = np.concatenate([version, list_version])
     write = np.concatenate([write, c.f[list_rows] == Function.APPEND.value])
     asks = np.flatnonzero(~write)
-    # Starts stand before finishes, so a stable order keeps them so at equal times.
+    # Starts come before finishes here, so a stable sort keeps that order at equal times.
     key = np.concatenate([c.key[rows[asks]], c.key[rows]])
     time = np.concatenate([c.inv[rows[asks]], c.fin[rows]])
     known = np.concatenate([np.full(len(asks), NOTHING), version])
@@ -44,7 +44,7 @@ def suspects(c: Columns) -> Bools:
 
 
 def _registers(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
-    """Rows of registers with a version, the versions, and which of them are writes."""
+    """Returns the rows of registers with a version, the versions, and which rows are writes."""
     cas = c.f == Function.CAS.value
     write = (c.f == Function.WRITE.value) | (cas & c.applied)
     rows = np.flatnonzero(judged & ~c.has_list & (c.f != Function.APPEND.value))
@@ -65,9 +65,10 @@ def _registers(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
 
 
 def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
-    """Rows of lists with a version, the versions, and the keys that are suspect already.
+    """Returns the rows of lists with a version, the versions, and the keys that are suspects
+    already.
 
-    A list's version is its length as long as it is a prefix of the key's last one; else it's a
+    A list's version is its length if it is a prefix of the key's last list; otherwise the key is a
     suspect.
     """
     append = c.f == Function.APPEND.value
@@ -76,7 +77,7 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
     last = np.full(c.keys, -1)
     shown = np.flatnonzero(mine & ~append & is_list[c.key])
-    last[c.key[shown]] = shown  # rows are in the order of their starts, so the last one stays
+    last[c.key[shown]] = shown  # rows are ordered by start, so the last one stays
     mine &= is_list[c.key] & (last[c.key] >= 0)
     bad = np.zeros(c.keys, bool)
     reads = np.flatnonzero(mine & ~append)
@@ -98,13 +99,13 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     bad[c.key[appends[missing & ahead]]] = True
     there = appends[~missing]
     rank = place[row[~missing]] - c.list_start[last[c.key[there]]] + 1
-    # An empty list stands where `_registers` has put the same read of an absent key.
+    # `_registers` gives a read of an absent key this version; an empty list gets the same.
     shown_version = np.where(size == 0, _ABSENT, size)
     return np.concatenate([reads, there]), np.concatenate([shown_version, rank]), bad
 
 
 def went_back(c: Columns) -> Bools:
-    """By partition, whether a process could have been answered from an earlier place."""
+    """Returns, by partition, whether a process could have been answered from an earlier place."""
     rows = np.flatnonzero((c.outcome == OutcomeCode.OK.value) & ~c.bounded & (c.position >= 0))
     names, process = np.unique(c.process[rows], return_inverse=True)
     session = c.partition[rows] * max(1, len(names)) + process
@@ -120,7 +121,11 @@ def went_back(c: Columns) -> Bools:
 
 
 def coverage(c: Columns) -> tuple[int, int]:
-    """Acknowledged writes, and those that no later read of their key covers. Exact."""
+    """Returns the number of acknowledged writes, and of those that no later read of their key
+    covers.
+
+    Both numbers are exact.
+    """
     judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
     write = (
         (c.f == Function.WRITE.value)

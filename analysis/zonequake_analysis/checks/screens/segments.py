@@ -1,6 +1,6 @@
-"""Sorting, looking up and folding within groups, over whole arrays.
+"""Sorts, looks up and folds within groups, over whole arrays.
 
-The screens of the black box use nothing of this: a fault here must not blind both checkers.
+The screens of the black box use none of this: a fault here must not blind both checkers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BITS = 62
 
 
 def ordered(group: Ints, value: Ints) -> Ints:
-    """The stable order by (group, value). Groups are small integers from 0 up."""
+    """Returns the stable order by (group, value). Groups are small integers from 0 up."""
     if not len(group):
         return np.zeros(0, np.int64)
     low, high = int(value.min()), int(value.max())
@@ -27,7 +27,7 @@ def ordered(group: Ints, value: Ints) -> Ints:
 
 
 def heads(*columns: Ints) -> Bools:
-    """Whether each row of sorted columns is the first of its group."""
+    """Returns whether each row of sorted columns is the first of its group."""
     result = np.ones(len(columns[0]), bool)
     if len(result):
         result[1:] = False
@@ -37,12 +37,12 @@ def heads(*columns: Ints) -> Bools:
 
 
 def first_of(head: Bools) -> Ints:
-    """For each row the place of the first row of its group."""
+    """Returns for each row the place of the first row of its group."""
     return np.maximum.accumulate(np.where(head, np.arange(len(head)), 0))
 
 
 def running(values: Ints, head: Bools, fold: np.ufunc, neutral: int) -> Ints:
-    """For each row the fold over the rows before it in its group.
+    """Returns for each row the fold over the rows before it in its group.
 
     Looks back twice as far each time: O(n log of the longest group), with no loop over groups.
     """
@@ -61,7 +61,7 @@ def running(values: Ints, head: Bools, fold: np.ufunc, neutral: int) -> Ints:
 
 
 def lookup(group: Ints, value: Ints, sought_group: Ints, sought_value: Ints) -> Ints:
-    """For each sought (group, value) the first row that has it, -1 if none has."""
+    """Returns for each sought (group, value) the first row that has it, -1 if none has."""
     size = len(group)
     groups = np.concatenate([group, sought_group])
     values = np.concatenate([value, sought_value])
@@ -74,9 +74,10 @@ def lookup(group: Ints, value: Ints, sought_group: Ints, sought_value: Ints) -> 
 
 
 def spread(start: Ints, size: Ints) -> tuple[Ints, Ints]:
-    """All elements of some lists: for each the number of its list, and where it stands.
+    """Returns for each element of some lists the number of its list, and its place among all
+    elements.
 
-    `start` and `size` say where each list lies among the elements of all.
+    `start` and `size` say where each list is among the elements of all.
     """
     owner = np.repeat(np.arange(len(size)), size)
     before = np.concatenate([[0], np.cumsum(size)[:-1]]) if len(size) else np.zeros(0, np.int64)
@@ -84,7 +85,7 @@ def spread(start: Ints, size: Ints) -> tuple[Ints, Ints]:
 
 
 def marked(rows: Ints, count: int) -> Bools:
-    """An array of `count` with True at `rows`."""
+    """Returns an array of `count` with True at `rows`."""
     result = np.zeros(count, bool)
     result[rows] = True
     return result

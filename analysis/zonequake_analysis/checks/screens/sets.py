@@ -1,4 +1,4 @@
-"""Screen of `sets`: values nobody wrote, values of failed writes, elements or requests twice."""
+"""Screen of `sets`: values never written, values of failed writes, elements or requests twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ATTEMPTED, _POSSIBLE, _SEEN = 1, 2, 4
 
 
 def suspects(c: Columns) -> Bools:
-    """By key, whether `sets` could find anything."""
+    """Returns, by key, whether `sets` could find anything."""
     ok = c.outcome == OutcomeCode.OK.value
     read, cas = c.f == Function.READ.value, c.f == Function.CAS.value
     refused = cas & ok & ~c.applied

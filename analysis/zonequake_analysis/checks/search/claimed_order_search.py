@@ -1,7 +1,8 @@
-"""Whether a short history on one key follows the order that the store claimed, by search.
+"""A search that decides whether a short history on one key follows the store's claimed order.
 
-Like `reference`, tiny and obviously right, but bound to the claimed places: answered operations
-stand in their order (reads of one place in any), and only unanswered writes are looked for.
+Like `reference` it is tiny and obviously right, but bound to the claimed places: answered
+operations keep their order (reads of one place in any), and the search places only unanswered
+writes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ def follows_claim(steps: Sequence[ReferenceStep], positions: Sequence[int | None
     """Returns whether `steps` in the order of `positions` respect real time and explain every
     answer.
 
-    An unanswered write has no position, and may stand anywhere or nowhere. A history with an answer
-    without a position claims nothing, and follows.
+    An unanswered write has no position, and may take any place or none. A history with an answer
+    without a position claims nothing, so it follows.
     """
     answered = [i for i, step in enumerate(steps) if step.fin_ns != NEVER_NS]
     ranks: dict[int, int] = {}
@@ -45,7 +46,7 @@ def follows_claim(steps: Sequence[ReferenceStep], positions: Sequence[int | None
         legal, after = apply(step, state)
         if legal and search(place + 1, used, after):
             return True
-        # A write may stand here if it began before all that stands behind it had finished.
+        # A write may come here if it began before all operations after this place had finished.
         ends = min(steps[i].fin_ns for i in order[place:])
         for bit, i in enumerate(loose):
             if used >> bit & 1 or steps[i].inv_ns > ends:

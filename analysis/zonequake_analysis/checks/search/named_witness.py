@@ -1,8 +1,8 @@
 """The operations that a finding is about, so that a witness shows what its check says.
 
 A key with one fault often has others, and the smallest set of operations without an order shows any
-of them. So the operations that a finding's definition names come first; only what has no such names
-(an order that fails, and no more is known) is left to delta debugging over the whole key.
+of them. So the operations that a finding's definition names come first. Delta debugging over the
+whole key is left for findings that name none (an order fails, and no more is known).
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from zonequake_analysis.inputs.shapes import Function
 Operations = Sequence[WitnessOperation]
 
 _MOST_TRIED = 100
-"""Answers that are tried beside a read, the likeliest first."""
+"""Answers that are tried together with a read, the likeliest first."""
 
 _MOST_VALUES = 5
 
 
 def witness_of(operations: Operations, finding: Finding, elsewhere: Operations = ()) -> Witness:
-    """The witness of a finding. `operations` are those of its key; `elsewhere`: those of its
-    partition at the finding's place, whatever their key.
+    """Returns the witness of a finding.
+
+    `operations` are those of its key; `elsewhere` those of its partition at the finding's place,
+    of any key.
     """
     shown = named(operations, finding, elsewhere)
     if not shown:
@@ -42,15 +44,16 @@ def witness_of(operations: Operations, finding: Finding, elsewhere: Operations =
 
 
 def named(operations: Operations, finding: Finding, elsewhere: Operations) -> Operations:
-    """The operations that the finding's definition names; empty if it names none, or they are not
-    among these.
+    """Returns the operations that the finding's definition names.
+
+    Empty if it names none, or they are not among these.
     """
     find = _BY_KIND.get(finding.kind)
     return [] if find is None else find(operations, finding, elsewhere)
 
 
 def _session(operations: Operations, finding: Finding, elsewhere: Operations) -> Operations:
-    """The answer that the process had, and the later one from an earlier place."""
+    """Returns the earlier answer of the process, and the later one from an earlier place."""
     for later in _at(operations, finding):
         earlier = [
             o
@@ -65,7 +68,7 @@ def _session(operations: Operations, finding: Finding, elsewhere: Operations) ->
 
 
 def _duplicate(operations: Operations, finding: Finding, _: Operations) -> Operations:
-    """The list with an element that stands in it twice, and the request that appended it."""
+    """Returns the list that holds an element twice, and the request that appended it."""
     for read in _at(operations, finding):
         elements = _elements(read)
         twice = next((one for one in elements if elements.count(one) > 1), None)
@@ -75,7 +78,7 @@ def _duplicate(operations: Operations, finding: Finding, _: Operations) -> Opera
 
 
 def _two_places(operations: Operations, finding: Finding, _: Operations) -> Operations:
-    """The acknowledgement, and an answer that shows the value at an earlier place."""
+    """Returns the acknowledgement, and an answer that shows the value at an earlier place."""
     write = _acknowledged(operations, finding)
     if write is None:
         return []
@@ -93,7 +96,7 @@ def _two_places(operations: Operations, finding: Finding, _: Operations) -> Oper
 
 
 def _diverged(operations: Operations, finding: Finding, _: Operations) -> Operations:
-    """The acknowledgement, the answer that lacks it, and one by another member that shows it."""
+    """Returns the acknowledgement, the answer that lacks it, and another member's that shows it."""
     write = _acknowledged(operations, finding)
     if write is None:
         return []
@@ -116,13 +119,13 @@ def _diverged(operations: Operations, finding: Finding, _: Operations) -> Operat
 
 
 def _one_entry(_: Operations, finding: Finding, elsewhere: Operations) -> Operations:
-    """The writes that claim one place, whatever their keys."""
+    """Returns the writes that claim one place, of any key."""
     found = {o.op: o for o in elsewhere if _stands_at(o, finding) and not _reads(o)}
     return list(found.values()) if len(found) > 1 else []
 
 
 def _refusal(operations: Operations, finding: Finding, _: Operations) -> Operations:
-    """The cas that was refused, and the write of what it found and expected."""
+    """Returns the cas that was refused, and the write of what it found and expected."""
     for cas in _at(operations, finding):
         if cas.step.refused:
             return [*_writes_of(operations, cas.step.found), cas]
@@ -130,10 +133,11 @@ def _refusal(operations: Operations, finding: Finding, _: Operations) -> Operati
 
 
 def _missed(operations: Operations, finding: Finding, _: Operations) -> Operations:
-    """The read that misses something, and as little else as has no order with it.
+    """Returns the read that misses something, with as few other operations as have no order with
+    it.
 
-    One operation that had finished before, and the writes of what both show, are enough, if the
-    finding can be told without the store's places.
+    One operation that had finished before, and the writes of what both show, are enough if the
+    finding can be shown without the store's places.
     """
     writes: dict[object, list[WitnessOperation]] = {}
     for o in operations:
@@ -153,7 +157,9 @@ def _missed(operations: Operations, finding: Finding, _: Operations) -> Operatio
 def _known_before(
     operations: Operations, read: WitnessOperation, finding: Finding
 ) -> list[WitnessOperation]:
-    """Answers before a read began: those that the finding names, then writes, the newest first."""
+    """Returns answers before a read began: those that the finding names, then writes, the newest
+    first.
+    """
 
     def rank(o: WitnessOperation) -> tuple[bool, bool, int]:
         is_named = finding.value in _values(o) or _stands_at(o, finding)
@@ -169,7 +175,7 @@ def _together(
     known: WitnessOperation,
     read: WitnessOperation,
 ) -> Operations:
-    """The two answers with the writes of `value` and of what the read shows instead."""
+    """Returns the two answers with the writes of `value` and of what the read shows instead."""
     listed = isinstance(known.step.value, tuple) or known.step.f is Function.APPEND
     instead = () if listed else _values(read)
     wrote = [o for one in (value, *instead) for o in writes.get(one, ())]
@@ -178,7 +184,9 @@ def _together(
 
 
 def _alone(o: WitnessOperation) -> WitnessOperation:
-    """The same; a cas as a write, for what it expected is not shown: that forbids less."""
+    """Returns the operation, a cas as a write: what it expected is not shown, and a write forbids
+    less.
+    """
     if o.step.f is not Function.CAS or o.step.refused:
         return o
     return replace(o, step=replace(o.step, f=Function.WRITE, expected=None))
@@ -229,7 +237,7 @@ def _shows(o: WitnessOperation, value: int | None) -> bool:
 
 
 def _writes_of(operations: Operations, value: int | None) -> list[WitnessOperation]:
-    """The attempts to write a value that may have taken effect."""
+    """Returns the attempts to write a value, without those that certainly took no effect."""
     return [
         o
         for o in operations
@@ -238,13 +246,13 @@ def _writes_of(operations: Operations, value: int | None) -> list[WitnessOperati
 
 
 def _acknowledged(operations: Operations, finding: Finding) -> WitnessOperation | None:
-    """The answered write of the finding's value, at the finding's place."""
+    """Returns the answered write of the finding's value, at the finding's place."""
     answered = [o for o in _writes_of(operations, finding.value) if o.outcome == "ok"]
     return next((o for o in answered if _stands_at(o, finding)), None)
 
 
 def _narrowed(o: WitnessOperation, value: int | None) -> WitnessOperation:
-    """An operation on a list with every other element forgotten; registers as they are."""
+    """Returns an operation on a list without every other element; one on a register unchanged."""
     if not isinstance(o.step.value, tuple):
         return o
     kept = tuple(one for one in o.step.value if one == value)
@@ -252,8 +260,10 @@ def _narrowed(o: WitnessOperation, value: int | None) -> WitnessOperation:
 
 
 def _without_order(operations: Operations) -> bool:
-    """Whether these operations of one key alone have no order: both by the rules of the black box
-    and by the search. What shows a value has its write among them.
+    """Returns whether these operations of one key alone have no order.
+
+    Both the rules of the black box and the search must say so, and the write of each value shown
+    must be among them.
     """
     steps = [o.step for o in operations]
     written = {o.step.value for o in operations if not _reads(o)}

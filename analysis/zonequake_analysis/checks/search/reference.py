@@ -1,8 +1,8 @@
 """A tiny, obviously right linearizability checker for one key, by search (Wing and Gong 1993).
 
-Tries every order that respects real time, remembering which sets of operations with which state led
-nowhere. Exponential, so only for a few operations: the judge of the fast checkers in tests, and of
-witnesses, which must be violations by themselves.
+It tries every order that respects real time, and remembers which sets of operations, with which
+state, led nowhere. It is exponential, so only for a few operations: it judges the fast checkers in
+tests, and witnesses, which must be violations by themselves.
 """
 
 from __future__ import annotations

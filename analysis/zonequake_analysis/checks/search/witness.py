@@ -1,9 +1,9 @@
 """A few operations that are a violation by themselves, for each finding.
 
 From all operations of the key, delta debugging (Zeller 2002) drops whole values and then single
-operations for as long as the rest still has no order; `reference` then proves what is left by
-search. Dropping is sound: forgetting an element everywhere, a read, or a write that nobody read,
-never makes a legal history illegal.
+operations as long as the rest still has no order; `reference` then proves by search that the rest
+has none. Dropping is sound: to forget an element everywhere, a read, or a write whose value no
+operation read never makes a legal history illegal.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, Outcome
 _T = TypeVar("_T")
 
 MOST_OPERATIONS = 5000
-"""Of one key; beyond that the witness comes from the operations around the finding."""
+"""Most operations of one key; with more, the witness comes from those around the finding."""
 
 PROVABLE_OPERATIONS = 14
-"""So many the search decides at once, whatever they are."""
+"""Number of operations that the search decides at once, whatever they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Witness:
 
 
 def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]]:
-    """All operations of the given keys, by key id, each in the order of their starts."""
+    """Returns all operations of the given keys, by key id, each in the order of their starts."""
     if not key_ids:
         return {}
     rows = (
@@ -88,7 +88,7 @@ def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]
 def operations_at(
     ops: DataFrame, places: Sequence[tuple[int, int]]
 ) -> dict[tuple[int, int], list[Row]]:
-    """All answered operations at the given (partition id, position), whatever their key."""
+    """Returns all answered operations at the given (partition id, position), of any key."""
     if not places:
         return {}
     partitions, positions = (sorted({int(place[i]) for place in places}) for i in (0, 1))
@@ -102,7 +102,7 @@ def operations_at(
 
 
 def operation(row: Row) -> WitnessOperation:
-    """A row of `ops` as an operation."""
+    """Returns a row of `ops` as an operation."""
     f = Function(row["f"])
     outcome = OutcomeCode(row["outcome"])
     refused = f is Function.CAS and outcome is OutcomeCode.OK and not row["applied"]
@@ -132,7 +132,7 @@ def operation(row: Row) -> WitnessOperation:
 
 
 def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Witness:
-    """The smallest violation found among `operations` of the finding's key."""
+    """Returns the smallest violation found among `operations` of the finding's key."""
     judged = [
         o
         for o in operations
@@ -173,7 +173,7 @@ def _steps(operations: Sequence[WitnessOperation]) -> list[ReferenceStep]:
 
 
 def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> list[_T]:
-    """The classic ddmin: a subset that fails and no single item of which can be dropped."""
+    """Returns a subset that fails and of which no single item can be dropped (the classic ddmin)."""
     left, pieces = list(items), 2
     while len(left) >= 2:
         size = -(-len(left) // pieces)
@@ -210,7 +210,9 @@ def _element(step: ReferenceStep) -> int:
 
 
 def _relaxed(steps: Sequence[ReferenceStep], known: AbstractSet[int]) -> list[ReferenceStep]:
-    """A cas whose expected value was `known` and then dropped becomes a write: it forbids less."""
+    """Turns a cas whose expected value was `known` and then dropped into a write, which forbids
+    less.
+    """
     dropped = known - {_element(step) for step in steps} - {ABSENT}
     return [
         replace(step, f=Function.WRITE, expected=None)
@@ -221,7 +223,7 @@ def _relaxed(steps: Sequence[ReferenceStep], known: AbstractSet[int]) -> list[Re
 
 
 def _project(operations: Sequence[WitnessOperation], elements: set[int]) -> list[WitnessOperation]:
-    """The history with every other element forgotten."""
+    """Returns the history without every other element."""
     projected = []
     for o in operations:
         value = o.step.value
@@ -235,7 +237,7 @@ def _project(operations: Sequence[WitnessOperation], elements: set[int]) -> list
 
 
 def registers_fail(steps: Sequence[ReferenceStep]) -> bool:
-    """The zone test over the operations of one register: True if no order exists."""
+    """Runs the zone test over the operations of one register: True if no order exists."""
     clusters: dict[int, list[ReferenceStep]] = {}
     for step in steps:
         clusters.setdefault(_element(step), []).append(step)
@@ -274,7 +276,7 @@ def registers_fail(steps: Sequence[ReferenceStep]) -> bool:
 
 
 def lists_fail(steps: Sequence[ReferenceStep]) -> bool:
-    """The prefix test over the operations of one list: True if no order exists."""
+    """Runs the prefix test over the operations of one list: True if no order exists."""
     reads = [(step, step.value or ()) for step in steps if step.f is Function.READ]
     shown = [elements for _, elements in reads if isinstance(elements, tuple)]
     longest = max(shown, key=len, default=())
@@ -305,7 +307,10 @@ def lists_fail(steps: Sequence[ReferenceStep]) -> bool:
 
 
 def _around(operations: Sequence[WitnessOperation], finding: Finding) -> list[WitnessOperation]:
-    """Operations named by the finding: those that start then, and those of its value or place."""
+    """Returns the operations that start with the finding, or have its value or place.
+
+    At most six, the nearest in time.
+    """
 
     def named(o: WitnessOperation) -> bool:
         value = o.step.value

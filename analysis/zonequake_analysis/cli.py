@@ -23,7 +23,7 @@ from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 USAGE_EXIT_CODE = 254
-"""Wrong usage has an exit code and is no verdict (docs/interfaces.md)."""
+"""Wrong usage has an exit code and no verdict (docs/interfaces.md)."""
 
 _OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 
@@ -69,8 +69,10 @@ def analyze(
     remote: str | None = None,
     driver_host: str | None = None,
 ) -> int:
-    """As `judge_folder`, but returns the exit code: what can't be judged is a failure of the
-    harness, never a pass. A folder that is none of a run is wrong usage, and stays as it is.
+    """Runs `judge_folder`, but returns the exit code.
+
+    A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
+    run folder is wrong usage, and is left as it is.
     """
     try:
         run = Place.of(run)
@@ -94,7 +96,7 @@ def analyze(
             _say(run, f"{error}; no verdict can be written")
         else:
             _break_off(run, str(error))
-    except Exception as error:  # noqa: BLE001 - Python's own exit code would be a violation's
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
         if (told := told_by_worker(str(error))) is not None:
             _break_off(run, told)
         else:
@@ -105,7 +107,9 @@ def analyze(
 
 
 def _is_run(run: Place) -> bool:
-    """Raises PlaceError for a bucket that isn't there."""
+    """Returns whether the folder has files of a run. Raises PlaceError if its bucket isn't
+    there.
+    """
     if any((run / name).exists() for name in _OF_A_RUN):
         return True
     run.listed()
@@ -113,7 +117,7 @@ def _is_run(run: Place) -> bool:
 
 
 def _keep_trace(run: Place) -> None:
-    """Writes how the error came about where whoever mends the analysis finds it."""
+    """Writes the trace of the current error into the run's `logs/analysis.txt`."""
     file = run / "logs" / "analysis.txt"
     try:
         (run / "logs").make_folder()
@@ -138,7 +142,7 @@ def _say(run: Place, text: str) -> None:
 
 
 def _folder_or_uri(given: str) -> str:
-    """Refuses, as wrong usage, a path that is no folder, and a URI that there can't be."""
+    """Refuses, as wrong usage, a path that is no folder, and a URI that can't be a place."""
     try:
         path = Place.of(given).local
     except PlaceError as error:

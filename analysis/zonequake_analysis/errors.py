@@ -3,9 +3,9 @@
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   ├── FolderHeld      another process analyses it
-│   └── PlaceError      its place can't be reached, or refuses what was asked
+│   └── PlaceError      its place can't be reached, or refuses the request
 ├── PrometheusError     remote_read was refused, or its answer could not be read
-├── ImportRefused       another tool's history can't be read, or holds what can't be judged
+├── ImportRefused       another tool's history can't be read, or can't be judged
 └── SessionError        Spark could not be started
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class AnalysisError(Exception):
-    """Base of all errors of this package."""
+    """The base of all errors of this package."""
 
 
 class RunFolderError(AnalysisError):
@@ -25,9 +25,9 @@ class FolderHeld(RunFolderError):
 
 
 class PlaceError(RunFolderError):
-    """The place of a run can't be reached, or it refuses what was asked of it.
+    """The place of a run can't be reached, or refuses the request.
 
-    `unreachable`: nothing answers there, so that nothing can be written there either.
+    `unreachable`: nothing answers there, so nothing can be written there either.
     """
 
     def __init__(self, told: str, *, unreachable: bool = False) -> None:
@@ -43,7 +43,7 @@ class ImportRefused(AnalysisError):
     """Another tool's history can't be turned into ours: where it fails, and what to do."""
 
     def __init__(self, file: str, line: int, field: str, what: str) -> None:
-        """`line` counts from 1; `field` is empty where it is the whole entry."""
+        """Takes a `line` that counts from 1 and a `field` that is empty for the whole entry."""
         super().__init__(f"{file}, line {line}{f', {field}' if field else ''}: {what}")
         self.line, self.field = line, field
 

@@ -1,4 +1,4 @@
-"""The harness's report on itself in `run.yaml`: written by it, and judged with the rest."""
+"""The harness's report on itself in `run.yaml`: the harness writes it, the analysis judges it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ INTERRUPTED = "interrupted"
 """The problem of a run that SIGINT or SIGTERM ended."""
 
 ABORTED = "aborted by `zonequake abort`"
-"""The problem of a run that was told to end."""
+"""The problem of a run that `zonequake abort` ended."""
 
 
 class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The harness's report on itself: `verdict` is `passed` if nothing stood in its way.
+    """The harness's report on itself: `verdict` is `passed` if it met no problem.
 
-    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
-    verdict without them.
+    `unclean`: the problems that were not proven to be undone; None if this was not checked. `work`:
+    the verdict without them.
     """
 
     verdict: Verdict = Verdict.UNKNOWN
@@ -27,5 +27,7 @@ class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """The user ended the run, by a signal or `zonequake abort`: no further one is wanted."""
+        """Whether the user ended the run, by a signal or `zonequake abort`, and wants no further
+        one.
+        """
         return not {INTERRUPTED, ABORTED}.isdisjoint(self.problems)

@@ -1,6 +1,6 @@
-"""Limits of what the analysis takes for sane, light to load."""
+"""Limits of the values that the analysis accepts. Light to load."""
 
 from __future__ import annotations
 
 MOST_NS = 2**61
-"""Times lie within this, 73 years, on both sides of zero: sums and differences of them fit."""
+"""Times are within this, 73 years, on both sides of zero: sums and differences of them fit."""

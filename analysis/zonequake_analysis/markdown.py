@@ -1,7 +1,7 @@
 """Text from outside within Markdown, as GitHub, GitLab and CommonMark read it. Pure.
 
-What a run says of itself must look as it is: no table's cell ends early, nothing becomes a heading,
-a link, a picture, a tag or a formula, and nobody is mentioned.
+A run's own words must look as they are: no table's cell ends early, nothing becomes a heading, a
+link, a picture, a tag or a formula, and nobody is mentioned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from zonequake_analysis.untrusted_text import one_line, visible
 
 MOST_CHARACTERS = 600
-"""Of one cell or sentence."""
+"""Most characters of one cell or sentence."""
 
 _MARKS = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ENTITY = re.compile(r"&(?=[#A-Za-z])")
@@ -20,7 +20,7 @@ _BEGINS_A_BLOCK = re.compile(r"^(?:([#+\-=:])|(\d{1,9})([.)]))")
 
 
 def cell(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Text in one line, for a table's cell or the middle of a sentence."""
+    """Returns text in one line, for a table's cell or the middle of a sentence."""
     line = one_line(text)
     if len(line) > most:
         line = f"{line[: most - 1]}…"
@@ -30,7 +30,7 @@ def cell(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Text in one line that begins a line: it opens no heading, list or rule."""
+    """Returns text in one line, to begin a line with: it opens no heading, list or rule."""
     return _BEGINS_A_BLOCK.sub(
         lambda found: (
             f"\\{found.group(1)}" if found.group(1) else f"{found.group(2)}\\{found.group(3)}"
@@ -40,7 +40,7 @@ def paragraph(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """Lines as code, in a fence that no line of them closes."""
+    """Returns lines as code, in a fence that none of the lines closes."""
     shown = visible(text)
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)

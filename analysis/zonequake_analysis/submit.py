@@ -1,4 +1,4 @@
-"""Entry for `spark-submit … submit.py RUN`: the same job on any cluster; the master is submit's."""
+"""Entry for `spark-submit … submit.py RUN`: the same job on any cluster, with submit's master."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _USAGE = 254
 
 
 def main(arguments: list[str]) -> int:
-    """Analyses the one run folder or URI named, and returns the exit code."""
+    """Analyses the one run folder or URI in `arguments`, and returns the exit code."""
     if len(arguments) != 1:
         print("usage: submit.py RUN", file=sys.stderr)  # noqa: T201
         return _USAGE

@@ -1,8 +1,8 @@
 """Text from outside (a run folder) that goes into reports and onto terminals.
 
-A run's names, keys and errors are whatever the system under test said. They may hold control
-characters, ends of lines, half characters (surrogates) that no encoding has, and marks that turn
-the direction of writing, so that a reader sees another text than what is there. Pure.
+A run's names, keys and errors come from the system under test. They may hold control characters,
+ends of lines, half characters (surrogates) that no encoding has, and marks that turn the direction
+of writing, so that a reader sees another text than what is there. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDS_A_LINE = re.compile("[\r\x0b\x0c\x1c-\x1e\u0085\u2028\u2029]")
 
 
 def visible(text: str) -> str:
-    """Text in which every character is one that a reader sees; lines and tabs stay.
+    """Returns text in which a reader sees every character; lines and tabs stay.
 
     "a\u202eb"  becomes  "a⟨U+202E⟩b"
     """
@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in one line, with single spaces."""
+    """Returns the same in one line, with single spaces."""
     return visible(" ".join(text.split()))
 
 

@@ -2,7 +2,7 @@
 
     violated › cleanup-not-proven › harness-failed › unknown › slo-breached › passed
 
-A violation is never masked by another state, and what was not shown never passes (design §6).
+No other state masks a violation, and a run that showed too little never passes (design §6).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Check:
 
 
 class Judged(Protocol):
-    """What has a verdict, and says whether there was anything to judge."""
+    """An object with a verdict, which says whether there was anything to judge."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -87,12 +87,13 @@ _J = TypeVar("_J", bound=Judged)
 
 
 def severity(verdict: Verdict) -> int:
-    """The place of a verdict among all, the worst first: whatever lists verdicts sorts by it."""
+    """Returns the place of a verdict among all, the worst first: lists of verdicts sort by it."""
     return list(Verdict).index(verdict)
 
 
 def most_severe_first(checks: Iterable[_J]) -> list[_J]:
-    """The checks in the order of every file that lists them; those that judged nothing are last.
+    """Returns the checks in the order of every file that lists them, those that judged nothing
+    last.
 
     Checks of one verdict stay in the order in which they were given.
     """
@@ -100,10 +101,12 @@ def most_severe_first(checks: Iterable[_J]) -> list[_J]:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that outranks the others; of nothing `unknown`, as nothing was shown."""
+    """Returns the verdict that outranks the others; `unknown` if there is none: nothing was
+    shown.
+    """
     return min(verdicts, key=severity, default=Verdict.UNKNOWN)
 
 
 def limited(count: int, allowed: int) -> Verdict:
-    """Violated by more than `allowed`."""
+    """Returns `violated` if `count` is more than `allowed`, else `passed`."""
     return Verdict.VIOLATED if count > allowed else Verdict.PASSED

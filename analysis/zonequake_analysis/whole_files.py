@@ -9,7 +9,7 @@ from pathlib import Path
 def write_whole(file: Path, content: bytes | memoryview) -> None:
     """Writes a file beside its place and renames it: a reader sees the old one or the new one.
 
-    The draft's name is no other process's, on any machine that shares the folder.
+    No other process has the draft's name, on any machine that shares the folder.
     """
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:

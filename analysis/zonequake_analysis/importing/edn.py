@@ -1,13 +1,13 @@
-"""EDN text → Python values, entry by entry, each with its line. Reads a file once, in pieces.
+"""Reads EDN text into Python values, entry by entry, with lines. Reads a file once, in pieces.
 
-A reader of our own, because a history has 200,000 entries (`docs/dependencies.md` has the times of
-the packages that there are). It knows all of EDN that Jepsen prints.
+It is our own reader because a history has 200,000 entries (`docs/dependencies.md` has the times of
+the existing packages). It reads all EDN that Jepsen prints.
 
     nil true 3 3N 1.5 1/2     None, True, 3, 3, 1.5, Symbol("1/2")
     "text" :name name         str, Keyword, Symbol
     [..] (..) #{..}           list
     {..}                      dict
-    #any.tag{..}              what stands behind the tag
+    #any.tag{..}              the value after the tag
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from zonequake_analysis.errors import ImportRefused
 
 
 class Keyword(str):
-    """A keyword with its colon, as `:read`."""
+    """A keyword with its colon, such as `:read`."""
 
     __slots__ = ()
 
 
 class Symbol(str):
-    """A bare word that is no number, as `foo/bar`; a character, as `\\a`, is one, too."""
+    """A bare word that is no number, such as `foo/bar`, or a character, such as `\\a`."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class _Open:
 def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
     """Yields the values of a text: those at its top, or those of the one vector or list there.
 
-    Raises ImportRefused where the text is no EDN.
+    Raises ImportRefused if the text is not EDN.
     """
     known: dict[str, object] = dict(_CONSTANTS)
     top = _Open("", 1)
@@ -120,7 +120,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
             elif len(stack) > 2 or owner.bracket not in _AROUND:
                 owner.items.append(value)
             elif owner is not top or word not in "])" or value != []:
-                # The vector around all entries closes as a value itself, and is empty by then.
+                # The vector around all entries closes as a value too, and is empty by then.
                 yield EdnEntry(begins, value)
     if len(stack) > 1:
         raise ImportRefused(
@@ -133,7 +133,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
 
 
 def _closed(stack: list[_Open], bracket: str, file: str, line: int) -> object:
-    """The value of the collection on top of the stack, which stays there."""
+    """Returns the value of the collection on top of the stack, which stays there."""
     done = stack[-1]
     if _CLOSES.get(done.bracket) != bracket:
         opened = f" for the {done.bracket!r} of line {done.line}" if done.bracket else ""
@@ -148,7 +148,7 @@ def _closed(stack: list[_Open], bracket: str, file: str, line: int) -> object:
 
 
 def _whole_strings(lines: Iterable[str], file: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers; a string that goes over several lines makes one of them."""
+    """Yields the lines with their numbers; a string over several lines makes them one line."""
     begun: list[str] = []
     begun_at = 0
     for number, line in enumerate(lines, 1):
@@ -168,7 +168,7 @@ def _whole_strings(lines: Iterable[str], file: str) -> Iterator[tuple[int, str]]
 
 
 def _torn(line: str) -> bool:
-    """Whether the line's last string has no end on it."""
+    """Returns whether the line's last string has no end on it."""
     if "\\" not in line and ";" not in line and not line.count('"') % 2:
         return False
     tokens = _TOKEN.findall(line)
@@ -191,12 +191,12 @@ def _unescaped(text: str) -> str:
     plain = _ESCAPE.sub(
         lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else _ESCAPED.get(m[1], m[1]), text
     )
-    # A character beyond 16 bits is escaped as two halves; half of one is none.
+    # Two halves escape a character beyond 16 bits; one half alone is no character.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def text_of(value: object) -> str:
-    """A value as EDN (and, where there is no keyword in it, nearly JSON) on one line."""
+    """Returns a value as EDN on one line; without keywords it is nearly JSON."""
     match value:
         case None:
             return "nil"
@@ -218,7 +218,9 @@ _NOT_BARE = tuple('0123456789+-:[{("#\\')
 
 
 def text_of_key(key: object) -> str:
-    """A key's name: strings bare where nothing else reads alike, so that 1 and "1" stay two."""
+    """Returns a key's name: strings are bare unless that is ambiguous, so that 1 and "1" stay
+    two.
+    """
     bare = (
         type(key) is str
         and key != ""

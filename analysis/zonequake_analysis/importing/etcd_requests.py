@@ -3,10 +3,11 @@
     {"Type":"range","Range":{"Start":"k","End":"","Limit":0,"Revision":0}}
     {"Type":"txn","Txn":{"Conditions":[…],"OperationsOnSuccess":[…],"OperationsOnFailure":[…]}}
 
-A transaction is what it did by its answer; that its conditions on revisions held isn't judged. One
-without an answer may have done either of its lists. A delete, or a lease, which deletes at its end,
-makes a key one that can't be judged, since its absence is then no single value any more. The place
-of an answer is its revision (docs/interfaces.md, "The claimed order").
+A transaction is read as what it did, according to its answer; whether its conditions on revisions
+held isn't judged. A transaction without an answer may have done either of its lists. A key with a
+delete, or with a lease, which deletes at its end, can't be judged, since the absence of the key is
+then no single value any more. The place of an answer is its revision (docs/interfaces.md, "The
+claimed order").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from zonequake_analysis.importing.steps import KeyStep, LineSteps, Unjudged
 
 _RANGE, _PUT, _DELETE = "range-operation", "put-operation", "delete-operation"
 _NO_KEY = ("leaseGrant", "leaseRevoke", "defragment", "compact")
-"""Requests that say nothing of a key; keys under a lease are found by their puts."""
+"""Requests that name no key; keys under a lease are found by their puts."""
 
 
 def steps(request: Object, response: Object, notes: Notes) -> LineSteps:
@@ -86,7 +87,9 @@ def _transaction(asked: Object, response: Object, notes: Notes) -> LineSteps:
 
 
 def _deleted(operation: Object) -> str:
-    """The key that an operation deletes, or may delete when its lease ends; else empty."""
+    """Returns the key that an operation deletes, or may delete when its lease ends; empty if
+    none.
+    """
     kind = operation.text("Type")
     if kind == _DELETE:
         return operation.object("Delete").text("Key")
@@ -113,7 +116,7 @@ def _read(key: str, result: Object) -> object:
 
 
 def _value(holder: Object) -> object:
-    """A value: its text, or of a long one its hash, as the tests keep it."""
+    """Returns a value's text, or the hash that the tests keep of a long one."""
     value = holder.object("Value")
     if value.get("Hash"):
         return f"hash {value.integer('Hash')}"

@@ -1,8 +1,8 @@
 """Entries of a Jepsen history → operations. Pure.
 
-Reads the workloads `register` (read, write, cas; independent keys as `[k v]`, or none) and `append`
-(transactions of `[:append k v]`, `[:r k [..]]`, and `[:w k v]`). Each invoke says whether its value
-is a tuple, and its completion is read alike, so that nothing is guessed for a whole file.
+It reads the workloads `register` (read, write, cas; independent keys as `[k v]`, or none) and
+`append` (transactions of `[:append k v]`, `[:r k [..]]`, and `[:w k v]`). Each invoke says whether
+its value is a tuple, and its completion is read in the same way, so nothing is guessed for a file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """An invoke that has no completion yet. `form`: how its completion's value is to be read."""
+    """An invoke that has no completion yet. `form`: how to read its completion's value."""
 
     number: int
     line: int
@@ -68,9 +68,9 @@ class _Begun:
 def operations(
     entries: Iterable[EdnEntry], *, file: str, choices: Choices, notes: Notes
 ) -> Iterator[ForeignOperation]:
-    """Yields each operation when it completes, those without a completion at the end.
+    """Yields each operation when it completes, and those without a completion at the end.
 
-    Raises ImportRefused at what can't be judged.
+    Raises ImportRefused for an operation that can't be judged.
     """
     begun: dict[int | str, _Begun] = {}
     timed: bool | None = None
@@ -156,7 +156,7 @@ def _event(fields: Mapping[object, object], now: int) -> ForeignEvent:
 
 
 class _Reader:
-    """One entry; what it refuses, it refuses with the entry's line."""
+    """The reader of one entry; its errors name the entry's line."""
 
     __slots__ = ("_choices", "_file", "_line", "fields")
 
@@ -188,7 +188,7 @@ class _Reader:
         return number
 
     def asked(self) -> tuple[str, Sequence[_Asked]]:
-        """The form of an invoke's value, and the operations that it asks for."""
+        """Returns the form of an invoke's value, and the operations that it asks for."""
         name, value = self.fields.get(":f"), self.fields.get(":value")
         if name in (None, ":txn", ":append") and (steps := _transaction(value)) is not None:
             return "transaction", self._steps(steps)
@@ -203,7 +203,7 @@ class _Reader:
             self.refuse(":f", f"found {text_of(name)}, expected one of {' '.join(_FUNCTIONS)} :txn")
         form, key, value = self._keyed(f, value)
         if f is Function.READ:
-            return form, (_Asked(f, key),)  # Knossos fills in what will be read
+            return form, (_Asked(f, key),)  # Knossos fills in the value that will be read
         if f is not Function.CAS:
             return form, (_Asked(f, key, self._written(value)),)
         if not isinstance(value, list) or len(value) != 2:
@@ -214,7 +214,7 @@ class _Reader:
         return form, (_Asked(f, key, self._written(value[1]), old),)
 
     def _keyed(self, f: Function, value: object) -> tuple[str, str, object]:
-        """The form, the key, and what of the value is left without the key."""
+        """Returns the form, the key, and the value without the key."""
         if ":key" in self.fields:
             return "plain", text_of_key(self.fields[":key"]), value
         if isinstance(value, list) and len(value) == 2:
@@ -272,7 +272,7 @@ class _Reader:
 
 
 def _transaction(value: object) -> Sequence[_Step] | None:
-    """The operations of a transaction's value, None for any other value."""
+    """Returns the operations of a transaction's value, None for any other value."""
     if not isinstance(value, list):
         return None
     found: list[_Step] = []

@@ -1,7 +1,6 @@
 """JSON objects by their fields, with errors that name file, line and field.
 
-Names are looked up as Go's decoder does it, whatever their case: programs write `ClientId` and
-`clientId`.
+Names are looked up as Go's decoder does, in any case: programs write `ClientId` and `clientId`.
 """
 
 from __future__ import annotations
@@ -30,40 +29,40 @@ class Object:
         self._line.refuse(".".join(part for part in (self._path, name) if part), what)
 
     def path(self, name: str) -> str:
-        """The path of a field from its line."""
+        """Returns the path of a field from its line."""
         return f"{self._path}.{name}" if self._path else name
 
     def has(self, name: str) -> bool:
-        """Whether the field is there, null or not."""
+        """Returns whether the field is there, null or not."""
         return name.lower() in self._fields
 
     def get(self, name: str) -> object:
-        """The field's value, None if it is null or absent."""
+        """Returns the field's value, None if it is null or absent."""
         return self._fields.get(name.lower())
 
     def integer(self, name: str) -> int:
-        """The field as an integer of 63 bits."""
+        """Returns the field as an integer of 63 bits."""
         value = self.get(name)
         if type(value) is not int or not -(2**62) < value < 2**63 - 1:
             self.refuse(name, f"found {text_of(value)[:60]}, expected an integer")
         return value
 
     def text(self, name: str) -> str:
-        """The field as text, empty if it is absent."""
+        """Returns the field as text, empty if it is absent."""
         value = self.get(name)
         if value is not None and not isinstance(value, str):
             self.refuse(name, f"found {text_of(value)[:60]}, expected a string")
         return value or ""
 
     def key(self, name: str) -> str:
-        """The field as the name of a key."""
+        """Returns the field as the name of a key."""
         value = self.get(name)
         if value is None or isinstance(value, list | dict):
             self.refuse(name, f"found {text_of(value)[:60]}, expected the key")
         return text_of_key(value)
 
     def scalar(self, *names: str) -> object:
-        """The first of these fields that is there, which must be a scalar or null."""
+        """Returns the first of these fields that is there, which must be a scalar or null."""
         name = next((name for name in names if self.has(name)), None)
         if name is None:
             self.refuse(names[0], f"is not there, nor is {' or '.join(names[1:])}")
@@ -73,28 +72,30 @@ class Object:
         return value
 
     def written(self, *names: str) -> object:
-        """As `scalar`, but not null: that can't be told from a key that was never written."""
+        """Returns the same as `scalar`, but refuses null, which looks like a key that was never
+        written.
+        """
         value = self.scalar(*names)
         if value is None:
             self.refuse(names[0], "found null as what is written; write another value for it")
         return value
 
     def boolean(self, *names: str) -> bool:
-        """The first of these fields that is there, as a truth value."""
+        """Returns the first of these fields that is there, as a truth value."""
         value = self.scalar(*names)
         if not isinstance(value, bool):
             self.refuse(names[0], f"found {text_of(value)}, expected true or false")
         return value
 
     def object(self, name: str) -> Object:
-        """The field as an object."""
+        """Returns the field as an object."""
         value = self.get(name)
         if not isinstance(value, dict):
             self.refuse(name, f"found {text_of(value)[:60]}, expected an object")
         return Object(self._line, self.path(name), value)
 
     def objects(self, name: str) -> list[Object]:
-        """The field as a list of objects; empty if it is null or absent."""
+        """Returns the field as a list of objects; empty if it is null or absent."""
         value = self.get(name)
         if value is None:
             return []
@@ -107,7 +108,7 @@ class Object:
 
 
 class JsonLine:
-    """One line: where it stands, and the object on it."""
+    """One line: its file, its number, and the object on it."""
 
     __slots__ = ("file", "line", "top")
 
@@ -121,7 +122,7 @@ class JsonLine:
 
 
 def json_lines(files: Iterable[Path]) -> Iterator[JsonLine]:
-    """The objects of all files, one a line; blank lines are left out. Raises ImportRefused."""
+    """Yields the objects of all files, one a line, without blank lines. Raises ImportRefused."""
     decode = msgspec.json.Decoder(dict[str, object]).decode
     for file in files:
         with file.open("rb") as stream:

@@ -2,7 +2,7 @@
 
     INFO  jepsen.util - 0 :invoke :write 4        {:process 0, :type :invoke, :f :write, :value 4}
 
-Other lines of such a log are left blank, so that numbers of lines stay those of the file.
+Other lines of such a log become blank, so that line numbers stay those of the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIMED_OUT = (":timed-out", ":timeout")
 
 
 def without_prefix(lines: Iterable[str]) -> Iterator[str]:
-    """The lines of a log as EDN entries; those of any other text as they stand."""
+    """Yields the lines of a log as EDN entries; those of any other text unchanged."""
     is_log: bool | None = None
     for line in lines:
         if is_log is None and line.strip():

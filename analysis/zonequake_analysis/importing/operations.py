@@ -1,4 +1,4 @@
-"""An operation as another tool wrote it down, and what was left out on the way. Pure data."""
+"""An operation as another tool recorded it, and what the import left out. Pure data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK, FAIL, INFO = "ok", "fail", "info"
 
 
 class Function(StrEnum):
-    """What an operation does, as a history line names it."""
+    """The kind of an operation, as a history line names it."""
 
     READ = "read"
     WRITE = "write"
@@ -23,9 +23,9 @@ class Function(StrEnum):
 class ForeignOperation:
     """One operation on one key. Its values are those of the file: scalars, and lists for reads.
 
-    `outcome` is None, and `fin_ns` the same as `inv_ns`, where nothing tells how it ended. `number`
-    names it in its process, `step` its place in a transaction. `index` is its place in the order
-    that the store claims, if it claims one.
+    `outcome` is None, and `fin_ns` the same as `inv_ns`, if the file doesn't say how it ended.
+    `number` names it in its process, `step` is its place in a transaction. `index` is its place in
+    the order that the store claims, if it claims one.
     """
 
     f: Function
@@ -46,7 +46,7 @@ class ForeignOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignEvent:
-    """What a nemesis did, at a time of the history's clock."""
+    """An action of a nemesis, at a time of the history's clock."""
 
     time_ns: int
     data: dict[str, str]
@@ -54,7 +54,7 @@ class ForeignEvent:
 
 @dataclass(slots=True, kw_only=True)
 class Notes:
-    """What a reader says beside the operations: events, and how many of what it left out."""
+    """A reader's notes besides the operations: events, and how many of each kind it left out."""
 
     left_out: Counter[str] = field(default_factory=Counter)
     said: Counter[str] = field(default_factory=Counter)
@@ -63,10 +63,10 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a person allowed.
+    """The choices of the person who imports.
 
     `split`: judge the operations of a transaction one by one. `leave_out`: leave out keys with
-    operations that can't be judged. `initial`: what each register holds before anything is written.
+    operations that can't be judged. `initial`: the value of each register before the first write.
     """
 
     split: bool = False

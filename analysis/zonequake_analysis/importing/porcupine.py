@@ -1,6 +1,6 @@
 """Lines of Porcupine operations → operations. Pure.
 
-One JSON object a line, as Go's encoder writes a `porcupine.Operation`:
+The input has one JSON object a line, as Go's encoder writes a `porcupine.Operation`:
 
     {"ClientId":0,"Input":{…},"Call":1,"Output":{…},"Return":2}
 
@@ -38,7 +38,7 @@ _NAMES = {
     "append": Function.APPEND,
 }
 _NUMBERS = {0: Function.READ, 1: Function.WRITE, 2: Function.APPEND}
-"""The `Op` of Porcupine's own model of a key-value store, whose values are strings, at first ""."""
+"""The `Op` of Porcupine's own model of a key-value store; its values are strings, at first ""."""
 _GOOD = (None, "", "OK")
 
 
@@ -47,8 +47,8 @@ def operations(
 ) -> Iterator[ForeignOperation]:
     """Yields the operations in the order of their calls. Raises ImportRefused.
 
-    Holds all of them in memory: lines come in any order, and the last may exclude the first one's
-    key.
+    Holds all of them in memory: lines come in any order, and the last line may exclude the key of
+    the first.
     """
     found: list[ForeignOperation] = []
     excluded: set[str] = set()
@@ -113,7 +113,9 @@ def _steps(line: JsonLine, notes: Notes) -> LineSteps:
 
 
 def _plain(given: Object, top: Object) -> LineSteps:
-    """An operation with an `Op`: get, put, cas or append by name, or 0, 1, 2 for the first."""
+    """Reads an operation with an `Op`: get, put, cas or append by name, or 0, 1, 2 for the first
+    three.
+    """
     op = given.get("Op")
     numbered = type(op) is int
     f = _NUMBERS.get(op) if type(op) is int else _NAMES.get(op) if isinstance(op, str) else None

@@ -18,12 +18,14 @@ from zonequake_analysis.importing.values import VALUES_FILE, Values
 
 _ROLE = b'"role":"load",'
 _LOAD, _FINAL = b'"role":"load" ,', b'"role":"final",'
-"""Equally long, so that a line which turns out to be a key's last read is changed in its place."""
+"""Equally long, so that the line of a key's last read can be changed in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What is in the folder: operations, keys, and keys that were read after their last write."""
+    """The content of the folder: operations, keys, and keys that were read after their last
+    write.
+    """
 
     operations: int
     keys: int
@@ -46,9 +48,9 @@ def write_run(
     notes: Notes,
     values: Values,
 ) -> Written:
-    """Writes `out`, which must not be there yet. `source` goes into `run.yaml`.
+    """Writes `out`, which must not exist yet. `source` goes into `run.yaml`.
 
-    Raises RunFolderError, and what `found` raises.
+    Raises RunFolderError, and the errors of iterating over `found`.
     """
     if out.exists():
         raise RunFolderError(f"{out} is there already; name another folder with --out")

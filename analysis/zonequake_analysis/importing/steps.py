@@ -1,4 +1,4 @@
-"""What one line of Porcupine's did to single keys, or that it can't be judged. Pure data."""
+"""The effect of one Porcupine line on single keys, or that it can't be judged. Pure data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zonequake_analysis.importing.operations import Function
 
 
 class KeyStep(NamedTuple):
-    """One operation on one key; `value` is what was written, or what was read."""
+    """One operation on one key; `value` is the value written or read."""
 
     f: Function
     key: str
@@ -20,7 +20,7 @@ class KeyStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSteps:
-    """All steps of a line, which have one outcome. `index`: the store's place of the answer."""
+    """All steps of a line, which share one outcome. `index`: the store's place of the answer."""
 
     steps: Sequence[KeyStep] = ()
     outcome: str
@@ -29,7 +29,7 @@ class LineSteps:
 
 
 class Unjudged(Exception):
-    """An operation after which nothing can be said of `keys`."""
+    """An operation after which `keys` can't be judged."""
 
     def __init__(self, field: str, what: str, keys: Sequence[str]) -> None:
         super().__init__(what)

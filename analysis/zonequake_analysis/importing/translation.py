@@ -1,7 +1,7 @@
 """Operations of another tool → pairs of lines of our history (docs/history.md). Pure.
 
-What our checks rely on is seen to here: a key is a register or a list, no list is appended one
-value twice, and no process goes on after an operation without an answer.
+It ensures what our checks rely on: a key is a register or a list, a list gets no value appended
+twice, and no process goes on after an operation without an answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from zonequake_analysis.importing.values import Values
 SCHEMA = 1
 ZONE, CLOCK = "imported", "imported"
 FIRST_OWN_PROCESS = 2**52
-"""Below it are the file's own process numbers, from here on those that we had to give."""
+"""Numbers below it are the file's own process numbers; from here on they are ours."""
 
 _TWICE = "registers were written one value twice: the verdict on them is unknown"
 _WENT_ON = "processes went on after an unknown outcome, under a number of ours"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One line, with the fields and in the order of the load's own writer."""
+    """One line, with the fields of the load's own writer in the same order."""
 
     schema: int = SCHEMA
     type: str
@@ -63,7 +63,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Pair = tuple[Line, Line | None]
-"""An operation's invoke and its completion, None where it has none."""
+"""An operation's invoke and its completion, None if it has none."""
 
 
 class _Key:
@@ -93,7 +93,7 @@ def pairs(
 
 
 def _keep_kind(key: _Key, operation: ForeignOperation) -> None:
-    """Holds a key to being a register or a list."""
+    """Raises ImportRefused if a key is used both as a register and as a list."""
     f, value = operation.f, operation.value
     if f is Function.READ and not isinstance(value, list):
         if value is None or operation.outcome != OK:
@@ -179,7 +179,7 @@ def _no_scalar(operation: ForeignOperation, value: object) -> ImportRefused:
 
 
 def _keep_unique(key: _Key, operation: ForeignOperation, number: int, notes: Notes) -> None:
-    """Counts registers that were written one value twice; refuses it of lists."""
+    """Counts registers to which one value was written twice; refuses such a value for lists."""
     first = key.written.get(number)
     if first is None:
         key.written[number] = operation.line

@@ -12,7 +12,7 @@ from zonequake_analysis.storage.place import Place
 
 VALUES_FILE = "values.json"
 FIRST_NUMBER = 2**53
-"""Integers below it, positive or negative, stand for themselves; all else gets one from here on."""
+"""Integers below it, positive or negative, are kept; every other value gets one from here on."""
 
 
 class Values:
@@ -22,18 +22,20 @@ class Values:
         self._numbers: dict[str, int] = {}
 
     def number_of(self, value: object) -> int:
-        """The integer that stands for a scalar."""
+        """Returns the integer for a scalar."""
         if type(value) is int and -FIRST_NUMBER < value < FIRST_NUMBER:
             return value
         return self._numbers.setdefault(text_of(value), FIRST_NUMBER + len(self._numbers))
 
     def by_number(self) -> dict[str, str]:
-        """Returns what `values.json` holds: numbers that we gave, with what they stand for."""
+        """Returns the content of `values.json`: the numbers that we assigned, with the original
+        values.
+        """
         return {str(number): text for text, number in self._numbers.items()}
 
 
 def original_values(run: Path | Place) -> dict[int, str]:
-    """Returns what the integers of an imported run stand for; empty for any other run.
+    """Returns the original values of an imported run by their integers; empty for any other run.
 
     Raises RunFolderError for a file that can't be read.
     """

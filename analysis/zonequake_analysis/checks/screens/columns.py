@@ -58,7 +58,7 @@ class Columns:
 
 
 def columns(ops: pa.Table) -> Columns:
-    """Returns a bucket's operations (shape: `schema.OPS`, in the order of its layout) as columns."""
+    """Returns a bucket's operations (shape `schema.OPS`, in the order of the layout) as columns."""
     partition_id, key_id = _ints(ops, "partition_id"), _ints(ops, "key_id")
     new_partition = _changes(partition_id)
     new_key = new_partition | _changes(key_id)

@@ -173,7 +173,7 @@ def _steps(operations: Sequence[WitnessOperation]) -> list[ReferenceStep]:
 
 
 def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> list[_T]:
-    """Returns a subset that fails and of which no single item can be dropped (the classic ddmin)."""
+    """Returns a subset that fails and of which no single item can be dropped (classic ddmin)."""
     left, pieces = list(items), 2
     while len(left) >= 2:
         size = -(-len(left) // pieces)

@@ -1,6 +1,6 @@
-"""Shapes of what an event's `data` must hold where a verdict rests on it.
+"""Shapes of the part of an event's `data` that a verdict rests on.
 
-The rest of `data` is free: it is shown, and what isn't of the expected kind shows as nothing.
+The rest of `data` is free: reports show it, and leave out what isn't of the expected kind.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Reset(msgspec.Struct, frozen=True):
 
 
 def check_data(kind: str, data: Mapping[str, Any]) -> None:
-    """Raises msgspec.ValidationError, with the field's path, for `data` that can't be judged by."""
+    """Raises msgspec.ValidationError, with the field's path, for `data` unfit for a verdict."""
     for shape in _shapes(kind, data):
         msgspec.convert(data, shape)
 

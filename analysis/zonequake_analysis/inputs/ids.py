@@ -23,13 +23,13 @@ _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 @lru_cache(maxsize=1 << 18)
 def name_id(zone: str, name: str) -> int:
-    """64 bits, signed, that stand for a name of a zone."""
+    """Returns 64 bits, signed, that stand for a name of a zone."""
     digest = blake2b(f"{zone}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 def name_ids(zones: pa.Array, names: pa.Array) -> NDArray[np.int64]:
-    """`name_id` of each row; each distinct name is hashed once. Nulls count as empty."""
+    """Returns `name_id` of each row; each distinct name is hashed once. Nulls count as empty."""
     if not len(names):
         return np.zeros(0, np.int64)
     zone, name = _coded(zones), _coded(names)
@@ -53,7 +53,7 @@ def _coded(names: pa.Array) -> pa.DictionaryArray:
 
 
 def bucket_of(ids: NDArray[np.int64], buckets: int) -> NDArray[np.int32]:
-    """The bucket, in 0..buckets-1, of each partition id."""
+    """Returns the bucket, in 0..buckets-1, of each partition id."""
     given = np.ascontiguousarray(ids, np.int64).view(np.uint64)
     low, high = (given & np.uint64(0xFFFFFFFF)), given >> np.uint64(32)
     with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
-"""Lines → operations: codes for names, ids, positions, and what a range of lines says of itself.
+"""Lines → operations: codes for names, ids, positions, and the facts of a range of lines.
 
-Works on Arrow columns as a whole; pure.
+Works on whole Arrow columns; pure.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ EVENTS = pa.schema(
         pa.field("paired", pa.bool_()),
     ]
 )
-"""Operations before pairing: where each line stands (`of_history.origin_of`), which are
-invokes, and which completions' invokes were dropped."""
+"""Operations before pairing: the origin of each line (`of_history.origin_of`), whether it is an
+invoke, and whether it is a completion whose invoke was dropped."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +83,11 @@ def typed(
     clock_offset_ns: int,
     twice: Twice | None = None,
 ) -> tuple[pa.Table, Facts]:
-    """The events (shape `EVENTS`) among `lines` (shape `schema.LINES`), and facts of all lines.
+    """Returns the events (shape `EVENTS`) in `lines` (shape `schema.LINES`), and facts of all
+    lines.
 
     `writer` wrote their file: the vantage of its probes. `clock_offset_ns` widens intervals.
-    `twice`: names that several things carry. A line with a fault is no event.
+    `twice`: names that several operations or partitions carry. A line with a fault is no event.
     """
     get = lines.column
     invoke = pc.fill_null(pc.equal(get("type"), "invoke"), False)
@@ -158,7 +159,7 @@ def typed(
 
 
 def _wall_offset(lines: pa.RecordBatch, usable: NDArray[np.bool_]) -> int | None:
-    """The wall clock minus the monotonic one, by the lines where both are sane; else None."""
+    """Returns the wall clock minus the monotonic one, from lines where both are sane; else None."""
     wall = lines.column("wall")
     sane = pc.and_(pc.less(wall, MOST_NS), pc.greater(wall, -MOST_NS))
     wall = pc.if_else(sane, wall, pa.scalar(None, pa.int64()))
@@ -168,7 +169,7 @@ def _wall_offset(lines: pa.RecordBatch, usable: NDArray[np.bool_]) -> int | None
 
 
 def _positions(lines: pa.RecordBatch) -> pa.Array:
-    """(lineage, term, index) of answers as one integer in their order; null if absent or wide."""
+    """Returns (lineage, term, index) of answers as ordered integers; null if absent or too wide."""
     parts = [
         (lines.column(name), bits)
         for name, bits in (("lineage", LINEAGE_BITS), ("term", TERM_BITS), ("index", INDEX_BITS))
@@ -183,7 +184,7 @@ def _positions(lines: pa.RecordBatch) -> pa.Array:
 
 
 def _codes(names: pa.Array, known: type[IntEnum]) -> pa.Array:
-    """The small integer that stands for a name, null for a name that isn't known."""
+    """Returns the small integer for a name, null for an unknown name."""
     rows = pc.index_in(names, pa.array([name.name.lower() for name in known]))
     codes = pa.array([name.value for name in known], pa.int8())
     return codes.take(rows)

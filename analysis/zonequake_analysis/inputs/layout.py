@@ -1,8 +1,9 @@
 """The layout of operations, on the way to their bucket and in it.
 
-Spark's shuffle moves few rows with a blob each, not one row to an operation: rows of Arrow never
-become rows of the JVM. A blob is what one range of lines holds for one bucket, as an Arrow stream,
-with the range's facts beside it, so that every bucket knows the whole history's extent. Pure.
+Spark's shuffle moves a few rows with a blob each instead of one row per operation, so rows of Arrow
+never become rows of the JVM. A blob holds the events of one range of lines for one bucket, as an
+Arrow stream. The range's facts travel with it, so that every bucket knows the whole history's
+extent. Pure.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Paired:
 
 
 def split(events: pa.Table, buckets: int) -> Iterator[bytes]:
-    """The blob for each bucket, from 0 on; empty where nothing is for it."""
+    """Yields the blob for each bucket, from 0 on; empty where a bucket gets no event."""
     bucket = bucket_of(events.column("partition_id").to_numpy(), buckets)
     order = np.argsort(bucket, kind="stable")
     rows = events.take(pa.array(order)).combine_chunks()
@@ -51,16 +52,16 @@ def split(events: pa.Table, buckets: int) -> Iterator[bytes]:
 
 
 def joined(blobs: Sequence[bytes]) -> pa.Table:
-    """The events of a bucket's blobs."""
+    """Returns the events of a bucket's blobs."""
     tables = [pa.ipc.open_stream(blob, options=_READ).read_all() for blob in blobs if blob]
     return pa.concat_tables(tables) if tables else EVENTS.empty_table()
 
 
 def laid_out(events: pa.Table) -> Paired:
-    """One row per operation, sorted by (partition, key, invoke).
+    """Returns one row per operation, sorted by (partition, key, invoke).
 
-    An invoke that travelled meets its completion as a neighbour, as both have the same start and
-    process; one without a completion was cut off and stands as unknown.
+    An invoke that was not dropped is next to its completion, as both have the same start and
+    process; an invoke without a completion was cut off, and its outcome is unknown.
     """
     partition, key, inv, process = (
         events.column(name).to_numpy() for name in ("partition_id", "key_id", "inv", "process")

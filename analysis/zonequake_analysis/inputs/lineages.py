@@ -1,7 +1,7 @@
 """Lineages of a partition: where each began, and which places of older ones are part of it.
 
-A forced reset begins a lineage on one survivor. Its log, up to the place where it ended then, is
-the new lineage's past; what the old lineage has behind that place is not part of it:
+A forced reset begins a lineage on one survivor. The survivor's log, up to its end at that time, is
+the new lineage's past; what the old lineage has after that place is not part of it:
 
     lineage 0   1 ── 5 ── 10          written by seven nodes; E had no more than 5
                      └─ lineage 7  6' ── 7'       E was reset with token 7: 6 to 10 are sacrificed
@@ -32,7 +32,7 @@ _LINEAGE_SHIFT = TERM_BITS + INDEX_BITS
 class Begun:
     """The record of a reset: the survivor led alone from `at_ns` on, its log ended at `last`.
 
-    `last` is None where the group was bootstrapped again, with nothing.
+    `last` is None if the group was bootstrapped again, with nothing.
     """
 
     lineage: int
@@ -50,17 +50,18 @@ class Lineages:
     begun: Mapping[int, Begun]
 
     def with_seen(self, lineages: Iterable[int]) -> list[int]:
-        """The lineages that there are, in their order: recorded ones, and those of answers.
+        """Returns the existing lineages in their order: recorded ones, and those of answers.
 
-        What the first recorded one goes back to is one, though nobody was answered in it.
+        A lineage that a recorded reset goes back to counts, too, even if it gave no answer.
         """
         pasts = {lineage_of(b.last) for b in self.begun.values() if b.last is not None}
         return sorted({*self.begun, *pasts, *lineages})
 
     def bounds(self, lineage: int) -> dict[int, int]:
-        """The last place of each lineage that is part of this one; its own has no last.
+        """Returns the last place of each lineage that is part of this one; its own has no last
+        place.
 
-        Of a lineage whose reset nobody recorded, only its own places are known to be part.
+        If no data node recorded a lineage's reset, only its own places are known to be part of it.
         """
         found = {lineage: NEVER_NS}
         while (begun := self.begun.get(lineage)) is not None and begun.last is not None:
@@ -80,24 +81,24 @@ class Lineages:
 
 
 def place_of(lineage: int, term: int, index: int) -> int:
-    """(lineage, term, index) as one integer."""
+    """Returns (lineage, term, index) as one integer."""
     return (lineage << _LINEAGE_SHIFT) | (term << INDEX_BITS) | index
 
 
 def lineage_of(place: int) -> int:
-    """The lineage of a place."""
+    """Returns the lineage of a place."""
     return place >> _LINEAGE_SHIFT
 
 
 def in_words(place: int) -> str:
-    """A place as people read it."""
+    """Returns a place as people read it."""
     term = (place >> INDEX_BITS) & ((1 << TERM_BITS) - 1)
     index = place & ((1 << INDEX_BITS) - 1)
     return f"(lineage {lineage_of(place)}, term {term}, index {index})"
 
 
 def read_lineages(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], Lineages]:
-    """The lineages of every partition that was reset, from its data nodes' `group.reset` events.
+    """Returns the lineages of every partition with `group.reset` events of its data nodes.
 
     A survivor that crashed before its first entry was stored is reset again with the same token:
     then the last record counts.

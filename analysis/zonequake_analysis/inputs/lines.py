@@ -1,17 +1,17 @@
 """History lines as columns, read by ranges of bytes, one range to a task.
 
-Spark's own reader spends most of a run's time on JSON; Arrow's is several times as fast. A piece of
-a file that Arrow refuses, because of a torn or strange line, is read line by line.
+Spark's own reader spends most of a run's time on JSON; Arrow's is several times as fast. If Arrow
+refuses a piece of a file because of a torn or strange line, that piece is read line by line.
 
 Half of all lines are invokes that their completions repeat. They are recognized by the bytes that
-the writer puts at the beginning of each line, and dropped before anybody parses them, if the name
-of their operation is that of a completion:
+the writer puts at the beginning of each line, and dropped before they are parsed, if a completion
+names their operation:
 
     {"schema":1,"type":"invoke",…,"op":"3-20",…}    dropped: its completion is in this range
     {"schema":1,"type":"ok",…,"op":"3-20",…}        kept, `paired`
 
-Whatever looks otherwise is kept and not `paired`: lines with other spacing, torn ones, an
-invoke whose completion lies in the next range, or nowhere. `ingest` pairs those by their fields.
+All other lines are kept and not `paired`: lines with other spacing, torn ones, an invoke whose
+completion is in the next range, or nowhere. `ingest` pairs those by their fields.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INVOKE = '{"schema":1,"type":"invoke",'
 _OP = '"op":"'
 _MOST_OP_BYTES = 32
 _VALUE_LIST, _LIST = b'"value":[', b'"list":['
-"""Within a JSON string the quotes would stand behind backslashes, so these are always fields."""
+"""Within a JSON string the quotes would follow backslashes, so these bytes are always fields."""
 
 _NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
 
@@ -55,7 +55,7 @@ class ByteRange:
 
 
 def byte_ranges(files: Sequence[Path | Place], size: int = RANGE_BYTES) -> list[ByteRange]:
-    """All bytes of all files, in ranges of at most `size`."""
+    """Returns all bytes of all files, in ranges of at most `size`."""
     return [
         ByteRange(place.resolve(), number, start, min(start + size, length))
         for number, place in enumerate(map(Place.of, files))
@@ -65,7 +65,7 @@ def byte_ranges(files: Sequence[Path | Place], size: int = RANGE_BYTES) -> list[
 
 
 def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
-    """The lines of one range that are kept, piece by piece, of the shape `LINES`."""
+    """Yields the lines of one range that are kept, piece by piece, of the shape `LINES`."""
     open_invokes: dict[bytes, tuple[bytes, int]] = {}
     for piece in pieces(part.path, part.start, part.stop):
         lines, starts = _split(piece.content)
@@ -102,7 +102,7 @@ def _named_twice(
     asks: Mapping[bytes, int],
     open_invokes: Mapping[bytes, object],
 ) -> set[bytes]:
-    """The operations that several invokes name: none of these may be dropped unparsed."""
+    """Returns the operations that several invokes name: none of these may be dropped unparsed."""
     known = sum(name is not None for name in names)
     if known == len(asks) and open_invokes.keys().isdisjoint(asks):
         return set()
@@ -111,7 +111,7 @@ def _named_twice(
 
 
 def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
-    """The name of each line's operation if it completes one, else None."""
+    """Returns the name of each line's operation if it completes one, else None."""
     ends = pc.not_equal(columns["type"], "invoke")
     names = pc.if_else(ends, columns["op"], pa.scalar(None, pa.string()))
     result: list[bytes | None] = names.cast(pa.binary()).to_pylist()
@@ -125,7 +125,7 @@ def _unpaired(lines: pa.Array, file: int, starts: NDArray[np.int64]) -> pa.Recor
 def _batch(
     columns: dict[str, pa.Array], file: int, starts: NDArray[np.int64], paired: list[bool]
 ) -> pa.RecordBatch:
-    """Parsed lines with their file's number and first byte, as a batch of the shape `LINES`."""
+    """Returns parsed lines with their file's number and first byte, in the shape `LINES`."""
     columns["file"] = pa.array(np.full(len(paired), file, np.int32))
     columns["at"] = pa.array(starts, pa.int64())
     columns["paired"] = pa.array(paired, pa.bool_())
@@ -133,7 +133,7 @@ def _batch(
 
 
 def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
-    """Lines as columns; `torn`: the last one has no end in the file."""
+    """Returns lines as columns; `torn`: the last one has no end in the file."""
     text = _text(lines)
     if text and _is_text(text):
         try:
@@ -155,7 +155,7 @@ def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether it is UTF-8: Arrow's JSON reader would take whatever else there is."""
+    """Returns whether it is UTF-8: Arrow's JSON reader accepts any other bytes, too."""
     if content.isascii():
         return True
     try:
@@ -207,8 +207,9 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def _split(piece: bytes | memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The lines of a piece with their ends, without copying, and where each begins in it; blank
-    ones are left out.
+    """Returns the lines of a piece with their ends, without copying, and where each begins in it.
+
+    Blank lines are left out.
     """
     ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == _NEWLINE) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int32)
@@ -223,7 +224,7 @@ def _split(piece: bytes | memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def _text(lines: pa.Array) -> bytes:
-    """The lines' bytes, one line behind the other."""
+    """Returns the lines' bytes, one line after the other."""
     if not len(lines):
         return b""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines) + 1]
@@ -231,14 +232,14 @@ def _text(lines: pa.Array) -> bytes:
 
 
 def _whole(lines: pa.Array) -> np.ndarray:
-    """Whether a line ends as a JSON object does."""
+    """Returns whether each line ends as a JSON object does."""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines) + 1]
     data = np.frombuffer(lines.buffers()[2], np.uint8)
     return np.asarray(data[np.maximum(offsets[1:] - 2, 0)] == _BRACE)
 
 
 def _ops(lines: pa.Array) -> list[bytes | None]:
-    """The name of each line's operation, None where there is none, or a long or strange one."""
+    """Returns the name of each line's operation, None if it has none, or a long or strange one."""
     if not len(lines):
         return []
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines)]

@@ -1,9 +1,9 @@
 """Whole lines of a range of bytes, in pieces of some megabytes, however long a line is.
 
-    range ── 8 MB ── 8 MB ──┐ the last line begins here and ends far behind the range:
+    range ── 8 MB ── 8 MB ──┐ the last line begins here and ends far after the range:
                             └─ blocks of 1 MB until its end
 
-A file is read in blocks alone, never byte by byte: a line of 50 MB costs as many reads as 50 MB of
+A file is read only in blocks, never byte by byte: a line of 50 MB costs as many reads as 50 MB of
 short lines.
 """
 
@@ -17,13 +17,13 @@ from zonequake_analysis.storage.place import Place
 
 _PIECE_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
-"""Read at once where only the end of a line is looked for."""
+"""Bytes read at once while only the end of a line is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePiece:
-    """Whole lines, each with its end. `at`: the first one's place in the file; `torn`: the last
-    one has no end in the file, and got one here.
+    """Whole lines, each with its end. `at`: the first line's place in the file; `torn`: the last
+    line has no end in the file, and got one here.
     """
 
     content: bytes | memoryview
@@ -32,7 +32,7 @@ class LinePiece:
 
 
 def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
-    """The lines of a file that begin in [start, stop)."""
+    """Yields the lines of a file that begin in [start, stop)."""
     with path.open() as stream:
         at = start
         if at > 0:
@@ -47,7 +47,7 @@ def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
             if end == len(piece):
                 yield LinePiece(content=piece, at=at)
             elif end and at + len(piece) < stop:
-                # The begun line is read again: that is cheaper than to copy all the others.
+                # The line begun here is read again: that is cheaper than to copy all the others.
                 yield LinePiece(content=memoryview(piece)[:end], at=at)
                 stream.seek(at + end)
             else:
@@ -60,7 +60,7 @@ def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
 
 
 def _until_line_end(stream: BinaryIO) -> Iterator[bytes]:
-    """Reads from here up to the next line's end and with it, or to the file's own end."""
+    """Yields the bytes from here through the next line's end, or to the file's own end."""
     while block := stream.read(BLOCK_BYTES):
         end = block.find(b"\n") + 1
         if end:

@@ -1,9 +1,9 @@
 """Prometheus by `remote_read`: raw samples, and the only way that shows staleness markers.
 
-The query API evaluates at steps and repeats old values for five minutes; a series that ended would
-look alive. Asked in slices of time × metrics (`slices`), because a server bounds the samples of one
-answer and we bound our memory; intervals are half open, so that no sample comes twice (remote_read
-itself includes both ends).
+The query API evaluates at steps and repeats old values for five minutes, so a series that ended
+would look alive. Requests ask for slices of time × metrics (`slices`), because a server limits the
+samples of one answer and we limit our memory. Intervals are half open, so that no sample comes
+twice (remote_read itself includes both ends).
 
 Protocol: protobuf ReadRequest/ReadResponse in a snappy block, response type SAMPLES
 (prometheus/prompb/remote.proto and types.proto; only the fields used are declared here).
@@ -44,10 +44,10 @@ HEADERS = {
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "zonequake"}
 
 PULLED_SAMPLES = 250_000
-"""Samples asked for at once by `pull`, about: some 50 MB while they are decoded."""
+"""Samples that `pull` asks for at once, about: some 50 MB while they are decoded."""
 
 BATCH_ROWS = 65_536
-"""Rows of one Arrow batch, at most: labels are repeated in every row."""
+"""Most rows of one Arrow batch: labels are repeated in every row."""
 
 STALE_BITS = 0x7FF0000000000002
 """The NaN that marks the end of a series (prometheus/model/value)."""
@@ -85,11 +85,11 @@ class Samples:
 
     @property
     def stale(self) -> NDArray[np.bool_]:
-        """Which samples say that their series has ended, and aren't an ordinary NaN."""
+        """Returns which samples say that their series has ended, and aren't an ordinary NaN."""
         return np.equal(self.values.view(np.uint64), np.uint64(STALE_BITS))
 
     def repeated(self, of_series: Sequence[Any], type_: pa.DataType) -> pa.Array:
-        """One value of each series as a column: repeated for every sample."""
+        """Returns one value of each series as a column, repeated for every sample."""
         return pa.array(of_series, type_).take(pa.array(self.rows))
 
 
@@ -103,7 +103,7 @@ def pull(
     """Reads all samples with start_ms ≤ t < end_ms (unix ms) into `out`/prometheus.parquet.
 
     `source` is a base URL, or a function that posts to the server in some other way, for instance
-    through the Kubernetes API's service proxy. `matchers` are label matchers, which all must hold:
+    through the Kubernetes API's service proxy. `matchers` are label matchers, which must all hold:
     `__name__=~"zonequake_.*"`; none means everything. Returns the number of samples. Memory holds
     one slice at a time, which becomes row groups of the file; the file appears whole or not at all.
     Raises PrometheusError.
@@ -146,7 +146,7 @@ def series_counts(
 
 
 class _NamedSeries(msgspec.Struct, frozen=True):
-    """The one label of a series that is counted by."""
+    """The one label by which series are counted."""
 
     name: str = msgspec.field(default="", name="__name__")
 
@@ -158,7 +158,7 @@ class _SeriesAnswer(msgspec.Struct, frozen=True):
 def read(
     post: Post, one: Slice, matchers: Sequence[str], *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Samples]:
-    """Reads a slice, in pieces of `batch_rows` samples at most. Raises PrometheusError."""
+    """Yields a slice, in pieces of `batch_rows` samples at most. Raises PrometheusError."""
     operator, value = one.matcher
     asked = [*map(_matcher, matchers), (_TYPES[operator], "__name__", value)]
     answer: Any = _read(post, one.start_ms, one.end_ms, asked)
@@ -194,23 +194,23 @@ def _joined(parts: Sequence[tuple[Labels, NDArray[np.int64], NDArray[np.float64]
 
 
 def metric_of(labels: Labels) -> str:
-    """The name of a series' metric."""
+    """Returns the name of a series' metric."""
     return dict(labels).get("__name__", "")
 
 
 def without_name(labels: Labels) -> list[tuple[str, str]]:
-    """A series' labels but for its metric's name."""
+    """Returns a series' labels without its metric's name."""
     return [(name, value) for name, value in labels if name != "__name__"]
 
 
 def series_id(labels: Labels) -> int:
-    """A number that stands for a series wherever it is read."""
+    """Returns a number that identifies a series in every reader."""
     digest = hashlib.blake2b(repr(sorted(labels)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 def _pulled(found: Samples) -> pa.RecordBatch:
-    """Samples as rows of the file."""
+    """Returns samples as rows of the file."""
     return pa.RecordBatch.from_arrays(
         [
             found.repeated([metric_of(labels) for labels in found.series], pa.string()),
@@ -225,7 +225,7 @@ def _pulled(found: Samples) -> pa.RecordBatch:
 
 
 def http_post(base_url: str, timeout_s: float = 60.0) -> Post:
-    """A `Post` to a server reached directly, for instance `http://127.0.0.1:9090`."""
+    """Returns a `Post` to a server reached directly, for instance `http://127.0.0.1:9090`."""
     if not base_url.startswith(("http://", "https://")):
         raise PrometheusError(f"found {base_url!r}, expected http://host:port")
 
@@ -246,7 +246,7 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> Post:
 
 
 def _matcher(text: str) -> tuple[int, str, str]:
-    """`name=~"value"` as (type, name, value)."""
+    """Returns `name=~"value"` as (type, name, value)."""
     for operator in ("=~", "!~", "!=", "="):
         name, found, value = text.partition(operator)
         if found and name and value[:1] == value[-1:] == '"' and len(value) >= 2:
@@ -274,7 +274,7 @@ def _read(
 
 
 def _messages() -> dict[str, Any]:
-    """The message classes, from descriptors built here: no generated code, no compiler."""
+    """Returns the message classes, from descriptors built here: no generated code, no compiler."""
     field = descriptor_pb2.FieldDescriptorProto
     scalars = {
         "string": field.TYPE_STRING,
@@ -325,4 +325,4 @@ def _messages() -> dict[str, Any]:
 
 
 MESSAGES = _messages()
-"""Message classes by name; tests use them to play the server."""
+"""Message classes by name; tests use them to act as the server."""

@@ -1,4 +1,4 @@
-"""The content of a run folder beside its histories: `run.yaml` and `events.jsonl`, both
+"""The content of a run folder besides its histories: `run.yaml` and `events.jsonl`, both
 optional.
 """
 
@@ -36,12 +36,12 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, object] = {}
 
     def text(self, name: str) -> str:
-        """A field of `data` as text, empty if it is absent or null."""
+        """Returns a field of `data` as text, empty if it is absent or null."""
         value = self.data.get(name)
         return "" if value is None else str(value)
 
     def number(self, name: str) -> float | None:
-        """A field of `data` as a number, None if it isn't one, or beyond 64 bits."""
+        """Returns a field of `data` as a number, None if it isn't one, or beyond 64 bits."""
         value = self.data.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
@@ -57,12 +57,12 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
     unavailability window of any partition. `max_p99_ms`: p99 latency from the first fault to the
-    end of recovery; `p99_ratio`: the same over the larger one of before and of the control, judged
-    where it is above `p99_ratio_above_ms`. `all_rebalances_end`: none may still run at the end.
-    `faults`: names of faults that must have hit; None takes those of the plan. `resets`: exactly so
-    many forced resets of all partitions together. `sacrificed_…`, `restored_…`: acknowledged writes
-    that resets took, and that an unwind brought back. Where a reset ended the window,
-    `max_reset_window_ms` and `max_reset_after_proof_ms` stand in for `max_window_ms`; the second
+    end of recovery; `p99_ratio`: the same over the larger p99 of the quiet time before and of the
+    control, judged if it is above `p99_ratio_above_ms`. `all_rebalances_end`: none may still run at
+    the end. `faults`: names of faults that must have hit; None takes those of the plan. `resets`:
+    the exact number of forced resets of all partitions together. `sacrificed_…`, `restored_…`:
+    acknowledged writes that resets took, and that an unwind brought back. If a reset ended the
+    window, `max_reset_window_ms` and `max_reset_after_proof_ms` replace `max_window_ms`; the second
     counts from when the API server showed the last loss.
     """
 
@@ -92,7 +92,7 @@ class PlannedFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """The content of `run.yaml`, or the defaults where there is none."""
+    """The content of `run.yaml`, or the defaults if there is none."""
 
     name: str
     description: str
@@ -100,16 +100,16 @@ class RunDescription:
     expectations: Expectations
     planned_faults: tuple[PlannedFault, ...]
     clock_offset_ns: int
-    harness: HarnessReport | None  # None where no harness made the folder
+    harness: HarnessReport | None  # None if no harness made the folder
     text: str  # the file itself, for the report
     has_control: bool = False  # whether the plan has one
     files: Mapping[str, int] = field(default_factory=dict)  # sizes in bytes at the run's end
-    target: str = ""  # what was under test, with its version; empty where the file doesn't say
+    target: str = ""  # the store under test, with its version; empty if unknown
     load_per_s: float | None = None  # operations that the plan asks for, of all zones together
 
     @property
     def title(self) -> str:
-        """The run's name and what it was against."""
+        """The run's name and the store that it tested."""
         return f"{self.name} against {self.target}" if self.target else self.name
 
 
@@ -131,9 +131,9 @@ _RATES = ("registerRate", "listRate", "register_rate", "list_rate")
 
 
 def read_description(run: Path | Place) -> RunDescription:
-    """Reads `run.yaml`. Fields may stand at the top or, as in a manifest, under `plan.spec`.
+    """Reads `run.yaml`. Fields may be at the top or, as in a manifest, under `plan.spec`.
 
-    Raises RunFolderError if the file is there and can't be understood.
+    Raises RunFolderError if the file exists and can't be understood.
     """
     loaded = load_run_yaml(run)
     if loaded is None:
@@ -176,7 +176,7 @@ def read_description(run: Path | Place) -> RunDescription:
 
 
 def _load_per_s(spec: RunYaml) -> float | None:
-    """The rate of the load of each zone, times the zones; None where the plan says none."""
+    """Returns the rate of the load of each zone, times the zones; None if the plan has none."""
     load = spec.part("load")
     rates = [load.number(name) for name in _RATES if name in load] if load is not None else []
     return sum(rates) * max(1, len(spec.parts("zones"))) if rates else None
@@ -194,8 +194,8 @@ def _expectations(holder: RunYaml) -> Expectations:
 
 
 def target_of(document: RunYaml) -> str:
-    """Returns the store under test by `run.yaml`, as `etcd 3.6.4`; without the version if it never
-    ran.
+    """Returns the store under test by `run.yaml`, such as `etcd 3.6.4`; without the version if it
+    never ran.
     """
     if "target" not in document:
         return ""
@@ -209,9 +209,9 @@ def target_of(document: RunYaml) -> str:
 
 
 def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
-    """The events of a run in the order of their times, and a sentence for each unreadable line.
+    """Returns the events of a run ordered by time, and a sentence for each unreadable line.
 
-    Raises RunFolderError if `events.jsonl` is there and no file.
+    Raises RunFolderError if `events.jsonl` exists and is no file.
     """
     decode = msgspec.json.Decoder(RecordedEvent).decode
     events, bad = [], []
@@ -235,7 +235,9 @@ _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that aren't blank, with their numbers; none if it isn't there."""
+    """Yields the lines of a file that aren't blank, with their numbers; none if there is no
+    file.
+    """
     try:
         content = file.read_bytes()
     except FileNotFoundError:
@@ -248,7 +250,7 @@ def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
 
 
 def _told(file: object, number: int, error: Exception, *, within: str = "") -> str:
-    """`events.jsonl:3, field `time`: Expected `int`, got `str``."""
+    """Returns an error in words: `events.jsonl:3, field `time`: Expected `int`, got `str``."""
     if isinstance(error, RecursionError):
         return f"{file}:{number}: JSON that nests too deep"
     if isinstance(error, UnicodeDecodeError):
@@ -262,7 +264,7 @@ _GROUP = r"^.+\..+\.[0-9]{1,9}$"
 
 
 class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of a replica dump. `log_index`: None where `applied` is the index in the log."""
+    """First line of a replica dump. `log_index`: None if `applied` is the index in the log."""
 
     group: Annotated[str, msgspec.Meta(pattern=_GROUP)]
     node: str
@@ -303,7 +305,7 @@ class Dump:
 
 
 def read_dumps(run: Path | Place) -> list[Dump]:
-    """All replica dumps of a run. Raises RunFolderError for one that can't be read."""
+    """Returns all replica dumps of a run. Raises RunFolderError for one that can't be read."""
     return [_dump(file) for file in Place.of(run / "dumps").listed(".jsonl")]
 
 

@@ -1,7 +1,7 @@
-"""`run.yaml` as a mapping whose fields are of the kinds that the analysis reads.
+"""`run.yaml` as a mapping whose fields have the kinds that the analysis reads.
 
-What can't be read ends with a sentence that names file, field and, where YAML itself is broken,
-the line.
+Errors say in a sentence which file and field can't be read and, if YAML itself is broken, on which
+line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonequake_analysis.storage.place import Place
 
 _T = TypeVar("_T")
 _MOST_NODES = 100_000
-"""Parts of a file; those that an alias repeats count again, and may grow without end."""
+"""Most parts of a file; parts that an alias repeats count again, and may grow without end."""
 
 
 class RunYaml:
@@ -38,7 +38,7 @@ class RunYaml:
         refuse(self._file, f"{self._where}{name}", found, expected)
 
     def part(self, name: str) -> RunYaml | None:
-        """A mapping within this one, None if there is none."""
+        """Returns a mapping within this one, None if there is none."""
         value = self._fields.get(name)
         if value is None:
             return None
@@ -47,7 +47,7 @@ class RunYaml:
         return RunYaml(self._file, value, f"{self._where}{name}.")
 
     def parts(self, name: str) -> list[RunYaml]:
-        """A list of mappings within this one."""
+        """Returns a list of mappings within this one."""
         value = self._fields.get(name)
         if value is None:
             return []
@@ -62,14 +62,14 @@ class RunYaml:
         ]
 
     def text(self, name: str) -> str:
-        """A field as text, empty if it is absent."""
+        """Returns a field as text, empty if it is absent."""
         value = self._fields.get(name)
         if isinstance(value, dict | list | set | tuple):
             self.refuse(name, value, "text or a number")
         return "" if value is None else str(value)
 
     def whole(self, name: str, *, least: int = 0, most: int = 2**63 - 1, absent: int = 0) -> int:
-        """A field as an integer, `absent` if there is none."""
+        """Returns a field as an integer, `absent` if there is none."""
         value = self._fields.get(name)
         if value is None:
             return absent
@@ -78,7 +78,7 @@ class RunYaml:
         return value
 
     def number(self, name: str) -> float:
-        """A field's number, which must be finite and not negative."""
+        """Returns a field's number, which must be finite and not negative."""
         value = self._fields.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.refuse(name, value, "a number")
@@ -87,17 +87,17 @@ class RunYaml:
         return float(value)
 
     def texts(self, name: str) -> dict[str, str]:
-        """A mapping of texts, empty if it is absent."""
+        """Returns a mapping of texts, empty if it is absent."""
         part = self.part(name)
         return {} if part is None else {str(key): part.text(key) for key in part._fields}
 
     def wholes(self, name: str) -> dict[str, int]:
-        """A mapping of integers, empty if it is absent."""
+        """Returns a mapping of integers, empty if it is absent."""
         part = self.part(name)
         return {} if part is None else {str(key): part.whole(key) for key in part._fields}
 
     def typed(self, wanted: type[_T], *, names: Mapping[str, str] | None = None) -> _T:
-        """This mapping as a struct; `names`: of its fields, where the file's are others."""
+        """Returns this mapping as a struct; `names`: the struct's field for a name of the file."""
         known = {(names or {}).get(str(key), str(key)): v for key, v in self._fields.items()}
         try:
             return msgspec.convert(known, wanted)
@@ -110,13 +110,13 @@ class RunYaml:
 
 
 def read_run_yaml(run: Path | Place) -> RunYaml | None:
-    """A folder's `run.yaml`, None without one. Raises RunFolderError."""
+    """Returns a folder's `run.yaml`, None if there is none. Raises RunFolderError."""
     loaded = load_run_yaml(run)
     return None if loaded is None else loaded[0]
 
 
 def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
-    """The same with the file's text."""
+    """Returns the same with the file's text."""
     file = run / "run.yaml"
     try:
         text = file.read_bytes().decode()
@@ -164,13 +164,13 @@ def _kind(found: object) -> str:
         return {dict: "a mapping", list: "a list"}.get(type(found), "a set")
     try:
         text = str(found)
-    except ValueError:  # Python writes no integer of thousands of digits
+    except ValueError:  # Python refuses to print so many digits
         return "a number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _grows(document: object) -> bool:
-    """Whether a document has more parts than anybody writes, as one of aliases of aliases has."""
+    """Returns whether a document has more parts than a real one, as with aliases of aliases."""
     left, waiting = _MOST_NODES, [document]
     while waiting:
         left -= 1

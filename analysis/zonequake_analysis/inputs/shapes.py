@@ -1,4 +1,4 @@
-"""Shapes of what the analysis reads: history lines (docs/interfaces.md, "History") and `ops`.
+"""Shapes of the analysis's input: history lines (docs/interfaces.md, "History") and `ops`.
 
 A history line is one event; a row of `ops` is one operation, with small integers for names, so that
 sorting and grouping never compare strings. Findings have their shape in `findings`.
@@ -15,16 +15,18 @@ from pyspark.sql import types as t
 SCHEMA_VERSION = 1
 
 CORRUPT = "_corrupt"
-"""Column that says why a line is not a JSON object of the schema; null for one that is."""
+"""Column that says why a line is not a JSON object of the schema; null if it is one."""
 
 TORN = "torn"
-"""Said there of a file's last line without an end: a crash leaves one, and it is no damage."""
+"""Value of that column for a file's last line without an end: a crash leaves one, which is no
+damage.
+"""
 
 NEVER_NS = 2**63 - 1
 """Finish of an operation whose outcome is unknown: it may take effect at any later time."""
 
 ABSENT = -(2**63)
-"""The number that stands for an absent key where no null can: no line may hold it."""
+"""The number for an absent key where no null is possible: no line may hold it."""
 
 PROBE_DEADLINE_NS = 500_000_000
 """A probe that isn't answered within this time of its scheduled start has failed (design §5)."""
@@ -67,7 +69,7 @@ _ASKED = [
     t.StructField("sched", t.LongType()),
     t.StructField("inv", t.LongType()),
 ]
-"""What an operation asked for and was told, and when it was due and began."""
+"""An operation's request and answer, and when it was due and began."""
 
 LINES = t.StructType(
     [
@@ -123,6 +125,6 @@ OPS = t.StructType(
 )
 """One operation: a row of `tables/ops`, sorted by (partition_id, key_id, inv) in each bucket.
 
-A partition that was reset has its rows once for each lineage (`views`); `copy` tells those that
+A partition that was reset has its rows once for each lineage (`views`); `copy` marks those that
 show an operation again.
 """

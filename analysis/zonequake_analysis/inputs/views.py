@@ -1,13 +1,12 @@
-"""A partition's history, lineage by lineage: what each must explain.
+"""A partition's history, lineage by lineage: the operations that each lineage must explain.
 
 A reset takes back what its survivor did not have, so no single order explains the answers of both
-lineages. In the eyes of a lineage an answer counts if the state it saw is part of this lineage. A
-write that is not part of it may still have happened: an earlier attempt of it may be what the
-survivor had, so that it stands as one without an answer. A read that saw another state says
-nothing.
+lineages. For a lineage an answer counts if the state it saw is part of this lineage. A write that
+is not part of it may still have happened: the survivor may have had an earlier attempt of it. So it
+counts as a write without an answer. A read that saw another state is left out.
 
-The views of one partition are told apart by their keys' ids, so that every check judges each for
-itself and none has to know of lineages. Pure, over whole columns.
+The keys of each view have ids of their own, so that every check judges each view by itself and no
+check has to know of lineages. Pure, over whole columns.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
-    """`ops` with every partition that was reset once for each of its lineages, and `copy` set.
+    """Returns `ops` with each partition that was reset once per lineage, and `copy` set.
 
-    `lineages`: by partition id, those that were recorded. Rows stay in the order of the layout.
-    `copy`: the row is an operation that another row shows in its own lineage. Without any reset,
-    the rows as they are.
+    `lineages`: the recorded ones, by partition id. Rows stay in the order of the layout. `copy`:
+    the row is an operation that another row shows in its own lineage. Without any reset, the rows
+    are unchanged.
     """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
@@ -58,14 +57,14 @@ def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
 def lineages_of(
     number: int, partition: Ints, lineage: Ints, recorded: Mapping[int, Lineages]
 ) -> list[int]:
-    """The lineages of one partition: those recorded, and those of its answers."""
+    """Returns the lineages of one partition: those recorded, and those of its answers."""
     seen = np.unique(lineage[(partition == number) & (lineage >= 0)]).tolist()
     known = recorded.get(number)
     return known.with_seen(seen) if known is not None else seen
 
 
 def last_view(ops: pa.Table, lineages: Mapping[int, Lineages]) -> Bools:
-    """Returns which answers are part of their partition's last lineage; all where there is only
+    """Returns which answers are part of their partition's last lineage; all if there is only
     one.
     """
     partition = ops.column("partition_id").to_numpy()
@@ -84,7 +83,7 @@ def last_view(ops: pa.Table, lineages: Mapping[int, Lineages]) -> Bools:
 def _view(
     own: pa.Table, place: Ints, answered: Bools, lineage: int, first: bool, known: Lineages
 ) -> pa.Table:
-    """One partition's rows as this lineage sees them."""
+    """Returns one partition's rows as this lineage sees them."""
     foreign = answered & ~known.has(lineage, place)
     reads = own.column("f").to_numpy() == Function.READ.value
     copy = np.where(answered, place >> (TERM_BITS + INDEX_BITS) != lineage, not first)
@@ -112,7 +111,7 @@ def _view(
 
 
 def _key_ids(ids: Ints, lineage: int) -> Ints:
-    """Other ids for the keys of each lineage but the first."""
+    """Returns other ids for the keys of each lineage except the first."""
     if not lineage:
         return ids
     with np.errstate(over="ignore"):

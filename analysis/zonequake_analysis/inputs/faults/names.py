@@ -1,12 +1,12 @@
-"""Names that several things carry: operations one `op`, partitions one key. Over all files.
+"""Names that must be unique over all files: each operation's `op`, each partition's keys.
 
-An operation of one partition meets those of another nowhere else, so that what it takes to compare
-their names travels to a task by the name:
+An operation of one partition meets those of another nowhere else. So the facts that a comparison
+needs travel to a task that the name decides:
 
-    (hash of the name, hash of who carries it and as what) ──▶ sorted by name: names with two
-    carriers, two invokes or two completions
+    (hash of the name, hash of its carrier and role) ──▶ sorted by name: names with two carriers,
+    two invokes or two completions
 
-What is found is looked for in a second pass over the lines, which names them.
+A second pass over the lines looks for the names that were found, and reports them.
 
 Hashes have 64 bits and are the same on every machine. Pure, over whole columns.
 """
@@ -42,7 +42,7 @@ class Twice:
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """What travels for the names of one bucket: arrays of int64 as bytes."""
+    """The data to compare the names of one bucket by: arrays of int64 as bytes."""
 
     ops: bytes = b""
     carriers: bytes = b""
@@ -51,7 +51,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_by_bucket(events: pa.Table, buckets: int) -> list[Names]:
-    """Returns what each bucket is to compare of the names in these events."""
+    """Returns what each bucket has to compare of the names in these events."""
     ops, carriers = carried(events)
     keys, partitions = _pairs(*(events.column(n).to_numpy() for n in ("key_id", "partition_id")))
     op_bucket, key_bucket = (_bucket(of, buckets) for of in (ops, keys))
@@ -67,7 +67,7 @@ def names_by_bucket(events: pa.Table, buckets: int) -> list[Names]:
 
 
 def twice(parts: Sequence[Names]) -> Twice:
-    """The names of one bucket that several things carry."""
+    """Returns the names of one bucket that several operations or partitions carry."""
     ops, carriers, keys, partitions = (
         np.frombuffer(b"".join(getattr(part, name) for part in parts), np.int64)
         for name in ("ops", "carriers", "keys", "partitions")
@@ -77,7 +77,7 @@ def twice(parts: Sequence[Names]) -> Twice:
 
 
 def _pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
-    """The different pairs of elements, sorted."""
+    """Returns the different pairs of elements, sorted."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     fresh = np.ones(len(first), bool)
@@ -90,8 +90,10 @@ def _bucket(names: Ints, buckets: int) -> Ints:
 
 
 def carried(events: pa.Table) -> tuple[Ints, Ints]:
-    """Returns each event's hash of its name, and of its operation with, in the lowest two bits,
-    whether it is an invoke, and paired.
+    """Returns each event's hash of its name, and the hash of its operation.
+
+    The lowest two bits of the second hash say whether the event is an invoke, and whether it is
+    paired.
     """
     carrier = np.zeros(events.num_rows, np.uint64)
     for column in ("partition_id", "key_id", "inv", "process", "f"):
@@ -102,7 +104,7 @@ def carried(events: pa.Table) -> tuple[Ints, Ints]:
 
 
 def repeated(name: Ints, carrier: Ints) -> Ints:
-    """The hashes of names that do not belong to one operation alone; sorted."""
+    """Returns the hashes of names that do not belong to one operation alone; sorted."""
     order = np.lexsort((carrier, name))
     name, carrier = name[order], carrier[order]
     first = np.flatnonzero(np.concatenate([[True], name[1:] != name[:-1]]) if len(name) else [])
@@ -118,7 +120,7 @@ def repeated(name: Ints, carrier: Ints) -> Ints:
 
 
 def hashed(names: pa.Array | pa.ChunkedArray) -> Ints:
-    """64 bits that stand for each name; 0 for a null."""
+    """Returns 64 bits that stand for each name; 0 for a null."""
     text = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
     if not len(text):
         return np.zeros(0, np.int64)

@@ -1,10 +1,11 @@
-"""Faults of a history: lines that no store can be judged by, and what is left out because of them.
+"""Faults of a history: lines by which no store can be judged, and what is left out because of them.
 
-A line that says what can't be (it ended before it began), or lacks what every line has, is a fault
-of whoever wrote it. Its key is *refused*: none of its operations is judged, so that the fault never
-looks like one of the store, and the run is unknown.
+A line that says something impossible (it ended before it began), or lacks a field that every line
+has, is a fault of the program that wrote it. Its key is *refused*: none of its operations is
+judged, so that the fault never looks like one of the store, and the run is unknown.
 
-    {"type":"ok","op":"3-1","key":"k1","inv":9,"time":5,…}   k1 is refused; k2 is judged as ever
+    {"type":"ok","op":"3-1","key":"k1","inv":9,"time":5,…}   k1 is refused; k2 is judged as usual
+
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from zonequake_analysis.storage.place import Place
 Ints = NDArray[np.int64]
 
 MOST_EXAMPLES = 3
-"""Of each kind; all are counted."""
+"""Most examples of each kind; all faults are counted."""
 
 MOST_REFUSED = 10_000
-"""Keys that are refused one by one; beyond that nothing of the history is judged."""
+"""Most keys that are refused one by one; with more, nothing of the history is judged."""
 
 _OFFSET_BITS = 44
-"""Of a line's origin, below the number of its file: up to 16 TB in one file."""
+"""Bits of a line's origin below the number of its file: up to 16 TB in one file."""
 
 _BLOCK_BYTES = 1024 * 1024
 _MOST_CHARACTERS = 200
-"""Of what is repeated from a line."""
+"""Most characters that are repeated from a line."""
 
 
 class HistoryFaultKind(StrEnum):
@@ -61,8 +62,8 @@ class HistoryFault(msgspec.Struct, frozen=True, kw_only=True):
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """The faults of some lines: how many of each kind, with a few examples, and what they refuse.
 
-    `refused`: (partition id, key id) of keys; `everything`: too many of them to name. `keyless`:
-    lines that don't say which key they are about, so that any key may lack an operation.
+    `refused`: (partition id, key id) of keys; `everything`: there are too many of them to name.
+    `keyless`: lines that don't say which key they are about, so that any key may lack an operation.
     """
 
     counts: dict[str, int] = {}
@@ -104,12 +105,12 @@ def _first_of_each_kind(found: Iterable[HistoryFault]) -> list[HistoryFault]:
 
 
 def origin_of(file: Ints, at: Ints) -> Ints:
-    """Each line's file, by its number, and its first byte there, as one integer."""
+    """Returns each line's origin: its file's number and its first byte there, as one integer."""
     return file << _OFFSET_BITS | at
 
 
 def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
-    """A sentence for each kind of fault, with file, line and field of the first ones."""
+    """Returns a sentence for each kind of fault, with file, line and field of the first ones."""
     origins = {origin for fault in faults.examples for origin in fault.origins}
     places = _places(origins, files)
     sentences = []
@@ -131,7 +132,7 @@ def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
 
 
 def _places(origins: Iterable[int], files: Sequence[Path | Place]) -> Mapping[int, str]:
-    """`history/load-0.jsonl:12` of each origin."""
+    """Returns the place of each origin in words, such as `history/load-0.jsonl:12`."""
     places: dict[int, str] = {}
     by_file: dict[int, list[int]] = {}
     for origin in sorted(origins):
@@ -153,6 +154,6 @@ def _places(origins: Iterable[int], files: Sequence[Path | Place]) -> Mapping[in
 
 
 def plain(text: str) -> str:
-    """Text from a history within `HistoryFault.words`, where braces stand for places."""
+    """Returns text from a history for use in `HistoryFault.words`, where braces mark places."""
     short = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
     return short.replace("{", "{{").replace("}", "}}")

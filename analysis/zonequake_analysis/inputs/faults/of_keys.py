@@ -1,4 +1,4 @@
-"""Faults that only the operations of a bucket show together: of a key, and of a process. Pure."""
+"""Faults of a key and of a process that only a bucket's operations together show. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
-    """The operations of keys that can be judged."""
+    """Returns the operations of keys that can be judged."""
     if faults.everything:
         return ops.slice(0, 0)
     if not faults.refused or not ops.num_rows:
@@ -38,10 +38,10 @@ def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
 
 
 def two_uses(ops: pa.Table) -> Faults:
-    """Keys that are written both as a register and as a list.
+    """Returns the keys that are written both as a register and as a list.
 
-    What certainly never happened, and what a read returned, is no use: a read of another kind than
-    what was written is the store's own fault.
+    Writes that certainly never happened don't count, and neither do reads: a read of another kind
+    than what was written is the store's own fault.
     """
     if not ops.num_rows:
         return Faults()
@@ -52,7 +52,7 @@ def two_uses(ops: pa.Table) -> Faults:
         return Faults()
     register = np.flatnonzero(happened & ((f == Function.WRITE.value) | (f == Function.CAS.value)))
     partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
-    # By key id alone first: hardly ever do any meet.
+    # Compare key ids alone first: both kinds hardly ever share one.
     if not np.isin(register_keys := np.unique(key[register]), key[listed]).any():
         return Faults()
     both = np.intersect1d(register_keys, key[listed])
@@ -87,16 +87,17 @@ def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryFault:
 
 
 def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int) -> Faults:
-    """Operations of one process that ran at the same time: no order of a session rests on these.
+    """Returns operations of one process that ran at the same time: they have no session order.
 
-    Only of these partitions. `clock_offset_ns`: by how much intervals were widened at both ends.
+    Looks only at these partitions. `clock_offset_ns`: by how much both ends of intervals were
+    widened.
     """
     if not partitions:
         return Faults()
     partition_id = ops.column("partition_id").to_numpy()
     rows = np.flatnonzero(np.isin(partition_id, np.array(sorted(partitions), np.int64)))
     process, inv, fin = (ops.column(n).to_numpy()[rows] for n in ("process", "inv", "fin"))
-    # What was never answered has no place, and its process should not have gone on.
+    # An unanswered operation has no place, and its process should not have gone on.
     fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)
     order = np.lexsort((inv, process, partition_id[rows]))
     found: list[HistoryFault] = []
@@ -138,7 +139,7 @@ def _name(ops: pa.Table, row: int) -> tuple[int, int]:
 
 
 def orphans(count: int, origins: Ints) -> Faults:
-    """Completions that no invoke belongs to."""
+    """Returns the fault of completions that have no invoke."""
     if not count:
         return Faults()
     return Faults(

@@ -1,4 +1,4 @@
-"""Faults that a line shows by itself: what it lacks, and what it says that can't be. Pure."""
+"""Faults that a line shows by itself: missing fields and impossible values. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _PATH = " - at `$."
-"""Behind this the decoder names the field."""
+"""The decoder names the field after this text."""
 
 _TYPES = ("invoke", *(name.name.lower() for name in OutcomeCode))
 _NEEDED = ("process", "op", "key", "partition", "inv")
@@ -41,7 +41,7 @@ _NEEDED = ("process", "op", "key", "partition", "inv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """Rows that break a rule; `words` say of one of them what was found and expected."""
+    """Rows that break a rule; `words` say for a row what was found and expected."""
 
     field: str
     rows: Bools
@@ -58,7 +58,7 @@ def faults_of(
     partition_id: Ints,
     key_id: Ints,
 ) -> tuple[Bools, Faults]:
-    """Which lines can be judged, and the faults of the others.
+    """Returns which lines can be judged, and the faults of the others.
 
     `placed`: lines whose place in the store's order is known; `twice`: names that
     several things carry.
@@ -150,7 +150,7 @@ def _rules(
 
 
 def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
-    """Checks what an operation wrote, expected and found."""
+    """Yields the rules for what an operation wrote, expected and found."""
     get = lines.column
     for name in ("value", "expected", "found"):
         reserved = _true(pc.equal(get(name), ABSENT))
@@ -180,9 +180,9 @@ def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
 
 
 def _unreadable(lines: pa.RecordBatch) -> Iterator[_Rule]:
-    """A rule for each line that the decoder refused, as each has a field of its own.
+    """Yields a rule for each line that the decoder refused, as each has a field of its own.
 
-    Those beyond the examples are counted together.
+    The lines after the examples are counted together.
     """
     corrupt = lines.column(CORRUPT)
     rows = np.flatnonzero(_valid(corrupt) & ~_true(pc.equal(corrupt, TORN)))

@@ -23,7 +23,7 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def acknowledged_of(ops: pa.Table) -> list[Acknowledged]:
-    """Returns what a replica must hold of each key with an acknowledged write."""
+    """Returns for each key with an acknowledged write what a replica must hold of it."""
     f = ops.column("f").to_numpy()
     writes = (f == Function.WRITE.value) | (f == Function.APPEND.value)
     writes |= ops.column("applied").to_numpy()

@@ -1,4 +1,4 @@
-"""Lost writes that a replica still holds: acknowledged, stored, and not served."""
+"""Lost writes that a replica still holds: acknowledged and stored, but not served."""
 
 from __future__ import annotations
 

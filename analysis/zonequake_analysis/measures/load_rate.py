@@ -1,9 +1,9 @@
-"""How much of the load that a scenario asked for was there. Pure.
+"""The share of the requested load of a scenario that was there. Pure.
 
     before │ control │ faults │ recovery │ quiet      the load runs up to the quiet time
 
-Operations of the load count at the time at which they were due, whatever became of them: what the
-store did not answer was asked of it all the same. What a pod could not begin in time it drops.
+An operation of the load counts at its scheduled time, whatever its outcome: an operation that the
+store did not answer was still asked of it. A pod drops operations that it can't begin in time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PAUSE = "load_pause"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRate:
-    """Operations that ended in the phases of load, and the rate asked for; None: not known.
+    """Operations that ended in the phases of load, and the requested rate; None: not known.
 
-    `seconds`: the length of these phases without the pauses that were planned.
+    `seconds`: the length of these phases without the planned pauses.
     """
 
     asked_per_s: float | None
@@ -42,7 +42,7 @@ def load_rate(
     events: Sequence[RecordedEvent],
     faults: Sequence[FaultLanding],
 ) -> LoadRate | None:
-    """Returns the load of a run; None where the events don't say when its phases began."""
+    """Returns the load of a run; None if the events don't say when its phases began."""
     phases = [(event.time, event.text("phase")) for event in events if event.kind == "run.phase"]
     begin_ns = next((at for at, name in phases if name == _FIRST_PHASE), None)
     if begin_ns is None:

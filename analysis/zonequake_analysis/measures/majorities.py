@@ -1,10 +1,10 @@
-"""The times without a living majority of a partition's members: nothing may be answered then.
+"""The times without a living majority of a partition's members: no answer is allowed then.
 
-From what is certain only. A member is dead from the instant at which its end was proven (the proof
-of a fault's effect) until the `node.started` of the process that took its place. A partition's
-configuration is one of the sets that its resource held as `stable` or `pending` about then; only if
-the majority of each of them was dead, nobody could answer. A reset ends the time without majority:
-its forced `pending` is such a set, and so is the survivor's own word. Pure.
+Only what is certain counts. A member is dead from the instant at which its end was proven (the
+proof of a fault's effect) until the `node.started` of the process that took its place. A
+partition's configuration is one of the sets that its resource held as `stable` or `pending` about
+then; only if the majority of each of them was dead, no member could answer. A reset ends the time
+without majority: its forced `pending` is such a set, and so is the survivor's own record. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
 SLACK_NS = 2_000_000_000
-"""A resource's change may be seen so much later than it was made, or act so much later."""
+"""A change of a resource may be seen, or take effect, so much later than it was made."""
 
 MOST_EXAMPLES = 3
 
@@ -30,7 +30,7 @@ Span = tuple[int, int]
 
 
 class Unfounded(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers of one partition that were begun and given while no majority lived."""
+    """Answers of one partition that began and ended while no majority lived."""
 
     zone: str
     partition: int
@@ -40,7 +40,7 @@ class Unfounded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """A set that stood in a resource from `begin_ns` to `end_ns`."""
+    """A set that a resource held from `begin_ns` to `end_ns`."""
 
     nodes: frozenset[str]
     begin_ns: int
@@ -48,7 +48,7 @@ class _Held:
 
 
 def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], list[Span]]:
-    """By zone and partition, the times in which certainly no majority lived."""
+    """Returns, by zone and partition, the times in which certainly no majority lived."""
     dead = deaths(events)
     resets: dict[tuple[str, int], list[int]] = defaultdict(list)
     for event in events:
@@ -63,7 +63,9 @@ def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], l
 
 
 def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfounded]:
-    """Answers within the spans of their partition (by its id); bounded reads need no majority."""
+    """Returns answers in the spans of their partition (by its id); bounded reads need no
+    majority.
+    """
     partition = ops.column("partition_id").to_numpy()
     inv, fin = ops.column("inv").to_numpy(), ops.column("fin").to_numpy()
     answered = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & ~ops.column(
@@ -96,10 +98,10 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
 
 
 def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[Span]]:
-    """By node, from when to when its process was certainly dead.
+    """Returns, by node, from when to when its process was certainly dead.
 
-    A proof says when the end was *seen*: by then the successor may answer already, and nothing is
-    certain of the time between them.
+    A proof says when the end was *seen*: the successor may already answer by then, and nothing is
+    certain of the time between the two.
     """
     ended: dict[str, list[tuple[int, str]]] = defaultdict(list)
     began: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -117,7 +119,9 @@ def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[Span]]:
 
 
 def _ends(proof: object) -> list[tuple[str, int, str]]:
-    """(node, when its end was seen, which process ended) for each victim of a proven fault."""
+    """Returns (node, when its end was seen, which process ended) for each victim of a proven
+    fault.
+    """
     if not isinstance(proof, dict) or not isinstance(proof.get("gone_ns"), dict):
         return []
     gone = proof["gone_ns"]
@@ -129,15 +133,16 @@ def _ends(proof: object) -> list[tuple[str, int, str]]:
 
 
 def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
-    """Returns when the process after this one began at its node. One whose own start no journal
-    holds was there before all others.
+    """Returns when the process after this one began at its node.
+
+    A process whose own start is in no journal was there before all others.
     """
     own = max((at for at, who in began if who == process), default=-1)
     return min((at for at, who in began if at > own and who != process), default=NEVER_NS)
 
 
 def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_Held]]:
-    """By partition, every set that was stable or pending, with slack on both sides."""
+    """Returns, by partition, every set that was stable or pending, with slack on both sides."""
     changes: dict[tuple[str, int], list[RecordedEvent]] = defaultdict(list)
     for event in events:
         if event.kind == "partition.changed" and event.partition is not None:
@@ -158,7 +163,9 @@ def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_H
 def _spans(
     held: Sequence[_Held], dead: Mapping[str, Sequence[Span]], resets: Sequence[int]
 ) -> list[Span]:
-    """Maximal times in which a set is known and each that may hold has lost its majority."""
+    """Returns the maximal times in which sets are known and each possible one has lost its
+    majority.
+    """
     edges = {edge for one in held for edge in (one.begin_ns, one.end_ns)}
     edges |= {edge for spans in dead.values() for span in spans for edge in span}
     edges |= set(resets)

@@ -1,7 +1,7 @@
 """The results of each vantage's probes of a bucket's partitions: runs of failures and of silence.
 
-Whole arrays, sorted by series and scheduled start; a series is what one vantage sends to one
-partition in one class. The definitions are those of `windows`. Pure.
+The probes are whole arrays, sorted by series and scheduled start. A series is what one vantage
+sends to one partition in one class. The definitions are those of `windows`. Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watched(ops: pa.Table) -> tuple[list[Vantage], list[Island]]:
-    """The vantages of a bucket's probes, and their runs of failures and silence."""
+    """Returns the vantages of a bucket's probes, and their runs of failures and silence."""
     probes = ops.filter(pc.equal(ops.column("role"), pa.scalar(RoleCode.PROBE.value, pa.int8())))
     if not probes.num_rows:
         return [], []

@@ -4,11 +4,11 @@ A rebalance is known by its partition and configuration token:
 
     CATCHING_UP → CAUGHT_UP → JOINT → STABLE, then NONE with a reason if it went back
 
-and has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
-partition's `pending` is empty at that token. Where the resource wasn't watched, STABLE must do.
+A rebalance has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
+partition's `pending` is empty at that token. If the resource wasn't watched, STABLE is enough.
 
-Above all that stands what the leader itself said last. One that is in another stage than NONE still
-works on a change, whoever asked for it and whatever the resource says:
+The leader's own last event outranks all that. A leader in another stage than NONE still works on a
+change, whichever process asked for it and whatever the resource says:
 
     partition.changed (token 4, pending empty), CAUGHT_UP (token 4), end of the run: not ended
 
@@ -57,8 +57,9 @@ class EarlyJoint:
 class FaultLanding:
     """The landing of one fault: its begin and end, and the stage of the rebalance that it hit.
 
-    A fault may be repeated: `times` it began, at least once, and `effective` times its effect was
-    proven. Begin, stage and target are those of the first time, the end that of the last.
+    A fault may be repeated: it began `times` times, at least once, and its effect was proven
+    `effective` times. Begin, stage and target are those of the first time, the end is that of the
+    last.
     """
 
     name: str
@@ -83,7 +84,7 @@ class FaultLanding:
 
 
 def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
-    """Every rebalance that the events tell of, by partition and token."""
+    """Returns every rebalance in the events, by time, zone and partition."""
     found: dict[tuple[str, int, int], Rebalance] = {}
     for event in events:
         if event.partition is None or event.kind not in ("rebalance.stage", "partition.changed"):
@@ -122,7 +123,7 @@ def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
 
 
 def _still_running(events: Sequence[RecordedEvent]) -> Iterator[tuple[str, int, int]]:
-    """(zone, partition, token) of every stage other than NONE that no later event takes back."""
+    """Yields (zone, partition, token) of every stage other than NONE that no later event ends."""
     last: dict[tuple[str, int], RecordedEvent] = {}
     for event in events:
         if event.partition is None:
@@ -152,7 +153,7 @@ def _watch_keys(
     token: int,
     event: RecordedEvent,
 ) -> None:
-    """`partition.changed`: without pending, every rebalance up to its token has ended."""
+    """Reads `partition.changed`: without pending, every rebalance up to its token has ended."""
     if event.data.get("pending"):
         return
     for (zone, partition, earlier), rebalance in found.items():
@@ -166,7 +167,7 @@ def _end(rebalance: Rebalance, at_ns: int, by: str) -> None:
 
 
 def _nodes(event: RecordedEvent, name: str) -> tuple[str, ...]:
-    """Names of peers, written as names, as [node, incarnation] or as objects with `node`."""
+    """Returns names of peers, given as names, as [node, incarnation] or as objects with `node`."""
     given = event.data.get(name)
     if not isinstance(given, list):
         return ()
@@ -182,12 +183,14 @@ def _nodes(event: RecordedEvent, name: str) -> tuple[str, ...]:
 
 
 def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
-    """Joint configurations that came before their new peers had caught up (stage order).
+    """Returns the joint configurations that came before their new peers had caught up (stage
+    order).
 
-    Legal is JOINT only after CAUGHT_UP of the same partition, term and token; and a progress that
-    the event states must be complete for every peer.
+    JOINT is legal only after CAUGHT_UP of the same partition, term and token; and if the event
+    states progress, it must be complete for every peer.
 
         CATCHING_UP (term 3, token 7, progress 0.4) → JOINT (term 3, token 7): too early
+
     """
     caught_up: set[tuple[str | None, int | None, float | None, float | None]] = set()
     found = []
@@ -220,7 +223,7 @@ def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
 
 
 def _adds(event: RecordedEvent) -> bool:
-    """Returns whether the change adds peers; one that only removes has nobody to catch up."""
+    """Returns whether the change adds peers; a change that only removes has none to catch up."""
     return bool(event.data.get("adding"))
 
 
@@ -243,7 +246,7 @@ def _behind(event: RecordedEvent) -> str:
 
 
 def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
-    """Every fault of the run in order of its first event, and where it landed."""
+    """Returns every fault of the run in order of its first event, and where it landed."""
     by_name: dict[str, list[RecordedEvent]] = defaultdict(list)
     for event in events:
         if event.kind.startswith("fault."):
@@ -260,7 +263,7 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
         start, hit, missed = first("fault.start"), first("fault.hit"), first("fault.missed")
         effective = first("fault.effective")
         described = start or effective or own[0]
-        # A rolling restart tells of each of its nodes, too, as a fault of another type.
+        # A rolling restart also reports each of its nodes, as a fault of another type.
         whole = [event.kind for event in own if event.text("type") == described.text("type")]
         landings.append(
             FaultLanding(

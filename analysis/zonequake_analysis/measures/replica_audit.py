@@ -1,11 +1,11 @@
-"""The replicas after the quiet time: all of a partition equal, and nothing acknowledged missing.
+"""The replicas after the quiet time: all of a partition equal, and no acknowledged write missing.
 
-From `replica.audit` events (place, digest) and from the dumps themselves, if any. A replica's state
-follows from its place in the log, so that two states at one place have *diverged*, whatever other
-replicas do; replicas at different places have not settled, and say nothing about each other.
+This audit uses `replica.audit` events (place, digest) and the dumps themselves, if there are any. A
+replica's state follows from its place in the log. So two states at one place have *diverged*,
+whatever other replicas do; replicas at different places have not settled, and can't be compared.
 
-A store may count states and entries apart (etcd: revision and log index). Then one log index with
-two revisions has diverged, and one revision at several log indexes is one state.
+A store may count states and entries apart (etcd: revision and log index). Then two revisions at one
+log index have diverged, and one revision at several log indexes is one state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 _INDEX = (1 << INDEX_BITS) - 1
 _BEGINS_AT = ", compacted "
-"""What follows it in an etcd's digest: hashes that begin at different revisions differ rightly."""
+"""The first revision of an etcd's hash follows this; hashes from other revisions may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One replica's own word. `log_index`: None where `applied` is the index in the log."""
+    """One replica's report. `log_index`: None if `applied` is the index in the log."""
 
     lineage: int
     applied: int
@@ -75,7 +75,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedWrite:
-    """An acknowledged write as a dump must show it; `value` of an append alone."""
+    """An acknowledged write as a dump must show it; only an append has a `value`."""
 
     value: int | None
     position: int | None
@@ -105,7 +105,7 @@ def audit(
 def _states(
     events: Iterable[RecordedEvent], dumps: Iterable[Dump]
 ) -> dict[tuple[str, int], dict[str, State]]:
-    """By partition and node; the newest word of each replica counts."""
+    """Returns states by partition and node: a replica's last event counts, else its dump."""
     states: dict[tuple[str, int], dict[str, State]] = defaultdict(dict)
     for dump in dumps:
         header = dump.header
@@ -128,7 +128,7 @@ def _states(
 
 
 def _differences(replicas: Mapping[str, State]) -> list[tuple[str, str]]:
-    """Returns what the replicas of one partition show against each other, as (kind, words)."""
+    """Returns the differences between the replicas of one partition, as (kind, words)."""
     found = []
     in_log = _by(replicas, lambda s: None if s.log_index is None else (s.lineage, s.log_index))
     for (_, index), there in in_log.items():
@@ -153,7 +153,7 @@ def _differences(replicas: Mapping[str, State]) -> list[tuple[str, str]]:
 def _by(
     replicas: Mapping[str, State], key: Callable[[State], _K | None]
 ) -> dict[_K, dict[str, State]]:
-    """The replicas by what each says; without those that say nothing."""
+    """Returns the replicas by the key of each, without those whose key is None."""
     groups: dict[_K, dict[str, State]] = defaultdict(dict)
     for node, state in replicas.items():
         said = key(state)
@@ -169,9 +169,11 @@ def _told(groups: Mapping[str, Mapping[str, State]]) -> str:
 def _missing(
     acknowledged: Sequence[Acknowledged], dumps: Sequence[Dump]
 ) -> tuple[int, list[Disagreement]]:
-    """Acknowledged writes that a dump lacks though its replica has applied their places.
+    """Returns the number of writes compared, and acknowledged writes that a dump should hold but
+    lacks.
 
-    A write without a place counts for the replicas that are furthest of their partition.
+    A dump should hold the places that its replica has applied. A write without a place counts for
+    the replicas that are furthest in their partition.
     """
     by_place: dict[tuple[str, int], list[Dump]] = defaultdict(list)
     for dump in dumps:
@@ -200,7 +202,7 @@ def _missing(
 
 
 def _shown(dump: Dump, key: str) -> tuple[Set[int], int | None]:
-    """The elements that a dump shows of a key, and the index that wrote it; None: no such key."""
+    """Returns the elements of a key in a dump, and the index that wrote it; None: no such key."""
     entry = dump.entries.get(key)
     if entry is None:
         return frozenset(), None
@@ -208,7 +210,7 @@ def _shown(dump: Dump, key: str) -> tuple[Set[int], int | None]:
 
 
 def _writes(one: Acknowledged) -> list[DumpedWrite]:
-    """The writes to a key that a replica must show: all appends, or the last of a register."""
+    """Returns the writes to a key that a replica must show: all appends, or a register's last."""
     if not one.elements:
         return [DumpedWrite(value=None, position=one.position)]
     places = one.places or [None] * len(one.elements)
@@ -220,15 +222,16 @@ def _reached(dump: Dump) -> tuple[int, int]:
 
 
 def _entry(write: DumpedWrite) -> tuple[int, int] | None:
-    """The lineage and the index of the entry that made it."""
+    """Returns the lineage and the index of the entry that made the write; None without a place."""
     if write.position is None:
         return None
     return write.position >> (TERM_BITS + INDEX_BITS), write.position & _INDEX
 
 
 def _holds(shown: tuple[Set[int], int | None], write: DumpedWrite) -> bool:
-    """Whether a replica shows the write. A register's entry names the index that wrote it; 0 is
-    no index.
+    """Returns whether a replica shows the write.
+
+    A register's entry names the index that wrote it; 0 is no index.
     """
     elements, index = shown
     if write.value is not None:

@@ -1,13 +1,13 @@
-"""Resets as a whole: how many, of whom, and whether each unwind names its link. Pure.
+"""All resets of a run: how many, of which partitions, and whether each unwind names its link. Pure.
 
 An unwind goes on from an older lineage than the newest (document `high-availability`, phase 2;
 design §3, hole 9). It is legal if its survivor belongs to a link of the chain as the resource held
-it, and its log ends behind that link's own place, or the link is the oldest; and if a majority of
-each newer link can have been there to be asked.
+it, and its log ends after that link's own place, or the link is the oldest; and if a majority of
+each newer link may have been alive to be asked.
 
-    [A, B, C] ─▶ [C], and C died uncopied      only a person may go on from what A or B has
+    [A, B, C] ─▶ [C], and C died uncopied      only a person may go on from the data of A or B
 
-A reset by hand may go back to anybody who is there: it names no link, and none is asked.
+A reset by hand may go back to any live node: it names no link, and no link is asked.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.majorities import SLACK_NS, Span, deaths, is_lost
 
 RESET = "group.reset"
-"""What a survivor itself records; nobody else does."""
+"""A survivor itself records this event; no other process does."""
 
 BY_HAND = "reset_by_hand"
-"""The type of the fault that asks for one as a person does."""
+"""The type of the fault that asks for a reset as a person does."""
 
 _WHOLE = 10**9
 """A whole term is lineage × 10⁹ + number (docs/interfaces.md, "Names")."""
@@ -31,9 +31,9 @@ _WHOLE = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """One forced reset; `at_ns` is when its survivor led. `by_hand`: somebody asked for it.
-    `unwound_to`: nodes of the link that it went back to, if it was an unwind; `unnamed` says why no
-    link of the chain, or no request, explains it, and is empty else. None where it isn't known:
+    """One forced reset; `at_ns` is when its survivor led. `by_hand`: it was requested by hand.
+    `unwound_to`: nodes of the link that it went back to, if it was an unwind; `unnamed`: why no
+    link of the chain, or no request, explains it, else empty. Times are None if unknown:
 
     `lost_ns`: the majority was dead. `returned_ns`: the last data node came back before the reset.
     `written_ns`: its forced `pending` was seen in the resource.
@@ -60,7 +60,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chain:
-    """A partition's chain from this time on, and the token that stood with it."""
+    """A partition's chain from this time on, and the token that the resource had with it."""
 
     at_ns: int
     token: int
@@ -69,8 +69,10 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The resets requested by hand: the surviving node of each that was carried out, by its place
-    and token (None: unseen). `pending_ns`: since when a request is open whose end was not seen.
+    """The resets requested by hand.
+
+    `survivors`: the surviving node of each that was carried out, by zone, partition and token
+    (None: unseen). `pending_ns`: since when a request is open whose end was not seen.
     """
 
     survivors: Mapping[tuple[str, int, int], str | None]
@@ -86,7 +88,7 @@ def resets(
     events: Sequence[RecordedEvent],
     lost: Mapping[tuple[str, int], Sequence[Span]],
 ) -> tuple[Reset, ...]:
-    """All resets of a run, in the order of their times; `lost`: when no majority lived."""
+    """Returns all resets of a run, in the order of their times; `lost`: when no majority lived."""
     found: list[Reset] = []
     starts = sorted(event.time for event in events if event.kind == "node.started")
     one_clock = len({event.clock for event in events if event.clock}) <= 1
@@ -107,10 +109,10 @@ def resets(
 
 
 def journalled(events: Iterable[RecordedEvent]) -> int:
-    """Returns the number of partitions that the data nodes' own journals tell of.
+    """Returns the number of partitions that the data nodes' own journals cover.
 
-    None of them can have been reset in silence. What the runner saw of a partition from outside
-    doesn't count.
+    None of them can have been reset without a record. What the runner saw of a partition from
+    outside doesn't count.
     """
     return len(
         {
@@ -122,8 +124,9 @@ def journalled(events: Iterable[RecordedEvent]) -> int:
 
 
 def _in_turn(known: Lineages) -> Iterator[tuple[int, Begun]]:
-    """Each reset of a partition, and when the one before it was carried out: what was lost before
-    that is no loss of this one's."""
+    """Yields each reset of a partition, with the time of the one before it: a loss before that
+    time belongs to an earlier reset.
+    """
     before = 0
     for begun in sorted(known.begun.values(), key=lambda begun: begun.at_ns):
         yield before, begun
@@ -135,7 +138,7 @@ def _last_before(moments: Iterable[int], at_ns: int) -> int | None:
 
 
 def _asked(events: Iterable[RecordedEvent]) -> _Asked:
-    """From the runner's own words on its faults."""
+    """Reads the resets by hand from the runner's own events on its faults."""
     survivors: dict[tuple[str, int, int], str | None] = {}
     began: dict[str, int] = {}
     for event in events:
@@ -203,7 +206,9 @@ def _unwound(
     dead: Mapping[str, Sequence[Span]],
     decided_ns: int,
 ) -> tuple[tuple[str, ...], str]:
-    """The nodes of the link that an unwind went back to; or why it is none by the rules."""
+    """Returns the nodes of the link that an unwind went back to; or why the unwind breaks the
+    rules.
+    """
     held = [one for one in chains if one.at_ns <= begun.at_ns and one.token < begun.lineage]
     chain = next((one.links for one in reversed(held) if one.links), None)
     if chain is None:
@@ -212,14 +217,17 @@ def _unwound(
     if number is None:
         return (), f"{begun.survivor} and its log's end fit no link of the chain"
     for newer in chain[number + 1 :]:
-        # Seen that much later at most; who was dead all this time was not asked.
+        # A change is seen at most so much later; a node dead all this time was not asked.
         if is_lost(newer.nodes, dead, decided_ns - SLACK_NS, decided_ns):
             return (), f"no majority of the newer link [{', '.join(newer.nodes)}] was alive"
     return chain[number].nodes, ""
 
 
 def _named(chain: Sequence[_Link], begun: Begun) -> int | None:
-    """The newest link of the survivor's that its log goes beyond, or the oldest, if it is its."""
+    """Returns the number of the newest link with the survivor that its log goes beyond.
+
+    The oldest link needs only the survivor. None if no link fits.
+    """
     assert begun.last is not None, "asked of unwinds only"
     for number in range(len(chain) - 1, -1, -1):
         link = chain[number]
@@ -229,7 +237,7 @@ def _named(chain: Sequence[_Link], begun: Begun) -> int | None:
 
 
 def _chains(place: tuple[str, int], events: Iterable[RecordedEvent]) -> list[_Chain]:
-    """The chain of one partition at each change of its resource."""
+    """Returns the chain of one partition at each change of its resource."""
     found = []
     for event in events:
         chain = event.data.get("chain")

@@ -1,14 +1,14 @@
 """The writes that resets took, and those that an unwind brought back: exact, from acknowledged
 places. Pure.
 
-    sacrificed   an acknowledged write that is no part of the last lineage. Legal if it was begun
-                 before the reset that cut it off: its place lies behind the survivor's last one
+    sacrificed   an acknowledged write that is no part of the last lineage. Legal if it began before
+                 the reset that cut it off: its place is after the survivor's last one
     restored     an acknowledged write that a lineage in between lacked, and the last one has
-    beside       an answer of an older lineage that was begun after a newer one led: forbidden, two
+    beside       an answer of an older lineage that began after a newer one led: forbidden, two
                  lineages answered side by side
 
-What is part of the last lineage and missing all the same is lost, and not sacrificed: that is what
-the other checks find in the last lineage's view.
+A write that is part of the last lineage but missing is lost, not sacrificed: the other checks find
+it in the last lineage's view.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cuts(ops: pa.Table, lineages: Mapping[int, Lineages], *, one_clock: bool = True) -> list[Cut]:
-    """One for each partition of `ops` (as laid out, not `views`) with more than one lineage.
+    """Returns a `Cut` for each partition of `ops` (as laid out, not `views`) with several lineages.
 
-    Without `one_clock` nobody can say what came after a reset, and nothing is `beside`.
+    Without `one_clock` it is unknown what came after a reset, and nothing is `beside`.
     """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
@@ -105,9 +105,9 @@ def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages, one_cl
 
 
 def _cut_by(place: Ints, several: list[int], known: Lineages) -> Ints:
-    """The lineage that cut each place off the last one, 0 for those that are part of it.
+    """Returns the lineage that cut each place off the last one, 0 for places that are part of it.
 
-    It is the first one behind the place's own from which on no lineage has it again.
+    It is the first one after the place's own from which on no lineage has the place.
     """
     result = np.zeros(len(place), np.int64)
     own = place >> (TERM_BITS + INDEX_BITS)

@@ -17,14 +17,14 @@ SLICES = 600
 MIN_SLICE_NS = 100_000_000
 BINS_PER_OCTAVE = 16
 BINS = 40 * BINS_PER_OCTAVE
-"""Up to 2^40 ns, 18 minutes."""
+"""Bins of latency, up to 2^40 ns, 18 minutes."""
 
 _F, _ROLES, _OUTCOMES = len(Function), len(RoleCode), len(OutcomeCode)
 Ints = NDArray[np.int64]
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """The time that is drawn: `slices` of `slice_ns` from `start_ns` on."""
+    """The drawn time: `slices` of `slice_ns` from `start_ns` on."""
 
     start_ns: int
     slice_ns: int
@@ -32,7 +32,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extent(start_ns: int, end_ns: int) -> Extent:
-    """The slices of a run, from its first scheduled start to its last line."""
+    """Returns the slices of a run, from its first scheduled start to its last line."""
     slice_ns = max(MIN_SLICE_NS, (end_ns - start_ns) // SLICES + 1)
     return Extent(
         start_ns=start_ns, slice_ns=slice_ns, slices=int((end_ns - start_ns) // slice_ns) + 1
@@ -92,7 +92,7 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
 
 
 def _places(ops: pa.Table, at: Ints, good: NDArray[np.bool_]) -> list[PartitionAnswers]:
-    """By partition, which lie one behind the other."""
+    """Returns the answers by partition; the rows of a partition are contiguous."""
     ids = ops.column("partition_id").to_numpy()
     probe = ops.column("role").to_numpy() == RoleCode.PROBE.value
     new = np.ones(len(ids), bool)

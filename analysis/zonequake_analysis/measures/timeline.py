@@ -31,11 +31,11 @@ class Latencies:
     bad: Ints
 
     def percentile_ns(self, fraction: float, first: int = 0, last: int | None = None) -> float:
-        """The percentile over slices [first, last), nan if there were no operations."""
+        """Returns the percentile over slices [first, last), nan if there were no operations."""
         return _percentile(self.counts[first:last].sum(axis=0), fraction)
 
     def percentiles_ns(self, fraction: float) -> Floats:
-        """The percentile of each slice, nan where nothing happened."""
+        """Returns the percentile of each slice, nan if it has no operations."""
         return np.array([_percentile(row, fraction) for row in self.counts])
 
 
@@ -74,11 +74,11 @@ class Timeline:
         return self.start_ns + self.slices * self.slice_ns
 
     def slice_of(self, at_ns: int) -> int:
-        """The slice a moment lies in, within 0..slices."""
+        """Returns the slice of a moment, within 0..slices."""
         return int(min(self.slices, max(0, (at_ns - self.start_ns) // self.slice_ns)))
 
     def total(self, *, role: str | None = None, outcome: str | None = None) -> int:
-        """Operations of a role and outcome."""
+        """Returns the number of operations of a role and outcome."""
         return sum(
             number
             for (its_role, _, its_outcome), number in self.counts.items()
@@ -146,7 +146,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
 
 
 def all_of(classes: Iterable[Latencies]) -> Latencies:
-    """Several classes as one."""
+    """Returns several classes as one."""
     given = list(classes)
     return Latencies(
         counts=np.sum([c.counts for c in given], axis=0),

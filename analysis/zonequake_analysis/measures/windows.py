@@ -1,18 +1,19 @@
 """Unavailability windows per partition and operation class, from probes (research "Windows").
 
 A probe succeeds if it is answered within the deadline of its scheduled start; late, failed and
-unknown ones have failed. A window is a maximal run of failures between two successes of a vantage:
+unknown probes have failed. A window is a maximal run of failures between two successes of a
+vantage:
 
     possible   from the finish of the last success to the finish of the next
     certain    from the start of the first failed probe to the start of the last
-    proven     of the certain part, what lies behind the last end of a pod that the API server
-               showed in the window: nobody may act on a loss before
+    proven     the part of the certain one after the last end of a pod that the API server showed in
+               the window: before it no node may act on a loss
 
-The outage lies between; a vantage that did not probe for three intervals is *no data*, which is
+The outage is between the two; a vantage that did not probe for three intervals is *no data*,
 neither success nor failure. A window is total if every vantage that probed then saw it.
 
-The cause is what happened last before the window began: Prometheus explains windows, it never
-measures them.
+The cause is the event that happened last before the window began: Prometheus explains windows, it
+never measures them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.resets import RESET
 
 LOOK_BACK_NS = 5_000_000_000
-"""A cause lies at most this long before the window: longer than any election or restart here."""
+"""A cause is at most this long before the window: longer than any election or restart here."""
 
 _CAUSES = (
     "fault.start",
@@ -42,14 +43,14 @@ _CAUSES = (
 """Kinds of events that can take a partition away, the more telling first."""
 
 _ENDED = ("Failed", "Succeeded")
-"""Phases of a pod whose containers have all ended, as the kubelet says."""
+"""Phases of a pod whose containers have all ended, according to the kubelet."""
 
 _OF_ONE_PARTITION = (RESET, "leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """An event that may have brought a window about, `lag_ns` before its first failed probe."""
+    """An event that may have caused a window, `lag_ns` before its first failed probe."""
 
     kind: str
     what: str
@@ -66,7 +67,7 @@ class Unavailability:
     start_ns: int  # possible bounds
     end_ns: int
     certain_ns: int  # length of the certain part
-    proven_ns: int  # the same behind the proof of the last loss; without one, certain_ns
+    proven_ns: int  # the same after the proof of the last loss; certain_ns without proof
     failed: int
     vantages: tuple[str, ...]
     total: bool
@@ -74,7 +75,9 @@ class Unavailability:
 
     @property
     def by_reset(self) -> bool:
-        """Whether a reset is among what explains it: it took as long as the loss and the reset."""
+        """Whether a reset is among the causes: then the window took as long as the loss and the
+        reset.
+        """
         return any(cause.kind == RESET for cause in self.causes)
 
     @property
@@ -85,7 +88,7 @@ class Unavailability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """All that the probes say. `hidden_ns`: no window that began, lasted or ended in a silence was
+    """The result of all probes. `hidden_ns`: no window that began, lasted or ended in a silence was
     longer; 0 without silences."""
 
     windows: tuple[Unavailability, ...]
@@ -98,7 +101,7 @@ class Availability:
 def availability(
     vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[RecordedEvent]
 ) -> Availability:
-    """Windows, what was probed, and where no vantage looked."""
+    """Returns the windows, the vantages, and the silences of each vantage."""
     failures = [island for island in islands if not island.silent]
     return Availability(
         windows=tuple(_merge(failures, vantages, events)),
@@ -110,8 +113,10 @@ def availability(
 
 
 def _longest_hidden_ns(islands: Iterable[Island]) -> int:
-    """Every probe that a vantage didn't send may have failed: then its silence and the failures
-    that touch it are one window.
+    """Returns the longest possible window with a silence in it.
+
+    Every probe that a vantage didn't send may have failed: then its silence and the failures that
+    touch it are one window.
 
         ok  fail  fail  (silence)  fail  ok      the window is known to be no longer than this
     """
@@ -136,7 +141,7 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 def _merge(
     failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent]
 ) -> list[Unavailability]:
-    """Joins the vantages' runs that overlap in their certain parts into windows."""
+    """Joins the vantages' runs that overlap in their possible parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
     for island in failures:
         by_place[island.zone, island.partition, island.function].append(island)
@@ -169,7 +174,8 @@ def _window(
         v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
     }
     total = looked <= saw
-    # What all vantages saw is bounded by the tightest of their successes, certain by any of them.
+    # A window that all vantages saw is bounded by the tightest of their successes; the certain part
+    # needs one vantage.
     start = max(i.possible[0] for i in group) if total else min(i.possible[0] for i in group)
     end = min(i.possible[1] for i in group) if total else max(i.possible[1] for i in group)
     if start >= end:  # the vantages failed one after another
@@ -204,7 +210,7 @@ def _window(
 def _causes(
     zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[RecordedEvent]
 ) -> list[Cause]:
-    """Events that can explain a window; a fault leads, then the nearest of the most telling kind.
+    """Returns events that can explain a window: a fault leads, then the nearest of the next kind.
 
     A fault acts from its start until it has recovered, so one that began long before still counts.
     """
@@ -233,7 +239,7 @@ def _causes(
 
 
 def describe(event: RecordedEvent) -> str:
-    """An event in a few words."""
+    """Returns an event in a few words."""
     match event.kind.partition(".")[0]:
         case "fault":
             targets = event.data.get("targets")

@@ -1,4 +1,4 @@
-"""Names that must be unique over all files: each operation's `op`, each partition's keys.
+"""Names that must be unique over all files: one operation per `op`, one partition per key.
 
 An operation of one partition meets those of another nowhere else. So the facts that a comparison
 needs travel to a task that the name decides:

@@ -1,4 +1,4 @@
-"""All that a verdict rests on, in one value, so that judging it is pure."""
+"""Everything that a verdict rests on, in one value, so that judging it is pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zonequake_analysis.spark_pass.ingest import Quality
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutOrder:
-    """The number of keys that no order explains, by the check that found them; without keys whose
+    """The number of keys that no order explains, by the check that found them, without keys whose
     assumptions failed.
     """
 
@@ -34,7 +34,7 @@ class WithoutOrder:
 class Found:
     """The findings of the checks over operations: rows per (check, kind), and keys.
 
-    `lost_on_replica`: of the lost writes, how many a replica dump still holds.
+    `lost_on_replica`: the number of lost writes that a replica dump still holds.
     """
 
     counts: Counter[tuple[str, str]]
@@ -44,9 +44,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict rests on.
+    """Everything that a verdict rests on.
 
-    `journalled`: the partitions of which data nodes' own journals tell; a reset would stand there.
+    `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
     """
 
     description: RunDescription

@@ -1,6 +1,6 @@
-"""Checks of the harness itself, by its own word: whether it did its work, and cleaned up after it.
+"""Checks of the harness by its own report: whether it did its work, and cleaned up after it.
 
-Pure, and light to load: they are all that is judged of a run that broke off early.
+Pure, and light to load: a run that broke off early gets no other checks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zonequake_analysis.verdict import Check, Kind, Verdict
 
 
 def harness_checks(harness: HarnessReport | None) -> list[Check]:
-    """Those that can be made: none where no harness made the folder."""
+    """Returns the checks of the harness; none if no harness made the folder."""
     if harness is None:
         return []
     if harness.unclean is None:
@@ -38,7 +38,7 @@ def harness_check(harness: HarnessReport) -> Check:
 
 
 def cleanup_check(unclean: list[str]) -> Check:
-    """Whether all that the run made, and all that it did, is gone: what isn't, in `unclean`."""
+    """Checks that everything that the run made and did is undone; `unclean`: what isn't."""
     return Check(
         kind=Kind.CLEANUP,
         name="cleanup",

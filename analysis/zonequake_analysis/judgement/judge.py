@@ -1,4 +1,4 @@
-"""The whole job: a run folder in, everything that is known about it out.
+"""The whole job: reads a run folder and returns everything that is known about it.
 
 ingest, screens, windows and numbers (one pass) → exact checks of the suspects, if there are any
     → names and witnesses for what was found → verdict
@@ -63,22 +63,22 @@ from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 _T = TypeVar("_T")
 
 MOST_FINDINGS = 2000
-"""Rows kept of each kind; all are counted."""
+"""Most rows kept of each kind; all are counted."""
 
 MOST_WITNESSES = 12
-"""Findings that get a witness: of each check and kind the first ones, on different keys."""
+"""Most findings that get a witness: the first of each check and kind, on different keys."""
 
 _WITNESSES_OF_A_KIND = 3
 _TELLING = (diverged.CHECK, loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
-"""Checks in the order in which their names for a fault say most; they often find the same one."""
+"""Checks, those whose names explain a fault best first; several often find the same fault."""
 
 _OF_ANY_KEY = ("session", "entry-twice")
 """Kinds whose operations may be on several keys of a partition, all at the finding's place."""
 
 _ASSUMPTIONS = ("value-twice",)
 _UNPROVEN = (*_ASSUMPTIONS, "phantom")
-"""Kinds of findings on keys of which nothing is proven: a value twice, and, where lines of unknown
-keys are missing, one that nobody wrote."""
+"""Kinds of findings that leave a key unproven: a value written twice and, if lines of unknown
+keys are missing, a value that no line writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """All that the report shows."""
+    """Everything that the report shows."""
 
     description: RunDescription
     verdict: Verdict
@@ -204,12 +204,12 @@ def judge_run(
 
 
 def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:
-    """By the id that the layout gives each zone and partition."""
+    """Returns the values by the id that the layout gives each zone and partition."""
     return {name_id(zone, str(number)): found for (zone, number), found in places.items()}
 
 
 def judge(evidence: Evidence) -> list[Check]:
-    """Every check of a run, the most severe first; of one verdict, safety first."""
+    """Returns every check of a run, the most severe first; of one verdict, safety first."""
     return most_severe_first(
         [
             *safety_checks(evidence),
@@ -224,7 +224,7 @@ def judge(evidence: Evidence) -> list[Check]:
 def _collected(
     ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump], unproven: Sequence[str]
 ) -> tuple[list[Row], WithoutOrder, int]:
-    """Returns what is kept of all findings, the number of keys among them, and of hidden writes."""
+    """Returns the findings to keep, the number of keys among all, and of hidden writes."""
     if found is None:
         return [], _without_order({}), 0
     found.persist()
@@ -239,7 +239,7 @@ def _collected(
 
 
 def _first_of_each_kind(found: DataFrame) -> list[Row]:
-    """Rows with `total`, the number of all of their kind."""
+    """Returns the first rows of each kind, with `total`, the number of all of their kind."""
     kind = Window.partitionBy("check", "kind")
     return (
         found.withColumns(
@@ -255,10 +255,10 @@ def _first_of_each_kind(found: DataFrame) -> list[Row]:
 
 
 def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> dict[tuple[bool, bool], int]:
-    """Number of keys by (found by the claimed order, found by the black box).
+    """Returns the number of keys by (found by the claimed order, found by the black box).
 
-    From all rows: one lost append makes everything that follows it stale, so that the first rows of
-    a kind may leave out most of the keys.
+    Counts all rows: one lost append makes everything that follows it stale, so that the first rows
+    of a kind may leave out most of the keys.
     """
     check = F.col("check")
     by_key = found.groupBy("key_id").agg(
@@ -279,9 +279,9 @@ def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
 
 
 def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
-    """Those that are shown: of each kind a few keys, at first such as no kind before has shown.
+    """Returns the rows to show: of each kind a few keys, first those that no kind before has shown.
 
-    One fault breaks many rules: whoever has seen what diverged learns more from another stale key.
+    One fault breaks many rules: after a diverged key, another stale key tells a reader more.
     """
     by_kind: dict[tuple[str, str], dict[int, Row]] = {}
     for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
@@ -298,8 +298,9 @@ def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
 def _witnesses(
     ops: DataFrame, rows: Sequence[Row], *, of_two_places: tuple[str, str]
 ) -> list[Shown]:
-    """Names and witnesses for a few findings of each kind, on different keys. `of_two_places`: the
-    check and kind that a write at two places counts as.
+    """Returns names and witnesses for a few findings of each kind, on different keys.
+
+    `of_two_places`: the check and kind that a write at two places counts as.
     """
     chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
     by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
@@ -341,7 +342,7 @@ def _witnesses(
 
 
 def _p99s(drawn: Timeline, events: Sequence[RecordedEvent]) -> P99s:
-    """p99 of the load by phase, from the runner's own word on when each began."""
+    """Returns p99 of the load by phase, as the runner recorded when each began."""
     phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
     if not {"before", "faults"} <= phases.keys() or not drawn.latencies:
         return P99s()

@@ -1,10 +1,10 @@
 """`junit.xml`: a suite for each run, a case for each property.
 
-Violations and missed objectives are failures, with a witness in their text; what is unknown, a
-harness that failed and a cleanup that isn't proven are errors; what was not judged is skipped.
+Violations and missed objectives are failures, with a witness in their text. An unknown result, a
+failed harness and an unproven cleanup are errors. Checks without anything to judge are skipped.
 
-The form is what Jenkins' xunit plugin, GitLab and the report actions of GitHub read: no attribute
-or element beyond those that all of them know.
+Jenkins' xunit plugin, GitLab and the report actions of GitHub read this form: it has no attribute
+or element that one of them doesn't know.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import Verdict, most_severe_first
 
 MOST_WITNESSES = 3
-"""Of one check; the report has them all."""
+"""Most witnesses of one check; the report has them all."""
 
 _FAILURES = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_junit(runs: Sequence[Told]) -> bytes:
-    """One file for all runs."""
+    """Returns one file for all runs."""
     root = xml.Element("testsuites", name="zonequake")
     suites = [_suite(told, number) for number, told in enumerate(runs, 1)]
     root.extend(suites)
@@ -113,7 +113,7 @@ def _text(check: CheckEntry, told: Told) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text without the characters that XML 1.0 can't hold, such as a terminal's escapes, or that no
-    reader sees.
+    """Returns text without the characters that XML 1.0 can't hold, such as a terminal's escapes, or
+    that no reader sees.
     """
     return _NOT_XML.sub("�", visible(text))

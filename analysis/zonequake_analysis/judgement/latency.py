@@ -1,12 +1,12 @@
-"""The objective of latency: p99 of the load during the faults, and what it is judged against. Pure.
+"""The objective of latency: p99 of the load during the faults, against its reference. Pure.
 
     before │ control │ during          one run, one machine, the same load throughout
 
-A ratio alone is a weak witness: where 15 ms become 60 the machine may be at work, not the store. So
-it is judged against the larger of the quiet time before and of the control (the same restarts of
-nodes that hold nothing), and only above a bound that no client minds. An absolute limit stands
-beside it: what is slow before and in the control, too, has a ratio of one. Nobody can tell then
-whether it is the store or the machine, so that such a run is unknown.
+A ratio alone is a weak witness: if 15 ms become 60, the cause may be the machine, not the store. So
+the ratio is against the larger of the quiet time before and of the control (the same restarts of
+nodes that hold nothing), and is judged only above a bound that no client minds. An absolute limit
+complements it: a run that is slow before and in the control, too, has a ratio of one. Then the
+store can't be told from the machine, so such a run is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zonequake_analysis.verdict import Check, Kind, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class P99s:
-    """p99 of the load in ns by phase, nan where nothing was measured.
+    """p99 of the load in ns by phase, nan if nothing was measured.
 
     `before`: from the steady load to the control or the faults. `control`: from its first restart
     to the faults. `during`: from the first fault to the end of recovery.
@@ -49,7 +49,7 @@ class P99s:
 
 
 def latency_check(p99: P99s, wanted: Expectations, *, has_control: bool) -> Check:
-    """Whether clients waited longer than the run allows. `has_control`: the plan has one."""
+    """Checks whether clients waited longer than the run allows. `has_control`: the plan has one."""
     known = not math.isnan(p99.ratio)
     verdict, summary = Verdict.PASSED, "not judged: the events show no phase before the faults"
     if known:

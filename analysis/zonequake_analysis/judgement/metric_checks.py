@@ -1,6 +1,6 @@
-"""Checks that hold what Prometheus counted against what the run recorded itself. Pure.
+"""Checks that compare what Prometheus counted with what the run recorded itself. Pure.
 
-Metrics never say that the store was right or wrong. They can say that the record is incomplete:
+Metrics never show that the store was right or wrong. They can show that the record is incomplete:
 then other checks judged less than what happened, and the run is *unknown*.
 """
 
@@ -25,13 +25,13 @@ _ALERT_OF = {RESETS: RESET_ALERT, DATA_LOST: LOSS_ALERT}
 """Alerts that fire at once, by the counter whose increase they watch (the chart's alerts.yml)."""
 
 ALERT_LIMIT_MS = 45_000
-"""Time that an increase has until its alert must fire: three evaluations of the chart's 15 s."""
+"""Time within which an alert must fire after an increase: three evaluations of the chart's 15 s."""
 
 _SHOWN = 5
 
 
 def metric_checks(e: Evidence) -> list[Check]:
-    """Those of a run that has metrics; none of one that hasn't."""
+    """Returns the checks of a run that has metrics; none for a run without."""
     facts = e.metrics
     if facts is None:
         return []
@@ -52,10 +52,11 @@ def _check(name: str, summary: str, *, missing: int = 0, checked: int = 0) -> Ch
 
 
 def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
-    """The history must hold every operation that the load's own counters showed at a scrape.
+    """Checks that the history holds every operation that the load's own counters showed at a
+    scrape.
 
-    One whose completion was cut off stands there as of unknown outcome, which lessens an outcome's
-    number but not their sum.
+    An operation whose completion was cut off is in the history with an unknown outcome: that makes
+    the number of an outcome smaller, but not the sum of all.
     """
     by_outcome: Counter[tuple[str, str, str]] = Counter()
     for one in facts.counted:
@@ -94,7 +95,7 @@ def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
 
 
 def _operator_counters(e: Evidence, facts: MetricFacts) -> Check:
-    """Resets and losses that the operator counted against those in the data nodes' journals."""
+    """Compares resets and losses that the operator counted with the data nodes' journals."""
     name = "operator-counters"
     of_resets = [one for one in facts.counted if one.metric == RESETS]
     if not of_resets:
@@ -137,7 +138,7 @@ def _by_zone(facts: MetricFacts, metric: str) -> Counter[str]:
 
 
 def _alerts(facts: MetricFacts) -> Check:
-    """Which alerts fired, and of those that fire at once, which one should have and did not."""
+    """Returns which alerts fired, and which immediate alerts should have fired and did not."""
     assert facts.targets is not None
     firing = [one for one in facts.alerts if one.state == "firing"]
     due = [
@@ -160,7 +161,7 @@ def _alerts(facts: MetricFacts) -> Check:
     if pending:
         summary += f"; {pending} were only pending"
     if not facts.alerts:
-        # An alert leaves samples while it is pending or firing; else nothing tells of its rule.
+        # An alert leaves samples while pending or firing; without any its rule may not be loaded.
         expected = (
             f", though {', '.join(names)} should have, if its rule was loaded" if names else ""
         )
@@ -171,7 +172,7 @@ def _alerts(facts: MetricFacts) -> Check:
 
 
 def _tells(alert: Alert, one: Counted) -> bool:
-    """Whether a firing alert tells of this counter's increase."""
+    """Returns whether a firing alert is about this counter's increase."""
     assert one.seen_ms is not None
     return (
         alert.name == _ALERT_OF[one.metric]

@@ -9,7 +9,7 @@ from zonequake_analysis.verdict import Check, Kind, Verdict
 
 
 def objective_checks(e: Evidence) -> list[Check]:
-    """Whether the store was as good as the run expects; a miss is no violation."""
+    """Checks whether the store met the run's objectives; a miss is no violation."""
     latency = latency_check(
         e.p99, e.description.expectations, has_control=e.description.has_control
     )

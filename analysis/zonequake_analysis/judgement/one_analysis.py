@@ -1,11 +1,11 @@
-"""A run folder belongs to one analysis at a time, and no verdict in it is another's.
+"""A run folder belongs to one analysis at a time, and holds only that analysis's verdict.
 
     claimed ── earlier verdict removed ── … ── report, summary, junit.xml ── verdict.json
                                            └── breaks off: verdict.json says harness-failed
                                            └── killed: no verdict at all
 
-Each file appears whole. A folder is held by a lock of the kernel, a prefix of an object store by an
-object that is written again and again (`storage.claim`).
+Each file appears whole. A lock of the kernel holds a folder; in an object store, an object that is
+written again and again holds a prefix (`storage.claim`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Kind, Verdict
 
 TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
-"""What an analysis says of a run, the verdict first: without it the others say nothing."""
+"""The files of an analysis, the verdict first: without it the others mean nothing."""
 
 
 @contextmanager
 def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
-    """Holds the folder for one analysis, without the verdict of an earlier one.
+    """Holds the folder for one analysis, and deletes the verdict of an earlier one.
 
-    It is given back when this process ends. Yields what raises FolderHeld if the folder may be
-    another one's by now. Raises FolderHeld if another process analyses it.
+    It is released when this process ends. Yields a function that raises FolderHeld if another
+    analysis may hold the folder by now. Raises FolderHeld if another process analyses it.
     """
     place = Place.of(run)
     with _locked(place.local) if place.local is not None else claimed_object(place) as check:
@@ -53,7 +53,7 @@ def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _locked(run: Path) -> Iterator[Callable[[], None]]:
-    """A folder of this machine, which the kernel gives back."""
+    """Holds a folder of this machine; the kernel releases it when the process ends."""
     held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,9 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 
 
 def tell_broken_off(run: Path | Place, why: str) -> None:
-    """Writes that the analysis broke off, as a verdict of its own; no report stands beside it."""
+    """Writes that the analysis broke off, as a verdict of its own, and deletes an earlier
+    report.
+    """
     (Place.of(run) / REPORT_FILE).delete()
     check = CheckEntry(
         name="analysis",

@@ -1,7 +1,7 @@
-"""`summary.md`: one run, or several, for whoever reads a pull request. The verdict comes first.
+"""`summary.md`: one run, or several, for readers of a pull request. The verdict comes first.
 
 It is short enough for a comment on GitHub (65,536 characters), and so for a step's summary (1 MiB):
-whole blocks are left out from the end, and the text says so.
+it leaves out whole blocks from the end, and says so.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import MARKS, Verdict, most_severe_first, severity, worst
 
 COMMENT_CHARACTERS = 65_536
-"""The most that a comment on GitHub holds."""
+"""Most characters of a comment on GitHub."""
 
 STEP_SUMMARY_BYTES = 1_048_576
-"""The most that GitHub shows of what one step wrote to $GITHUB_STEP_SUMMARY."""
+"""Most bytes that GitHub shows of what one step wrote to $GITHUB_STEP_SUMMARY."""
 
 MOST_PARTITIONS = 10
-"""Rows of the table of windows; the rest is counted."""
+"""Most rows of the table of windows; the rest is counted."""
 
 MOST_RUNS = 100
-"""Rows of the table of runs, the worst before the others; the rest is counted."""
+"""Most rows of the table of runs, the worst first; the rest is counted."""
 
 _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
 
 
 def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
-    """The text for these runs, of so many that were asked for. Raises ValueError without any."""
+    """Returns the text for these runs, of `asked` requested ones. Raises ValueError without
+    runs.
+    """
     if not runs:
         raise ValueError("found no run, expected at least one to summarise")
     missing = max(0, asked - len(runs))
@@ -58,7 +60,7 @@ def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
 
 
 def append_summary(file: Path, text: str) -> bool:
-    """Adds `text` to a file as GitHub reads it; False if there was no room and a line says so."""
+    """Adds `text` to a file as GitHub reads it; False if it did not fit and a line says so."""
     before = file.stat().st_size if file.exists() else 0
     room = STEP_SUMMARY_BYTES - before
     fits = len(text.encode()) <= room
@@ -72,7 +74,7 @@ def append_summary(file: Path, text: str) -> bool:
 
 
 def _fitting(blocks: Sequence[str]) -> str:
-    """The blocks from the first on that fit into a comment."""
+    """Returns the first blocks that together fit into a comment."""
     kept: list[str] = []
     size = 0
     reserve = len(_LEFT_OUT) + 10
@@ -157,8 +159,8 @@ def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
 
 
 def _latency(document: VerdictDocument) -> list[str]:
-    """Returns how long clients waited, also where that was well: next to the windows it says how a
-    fault was felt.
+    """Returns how long clients waited, even if that was not long: next to the windows it shows how
+    clients felt a fault.
     """
     said = [c.summary for c in document.checks if c.name == "latency" and c.judged]
     return [f"Latency: {cell(summary)}.\n" for summary in said]
@@ -197,7 +199,7 @@ def _faults(document: VerdictDocument) -> list[str]:
 
 
 def _landing(fault: FaultEntry) -> str:
-    """A fault that no stage was asked of landed, if it took effect."""
+    """Returns where a fault landed; without a requested stage it landed if it took effect."""
     if fault.missed:
         return f"missed: {fault.missed}"
     return fault.landed or ("took effect" if fault.effective else "no proven effect")
@@ -219,7 +221,7 @@ def _where(told: Told) -> str:
     if facts is not None and facts.replay:
         lines += ["To run it again:", "", f"    {one_line(facts.replay)}", ""]
     if told.folder:
-        # A run that nobody judged has no page.
+        # A run that was not judged has no page.
         what = "Report: `report.html` in" if told.document.numbers else "Run folder:"
         lines.append(f"{what} {cell(told.folder)}")
     return "\n".join([*lines, *_versions(told), ""])

@@ -9,13 +9,13 @@ _NO_JOURNAL = "no journal of a data node is there to tell of resets"
 
 
 def reset_checks(e: Evidence) -> list[Check]:
-    """Whether resets took what they may take, and nobody answered who must not."""
+    """Checks whether resets took only what they may take, and no forbidden answer was given."""
     return [_resets(e), _sacrificed(e), _restored(e), _availability(e)]
 
 
 def _resets(e: Evidence) -> Check:
-    """As many as expected, each on record, each unwind to a link of the chain, each one by hand to
-    whom was asked for."""
+    """Checks the number of resets, that each is recorded, that each unwind goes back to a link of
+    the chain, and that each reset by hand goes on from the requested node."""
     wanted, found = e.description.expectations.resets, len(e.resets)
     by_hand = [r for r in e.resets if r.by_hand]
     unwinds = [r for r in e.resets if not r.by_hand and (r.unwound_to or r.unnamed)]
@@ -64,7 +64,7 @@ def _resets(e: Evidence) -> Check:
 
 
 def _sacrificed(e: Evidence) -> Check:
-    """Legal losses are counted: all that no part of the last lineage, and those alone."""
+    """Counts legal losses: all writes that are no part of the last lineage, and only those."""
     taken = sum(sum(cut.sacrificed.values()) for cut in e.cuts)
     most = e.description.expectations.sacrificed_at_most
     least = e.description.expectations.sacrificed_at_least
@@ -119,7 +119,7 @@ def _restored(e: Evidence) -> Check:
 
 
 def _availability(e: Evidence) -> Check:
-    """Nobody may answer while no majority lives and no reset was written, or beside a survivor."""
+    """Checks that no node answered without a majority or a written reset, or beside a survivor."""
     alone = sum(one.count for one in e.unfounded)
     beside = sum(cut.beside for cut in e.cuts)
     words = []

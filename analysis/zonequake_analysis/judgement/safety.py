@@ -9,7 +9,7 @@ from zonequake_analysis.verdict import Check, Verdict, limited
 
 
 def safety_checks(e: Evidence) -> list[Check]:
-    """Whether the store kept its promises."""
+    """Checks whether the store kept its promises."""
     return [
         _diverged(e),
         *_loss_checks(e),
@@ -103,7 +103,7 @@ def _set_checks(e: Evidence) -> list[Check]:
 
 
 def _linearizability(e: Evidence) -> Check:
-    """The claimed order is a certificate; the black box trusts nobody; they watch each other."""
+    """Compares the claimed order, a certificate, with the black box, which trusts no claim."""
     without = e.found.without_order
     outside = without.by_both + without.by_black_box_only
     twice = e.found.counts[list_prefixes.CHECK, "value-twice"]
@@ -169,7 +169,7 @@ def _sessions(e: Evidence) -> Check:
 
 
 def _diverged(e: Evidence) -> Check:
-    """Members of one group with different states: of all violations the one that explains most."""
+    """Checks for members of one group with different states, the violation that explains most."""
     shown = [d for d in e.audit.disagreements if d.diverged]
     answers = e.found.counts[diverged.CHECK, "diverged"]
     count = len(shown) + answers
@@ -201,8 +201,9 @@ def _diverged(e: Evidence) -> Check:
 
 
 def _replicas(e: Evidence) -> Check:
-    """Whether the replicas had settled, and hold what was acknowledged; which of them differ is
-    for `diverged` to say.
+    """Checks that the replicas had settled, and hold what was acknowledged.
+
+    `diverged` checks which of them differ.
     """
     apart = {d.where for d in e.audit.disagreements if d.diverged}
     rest = [d for d in e.audit.disagreements if d.where not in apart]

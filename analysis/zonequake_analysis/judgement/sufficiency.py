@@ -1,7 +1,7 @@
 """Checks of the run itself: whether it showed enough for its other checks to mean anything. Pure.
 
-No data is not success: unreadable lines, writes that nobody read again, a fault that did not land
-and a harness that could not do what was planned leave a run *unknown*, or worse.
+No data is not success: unreadable lines, writes that were not read again, a fault that did not land
+and a harness that could not do what was planned make a run *unknown*, or worse.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 _MOST_TOLD = 3
-"""Lines of `events.jsonl` that are told one by one."""
+"""Most lines of `events.jsonl` that are reported one by one."""
 
 LOAD = "load"
 """The name of the check that the headline repeats, whatever the verdict is."""
 
 LEAST_SHARE = 0.5
 MIN_LOAD_S = 5.0
-"""A shorter load is mostly its pods' beginning."""
+"""A shorter load is mostly the start of its pods."""
 
 
 def sufficiency_checks(e: Evidence) -> list[Check]:
-    """Whether the history, the load, the faults and the harness were as they should be."""
+    """Checks whether the history, the load, the faults and the harness were as they should be."""
     return [
         _history(e),
         _coverage(e),
@@ -66,7 +66,10 @@ def _history(e: Evidence) -> Check:
 
 
 def _coverage(e: Evidence) -> Check:
-    """No data is not success: every kind that was tried must have worked, and been read again."""
+    """Checks that every kind of operation that was tried worked, and that writes were read again.
+
+    No data is not success.
+    """
     problems = []
     tried = {f for (role, f, _) in e.counts if role == "load"}
     worked = {f for (role, f, outcome) in e.counts if role == "load" and outcome == "ok"}
@@ -95,8 +98,8 @@ def _coverage(e: Evidence) -> Check:
 
 
 def load_check(e: Evidence) -> Check:
-    """Whether the load was there: half of what was asked for shows no half of what it was to show,
-    for what is left may miss every fault.
+    """Checks that the load was there: half of the requested load may miss every fault, so that it
+    doesn't show half of what all of it would.
     """
     load, words, verdict, judged = e.load, "", Verdict.PASSED, False
     if load is None:
@@ -127,7 +130,7 @@ def load_check(e: Evidence) -> Check:
 
 
 def fault_check(e: Evidence) -> Check:
-    """Whether every fault landed; one that is repeated counts as often as it had to."""
+    """Checks that every fault landed; a repeated one as often as planned."""
     by_name = {fault.name: fault for fault in e.faults}
     planned = e.description.planned_faults or tuple(
         PlannedFault(name=name, times=fault.times) for name, fault in by_name.items()

@@ -1,8 +1,9 @@
-"""What a write at two places of the log, by two members, was: pure.
+"""The meaning of a write at two places of the log, by two members. Pure.
 
 A member showed it before the place at which another acknowledged it. If both have one log, it was
-applied twice. If members have diverged, their places say nothing about each other, and that is what
-was found. Without dumps of both nobody can tell: the claimed order fails, and that is all.
+applied twice. If members have diverged, their places say nothing about each other, and the finding
+is the divergence. Without dumps of both the cause is unknown: the finding is only that the claimed
+order fails.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CheckAndKind = tuple[str, str]
 
 
 def meaning(found: Mapping[CheckAndKind, int], audit: Audit) -> CheckAndKind:
-    """The check and the kind that such findings count as."""
+    """Returns the check and the kind that such findings count as."""
     if found.get((diverged.CHECK, diverged.KIND)) or any(d.diverged for d in audit.disagreements):
         return diverged.CHECK, diverged.KIND
     if audit.replicas > audit.partitions and not audit.disagreements:
@@ -28,7 +29,7 @@ def meaning(found: Mapping[CheckAndKind, int], audit: Audit) -> CheckAndKind:
 
 
 def counted(found: Mapping[CheckAndKind, int], audit: Audit) -> Counter[CheckAndKind]:
-    """The numbers of findings, each under what it means."""
+    """Returns the numbers of findings, each under the check and kind that it counts as."""
     counts: Counter[CheckAndKind] = Counter()
     for named, number in found.items():
         counts[meaning(found, audit) if named == TWO_PLACES else named] += number

@@ -1,7 +1,7 @@
-"""`verdict.json`: all that programs, a pull request and a test report say of a run.
+"""`verdict.json`: everything that programs, a pull request and a test report show of a run.
 
-`junit.xml` and `summary.md` are drawn from it alone, so that they exist for every run, also for one
-that broke off before there was anything to judge, and so that several runs make one report.
+`junit.xml` and `summary.md` are drawn from it alone, so that they exist for every run, even if it
+broke off before there was anything to judge, and so that several runs make one report.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ OURS = "zonequake"
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 REPORT_FILE = "report.html"
 _LAST_WALL_NS = 4_000_000_000_000_000_000
-"""In the year 2096."""
+"""A time in the year 2096."""
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A check, with `witnesses`: each a few operations, in text, that are a violation alone."""
+    """A check, with `witnesses`: each is a few operations, in text, that are a violation alone."""
 
     name: str
     verdict: Verdict
@@ -57,8 +57,8 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault: the stage that was asked for, and where it landed or why it didn't; `effective`:
-    whether an effect of it was proven; `times`: how often it began."""
+    """A fault: the requested stage, and where it landed or why it didn't; `effective`: whether an
+    effect of it was proven; `times`: how often it began."""
 
     name: str
     times: int = 1
@@ -91,7 +91,7 @@ class ExecutorEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnalysisPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the analysis ran: the only part of a verdict that depends on it."""
+    """The place where the analysis ran: the only part of a verdict that depends on it."""
 
     master: str
     application: str
@@ -99,7 +99,7 @@ class AnalysisPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. `resets` are rows for the summary's table, under `reset_columns`."""
+    """The content of the file. `resets` are rows for the summary's table, under `reset_columns`."""
 
     schema: int = 1
     verdict: Verdict
@@ -116,13 +116,13 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration_s(self) -> float:
-        """The duration of the history in seconds; 0 where nothing was judged."""
+        """The duration of the history in seconds; 0 if nothing was judged."""
         return float(self.numbers.get("duration_s") or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A run as a report tells it: its document, and the folder where the rest of it lies."""
+    """A run as a report shows it: its document, and the folder of its other files."""
 
     document: VerdictDocument
     folder: str = ""
@@ -134,7 +134,7 @@ class Told:
 
     @property
     def title(self) -> str:
-        """Its name, and what it was against where that isn't our own store."""
+        """The run's name, and its target if that isn't our own store."""
         target = self.document.run.target if self.document.run is not None else ""
         foreign = target and target.split()[0] != OURS
         return f"{self.name} against {target}" if foreign else self.name
@@ -145,7 +145,7 @@ class Told:
 
 
 def entry(check: Check, witnesses: Sequence[str] = ()) -> CheckEntry:
-    """A check as the document holds it."""
+    """Returns a check as the document holds it."""
     return CheckEntry(
         name=check.name,
         verdict=check.verdict,
@@ -161,7 +161,7 @@ def entry(check: Check, witnesses: Sequence[str] = ()) -> CheckEntry:
 def without_analysis(
     checks: Sequence[CheckEntry], run: RunFacts | None = None, *, verdict: Verdict | None = None
 ) -> VerdictDocument:
-    """The document of a run that no analysis judged. `verdict`: where it isn't the worst check's"""
+    """Returns the document of a run without analysis. `verdict`: if it isn't the worst check's."""
     ended = worst(check.verdict for check in checks) if verdict is None else verdict
     told = [check.summary for check in checks if check.verdict is ended]
     return VerdictDocument(
@@ -174,7 +174,7 @@ def without_analysis(
 
 
 def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
-    """The same with another exit code: wrong usage has one and is no verdict."""
+    """Returns the same with another exit code: wrong usage has one and is no verdict."""
     return msgspec.structs.replace(document, exit_code=code)
 
 
@@ -197,7 +197,7 @@ def read_facts(run: Path | Place) -> RunFacts | None:
 
 
 def read_document(run: Path | Place) -> VerdictDocument:
-    """A folder's `verdict.json`. Raises RunFolderError."""
+    """Returns a folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=VerdictDocument)
@@ -211,7 +211,7 @@ def write_document(run: Path | Place, document: VerdictDocument) -> None:
     """Writes `verdict.json`."""
     try:
         encoded = msgspec.json.encode(document)
-    except UnicodeEncodeError:  # half a character, of a file's name for instance
+    except UnicodeEncodeError:  # half a character, for instance in a file's name
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
     Place.of(run / VERDICT_FILE).write(msgspec.json.format(encoded, indent=2) + b"\n")
 

@@ -1,4 +1,4 @@
-"""Writes what is told of a run, or of several, into files."""
+"""Writes the reports of a run, or of several, into files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_told(told: Told, run: Path | Place) -> None:
 
 
 def write_together(runs: Sequence[Told], folder: Path | Place, *, asked: int = 1) -> None:
-    """Writes one junit.xml and one summary.md for all of these runs, of so many asked for."""
+    """Writes one junit.xml and one summary.md for all of these runs, of `asked` requested ones."""
     place = Place.of(folder)
     place.make_folder()
     (place / JUNIT_FILE).write(render_junit(runs))

@@ -210,7 +210,8 @@ def _window(
 def _causes(
     zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[RecordedEvent]
 ) -> list[Cause]:
-    """Returns events that can explain a window: a fault leads, then the nearest of the next kind.
+    """Returns the nearest event of each kind that can explain a window, the most telling kind
+    first.
 
     A fault acts from its start until it has recovered, so one that began long before still counts.
     """

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class BoundKind(StrEnum):
-    """How candidate and base are set against each other."""
+    """The way in which candidate and base are compared."""
 
     RATIO = "ratio"
     ADDED = "added"
@@ -30,11 +30,11 @@ KINDS = {
     "lost": BoundKind.ADDED,
     "stale": BoundKind.ADDED,
 }
-"""What a bound may be said for: of latencies and rates a ratio, of the rest how much is added."""
+"""The kind of each family's bound: a ratio for latencies and rates, the difference for the rest."""
 
 DEFAULTS: Mapping[str, float] = {"p99": 1.5, "window": 500.0, "rate": 0.8}
 ABOVE_MS = 10.0
-"""A latency up to this is never a regression: where 2 ms become 4 the machine may be at work."""
+"""A latency up to this is never a regression: if 2 ms become 4, the cause may be the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Bounds:
 
 
 def parse_bounds(given: Sequence[str], above_ms: float = ABOVE_MS) -> Bounds:
-    """The defaults with `NAME=VALUE` set, or taken away by `NAME=none`. Raises ValueError."""
+    """Returns the defaults with `NAME=VALUE` set, or removed by `NAME=none`. Raises ValueError."""
     chosen = dict(DEFAULTS)
     if not above_ms >= 0:
         raise ValueError(f"found --above-ms {above_ms:g}, expected 0 or more")

@@ -1,4 +1,4 @@
-"""Change points of a series of runs: where its level steps, and chance alone can't do it. Pure.
+"""Change points of a series of runs: where its level steps by more than chance explains. Pure.
 
 At each place the last WINDOW runs before it and the first WINDOW after it are compared by ranks
 (Mann & Whitney, *On a test of whether one of two random variables is stochastically larger*, Annals
@@ -8,7 +8,7 @@ if its probability by chance, exact over all ways to deal the same values, times
 places (Bonferroni) is at most CHANCE. Both sides are then searched in the same way (binary
 segmentation: Scott & Knott, *A cluster analysis method for grouping means*, Biometrics 30, 1974).
 
-A step is so found as soon as FEWEST runs show it: with 30 runs before it 4 are enough if all are
+So a step is found as soon as FEWEST runs show it: with 30 runs before it 4 are enough if all are
 beyond all of those before.
 """
 
@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 WINDOW = 30
-"""Runs on each side that are compared; those further away may have had another level."""
+"""Most runs on each side that are compared; runs further away may have had another level."""
 
 FEWEST = 4
-"""Runs on each side at least."""
+"""Fewest runs on each side."""
 
 MIN_CHANGE = 0.1
-"""Of the median before: smaller steps matter to nobody, however sure they are."""
+"""Share of the median before: smaller steps don't matter, however certain they are."""
 
 CHANCE = 0.01
 """Probability that a series without any change shows one."""
@@ -76,7 +76,7 @@ def _sides(series: Floats, first: int, last: int, place: int) -> tuple[Floats, F
 
 
 def _best_place(series: Floats, first: int, last: int) -> int | None:
-    """The place at which the ranks differ most, among those where the medians do."""
+    """Returns the place at which the ranks differ most, among those where the medians differ."""
     best, most = None, 0.0
     for place in range(first + FEWEST, last - FEWEST + 1):
         before, after = _sides(series, first, last, place)
@@ -90,7 +90,7 @@ def _best_place(series: Floats, first: int, last: int) -> int | None:
 
 
 def mid_ranks(values: Floats) -> Floats:
-    """Ranks from 1 on; equal values share the middle of theirs."""
+    """Returns ranks from 1 on; equal values share the middle of their ranks."""
     ordered = np.sort(values)
     below = np.searchsorted(ordered, values, side="left")
     up_to = np.searchsorted(ordered, values, side="right")
@@ -99,7 +99,7 @@ def mid_ranks(values: Floats) -> Floats:
 
 
 def _deviation(before: Floats, after: Floats) -> float:
-    """The distance of the sum of ranks from its mean, in standard deviations."""
+    """Returns the distance of the sum of ranks from its mean, in standard deviations."""
     n, m = len(before), len(after)
     ranks = mid_ranks(np.concatenate([before, after]))
     variance = n * m * float(ranks.var()) / (n + m - 1)
@@ -109,10 +109,10 @@ def _deviation(before: Floats, after: Floats) -> float:
 
 
 def chance_of(before: Floats, after: Floats) -> float:
-    """The probability of a sum of ranks at least so far from its mean, two-sided and exact.
+    """Returns the probability of a sum of ranks at least so far from its mean, two-sided and exact.
 
-    Counts by dynamic programming how many choices of so many values have each sum; ranks count
-    twice, so that the middle of two is a whole number.
+    Counts by dynamic programming how many choices of as many values have each sum. Ranks are
+    doubled, so that the middle of two is a whole number.
     """
     n, m = len(before), len(after)
     doubled = np.rint(2 * mid_ranks(np.concatenate([before, after]))).astype(np.int64)

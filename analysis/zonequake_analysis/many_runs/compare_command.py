@@ -1,6 +1,6 @@
 """`zonequake compare`: two runs, or two sets of runs, side by side.
 
-Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show too little to tell,
+Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show too little to decide,
 254 wrong usage, 255 a folder can't be read.
 """
 
@@ -29,8 +29,8 @@ _OF_A_SIDE = ("--base", "--candidate")
 
 
 class SidesFirst(TyperCommand):
-    """Reads `--base A B --candidate C D` as `--base A --base B --candidate C --candidate D`, so
-    that a shell's pattern can name the runs of a side."""
+    """A command that reads `--base A B --candidate C D` as `--base A --base B --candidate C
+    --candidate D`, so that a shell's pattern can name the runs of a side."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, each_named(args))
@@ -147,7 +147,7 @@ def _compared(
     markdown: Path | None,
     json: Path | None,
 ) -> int:
-    # Only here: reading Parquet and numbers takes half a second to load.
+    # Loaded only here: reading Parquet and numbers takes half a second to load.
     from zonequake_analysis.many_runs.comparison import compare
     from zonequake_analysis.many_runs.folders import read_run, run_folders
     from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
@@ -177,7 +177,7 @@ def _compared(
         print(f"compare: {error}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:
         raise
-    except Exception:  # noqa: BLE001 - Python's own exit code would be a violation's
+    except Exception:  # noqa: BLE001 - Python's own exit code would mean a violation
         traceback.print_exc()
     else:
         return found.exit_code

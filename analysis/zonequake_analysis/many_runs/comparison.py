@@ -1,13 +1,14 @@
-"""Two sets of runs side by side: what changed, beyond what is chance, and beyond its bound. Pure.
+"""Two sets of runs side by side: what changed, by more than chance, and by more than its bound.
+Pure.
 
     regression   beyond its bound, and beyond the intervals
-    suspect      beyond its bound, but chance alone could do that: compare more runs
+    suspect      beyond its bound, but chance alone could explain that: compare more runs
     better       the same in the other direction, beyond the intervals
-    missing      bounded, and measured in the base alone: nothing shows that it is well
+    missing      bounded, but measured in the base alone: nothing shows that it did not get worse
     within       none of these
-    shown        no bound is stated for it, or one side never had it
+    shown        it has no bound, or the base doesn't have it
 
-From FEWEST_RUNS runs on each side a change is beyond chance if the bootstrap's interval of the
+With FEWEST_RUNS runs on each side, a change is beyond chance if the bootstrap's interval of the
 change leaves out "no change"; with fewer, if the intervals of both sides don't touch.
 """
 
@@ -28,14 +29,14 @@ from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate
 from zonequake_analysis.verdict import Verdict, worst
 
 MOVED = 3.0
-"""A metric has moved if it did so by this many times its spread before the faults."""
+"""A metric has moved if it moved by this many times its spread before the faults."""
 
 SURE = 0.05
-"""Shares of verdicts differ where Fisher's exact test, one-sided, has less than this."""
+"""Shares of verdicts differ if Fisher's exact test, one-sided, gives less than this."""
 
 
 class RowOutcome(StrEnum):
-    """What a row, or the whole comparison, comes to."""
+    """The result of a row."""
 
     REGRESSION = "regression"
     MISSING = "missing"
@@ -46,7 +47,7 @@ class RowOutcome(StrEnum):
 
 
 class Conclusion(StrEnum):
-    """The word for the whole comparison."""
+    """The result of the whole comparison."""
 
     REGRESSION = "regression"
     UNKNOWN = "unknown"
@@ -54,13 +55,14 @@ class Conclusion(StrEnum):
 
 
 EXIT_CODES = {Conclusion.REGRESSION: 3, Conclusion.UNKNOWN: 2, Conclusion.NO_REGRESSION: 0}
-"""As a missed objective, a run that showed too little, and a pass."""
+"""The codes of a missed objective, of a run that showed too little, and of a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One quantity on both sides; None where a side doesn't have it. `change` is a ratio, or what
-    was added, with its interval where one is known."""
+    """One quantity on both sides; None if a side doesn't have it. `change` is a ratio or a
+    difference, with its interval if one is known.
+    """
 
     quantity: Quantity
     base: Estimate | None
@@ -90,7 +92,9 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """A metric that moved on a side; of several runs the medians. None: no run of it has any."""
+    """A metric that moved on a side; of several runs the medians. None: no run of the side
+    has it.
+    """
 
     name: str
     measure: str
@@ -106,7 +110,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """All that is told of a comparison. `verdict_note` says why verdicts are a regression."""
+    """The content of a comparison. `verdict_note` says why verdicts are a regression."""
 
     base: ComparedSide
     candidate: ComparedSide
@@ -197,8 +201,8 @@ def _change(
     base: Estimate,
     candidate: Estimate,
 ) -> Estimate:
-    """The candidate over the base, or without it, with an interval that leaves out "no change"
-    exactly where the change is beyond chance."""
+    """Returns the change of the candidate against the base, with an interval that leaves out "no
+    change" exactly if the change is beyond chance."""
     value = _apart(kind, base.value, candidate.value)
     if min(len(old), len(new)) < intervals.FEWEST_RUNS:
         return Estimate(
@@ -218,7 +222,7 @@ def _change(
 
 
 def _apart(kind: BoundKind, base: float, candidate: float) -> float:
-    """The change from `base` to `candidate`; of ends that nothing bounds, the widest there is."""
+    """Returns the change from `base` to `candidate`; between open ends, the widest possible one."""
     if kind is BoundKind.ADDED:
         return candidate - base
     if math.isinf(base) or candidate <= 0:
@@ -248,7 +252,7 @@ def _judged(
 
 
 def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> str:
-    """Returns why the candidate's verdicts are a regression; empty if they are none."""
+    """Returns why the candidate's verdicts are a regression; empty if they aren't."""
     before, after = old.verdicts, new.verdicts
     if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
         return f"{after[Verdict.VIOLATED]} of {after.total()} candidate runs are violated, none was"
@@ -270,7 +274,7 @@ def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> str:
 
 
 def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
-    """Returns the probability that so many of the bad ones, or more, are new ones by chance
+    """Returns the probability that at least `new_bad` of the bad runs are new ones by chance
     (Fisher's exact test, one-sided)."""
     bad = old_bad + new_bad
     ways = math.comb(old_all + new_all, bad)
@@ -336,8 +340,8 @@ def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:
 
 
 def _metrics(old: ComparedSide, new: ComparedSide) -> tuple[MetricRow, ...]:
-    """Returns the metrics that moved on either side, those that moved furthest first. They
-    explain, so none is a regression."""
+    """Returns the metrics that moved on either side, those that moved furthest first. They explain
+    the rows, so none is a regression."""
     before, after = _medians(old), _medians(new)
     rows = [
         MetricRow(

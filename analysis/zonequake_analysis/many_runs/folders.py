@@ -1,6 +1,6 @@
-"""Reads run folders: which there are below a folder, and the numbers of one. No Spark is needed.
+"""Reads run folders: those below a folder, and the numbers of one. Needs no Spark.
 
-The only module here that touches files of runs.
+No other module here reads files of runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zonequake_analysis.many_runs.measured_run import (
 _METRICS = ("span_kind", "metric", "measure", "unit", "before", "during", "score")
 
 DEEPEST = 3
-"""Folders below the one that is named in which runs are looked for."""
+"""Most levels below the named folder in which runs are searched for."""
 
 _COLUMNS = ("role", "f", "outcome", "sched", "fin", "copy")
 _PHASE = b'"run.phase"'
@@ -38,7 +38,7 @@ _PHASE = b'"run.phase"'
 def run_folders(folder: Path) -> list[Path]:
     """Returns the folders below `folder`, or itself, that have a verdict, in order of their names.
 
-    Links are not followed, and runs within a run are not looked for.
+    Does not follow links, and does not search for runs within a run.
     """
     return sorted(_below(folder, DEEPEST))
 
@@ -79,7 +79,7 @@ def read_run(run: Path) -> MeasuredRun:
 def read_load(run: Path) -> LoadOperations | None:
     """Returns the answered operations of the load; None without `tables/ops`.
 
-    An operation of a partition that was reset is there once. Raises RunFolderError.
+    An operation of a partition that was reset is there only once. Raises RunFolderError.
     """
     files = sorted((run / "tables" / "ops").glob("*.parquet"))
     if not files:
@@ -110,7 +110,7 @@ def read_load(run: Path) -> LoadOperations | None:
 
 def read_metrics(run: Path) -> tuple[MeasuredMetric, ...]:
     """Returns how metrics moved with the faults, of each metric the series that moved most; none
-    without `tables/metric_changes`, or where it has other columns. Raises RunFolderError."""
+    without `tables/metric_changes`, or if it has other columns. Raises RunFolderError."""
     files = sorted((run / "tables" / "metric_changes").glob("*.parquet"))
     try:
         if not files or not set(_METRICS) <= set(pq.read_schema(files[0]).names):
@@ -135,7 +135,7 @@ def read_metrics(run: Path) -> tuple[MeasuredMetric, ...]:
 
 
 def read_phases(run: Path) -> dict[str, int]:
-    """Returns when each phase began by the events, in ns; lines that can't be read are skipped."""
+    """Returns when each phase began by the events, in ns; skips lines that can't be read."""
     file = run / "events.jsonl"
     if not file.is_file():
         return {}

@@ -30,7 +30,7 @@ from zonequake_analysis.many_runs.quantities import Estimate
 
 LEVEL = 0.95
 PARTS = 20
-"""Equal parts of the time, between which a run varies."""
+"""Number of equal parts of the time, between which a run varies."""
 
 T_PARTS = 2.093
 """Student's t at 97.5 % with PARTS - 1 degrees of freedom."""
@@ -38,14 +38,17 @@ T_PARTS = 2.093
 RESAMPLES = 4000
 SEED = 1
 FEWEST_RUNS = 3
-"""Runs that a bootstrap needs; of two it would only repeat the two."""
+"""Fewest runs for a bootstrap: with two it would only repeat the two."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 def quantiles(latency: Floats, part: Ints, wanted: Mapping[str, float]) -> dict[str, Estimate]:
-    """Quantiles of at least one latency with their intervals; `part` is each one's in time."""
+    """Returns quantiles of at least one latency with their intervals.
+
+    `part` is the part of the time of each latency.
+    """
     ordered = np.sort(latency)
     return {name: _quantile(latency, ordered, part, q) for name, q in wanted.items()}
 
@@ -53,7 +56,7 @@ def quantiles(latency: Floats, part: Ints, wanted: Mapping[str, float]) -> dict[
 def _quantile(latency: Floats, ordered: Floats, part: Ints, q: float) -> Estimate:
     count = len(ordered)
     value = float(ordered[min(count, math.ceil(q * count)) - 1])
-    # Both, for the operations of a burst may all have taken the same time.
+    # Both are needed: the operations of a burst may all have taken the same time.
     effect = max(design_effect(latency > value, part), design_effect(latency >= value, part))
     independent = count / effect
     first, last = ranks(max(1, int(independent)), q)
@@ -67,7 +70,7 @@ def _quantile(latency: Floats, ordered: Floats, part: Ints, q: float) -> Estimat
 
 
 def design_effect(slow: NDArray[np.bool_], part: Ints) -> float:
-    """Returns how many operations tell as much as one independent one; at least 1."""
+    """Returns how many operations count as much as one independent one; at least 1."""
     count = len(slow)
     share = float(slow.mean())
     if share in (0.0, 1.0):
@@ -82,8 +85,8 @@ def design_effect(slow: NDArray[np.bool_], part: Ints) -> float:
 
 
 def ranks(count: int, q: float) -> tuple[int, int]:
-    """Ranks from 1 on between which the quantile of so many values lies. The lower one is 0, the
-    upper one `count` + 1, where no value bounds it."""
+    """Returns the ranks, from 1 on, between which the quantile of `count` values is. If no value
+    bounds it, the lower rank is 0, or the upper one `count` + 1."""
     spread = 10 * math.sqrt(count * q * (1 - q)) + 10
     first, last = max(0, math.floor(count * q - spread)), min(count, math.ceil(count * q + spread))
     at = np.arange(first, last + 1)
@@ -104,7 +107,7 @@ def ranks(count: int, q: float) -> tuple[int, int]:
 
 
 def rate(part: Ints, span_s: float) -> Estimate:
-    """Operations in a second, from the part of the time that each of them lies in."""
+    """Returns operations per second, from the part of the time of each operation."""
     each = np.bincount(part, minlength=PARTS) / (span_s / PARTS)
     mean = float(each.mean())
     margin = T_PARTS * float(each.std(ddof=1)) / math.sqrt(PARTS)
@@ -112,7 +115,7 @@ def rate(part: Ints, span_s: float) -> Estimate:
 
 
 def drawn_medians(values: Sequence[float], name: str) -> Floats:
-    """Medians of RESAMPLES draws of as many runs; `name` seeds them, with SEED."""
+    """Returns medians of RESAMPLES draws of as many runs; `name` and SEED seed them."""
     rng = np.random.default_rng([SEED, zlib.crc32(name.encode())])
     known = np.asarray(values, np.float64)
     drawn: Floats = np.median(known[rng.integers(len(known), size=(RESAMPLES, len(known)))], axis=1)
@@ -127,7 +130,9 @@ def between(draws: Floats) -> tuple[float, float]:
 
 
 def of_runs(estimates: Sequence[Estimate], name: str) -> Estimate:
-    """The median of several runs with its interval. Up to two runs: the widest of their own."""
+    """Returns the median of several runs with its interval; up to two runs: their widest
+    interval.
+    """
     if len(estimates) < FEWEST_RUNS:
         return Estimate(
             value=float(np.median([one.value for one in estimates])),

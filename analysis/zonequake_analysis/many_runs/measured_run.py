@@ -1,7 +1,7 @@
 """One run as a few numbers: from its verdict, and from the operations of its load. Pure.
 
-The verdict is all that is needed. Where `tables/ops` is there too, quantiles come with intervals,
-and for each class; without it there is p99 of all operations, as the verdict has it.
+The verdict alone is enough. If there is `tables/ops` too, quantiles come with intervals, and for
+each class; without it there is p99 of all operations, from the verdict.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from zonequake_analysis.many_runs.quantities import (
 from zonequake_analysis.verdict import Verdict
 
 SHOWED_TOO_LITTLE = frozenset({Verdict.UNKNOWN, Verdict.HARNESS_FAILED})
-"""Verdicts of runs whose numbers say little: a fault missed, or the harness broke off."""
+"""Verdicts of runs whose numbers mean little: a fault missed, or the harness broke off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,9 @@ class LoadOperations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMetric:
-    """A Prometheus metric with the faults: of its series the one that moved most. `measure`: level,
-    rate or a quantile; `score`: how far it moved, in units of its spread before the faults."""
+    """A Prometheus metric during the faults: of its series the one that moved most. `measure`:
+    level, rate or a quantile; `score`: how far it moved, in units of its spread before the faults.
+    """
 
     name: str
     measure: str
@@ -62,7 +63,7 @@ class MeasuredMetric:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
     """A run's facts, and its estimates by the name of their quantity; `has_operations`: whether
-    `tables/ops` was there."""
+    `tables/ops` exists."""
 
     folder: str
     run: str
@@ -99,7 +100,7 @@ def measured(
     phases_ns: Mapping[str, int],
     metrics: tuple[MeasuredMetric, ...] = (),
 ) -> MeasuredRun:
-    """The numbers of a run. `name`: of its folder; `phases_ns`: when each phase began."""
+    """Returns the numbers of a run. `name`: of its folder; `phases_ns`: when each phase began."""
     facts = document.run
     estimates = of_verdict(document)
     if operations is not None:
@@ -121,7 +122,7 @@ def measured(
 
 
 def version_of(facts: RunFacts | None) -> str:
-    """Returns the version of what was under test: the target's own, else zonequake's."""
+    """Returns the version of the store under test: the target's own, else zonequake's."""
     if facts is None:
         return ""
     name, _, version = facts.target.partition(" ")
@@ -131,7 +132,7 @@ def version_of(facts: RunFacts | None) -> str:
 
 
 def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
-    """Returns what `verdict.json` alone says; a quantity that nobody measured is left out."""
+    """Returns what `verdict.json` alone says, without quantities that were not measured."""
     numbers, judged = document.numbers, {c.name: c for c in document.checks if c.judged}
     found: dict[str, Estimate] = {}
     certain = numbers.get("longest_window_certain_ms")
@@ -171,7 +172,7 @@ def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
 def spans_ns(
     operations: LoadOperations, phases_ns: Mapping[str, int]
 ) -> dict[str, tuple[int, int]]:
-    """Returns each part of the run that is measured, from its begin to its end."""
+    """Returns each measured part of the run, from its begin to its end."""
     end_ns = int((operations.due_ns + operations.took_ns).max())
     if not {"before", "faults"} <= phases_ns.keys():
         return {"whole": (int(operations.due_ns.min()), end_ns)}

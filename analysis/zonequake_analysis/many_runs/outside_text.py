@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 MOST_CHARACTERS = 200
-"""Of one name; the rest is cut off."""
+"""Most characters of one name; the rest is cut off."""
 
 _SHOWN_AS_NUMBER = re.compile(r"[^\w ,;:./%+–—…→()-]|_|(?<=www)\.|:(?! )", re.ASCII)
 _REFERS = {"@": "&#64;&#8203;", "#": "&#35;&#8203;"}
-"""What names a person or an issue on GitHub, with a space of no width behind it."""
+"""Signs that name a person or an issue on GitHub, with a zero-width space after each."""
 
 
 def plain(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -21,7 +21,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """One thing that is measured in a run; `family` is the name of the bound that holds for it."""
+    """One measured quantity of a run; `family` is the name of the bound that holds for it."""
 
     name: str
     words: str
@@ -42,12 +42,12 @@ class Estimate:
 
     @classmethod
     def exact(cls, value: float) -> Estimate:
-        """A value without any doubt, such as a count."""
+        """Returns a value without any doubt, such as a count."""
         return cls(value=value, low=value, high=value)
 
     @classmethod
     def unsure(cls, value: float) -> Estimate:
-        """A value that chance may have moved by any amount."""
+        """Returns a value that chance may have moved by any amount."""
         return cls(value=value, low=0.0, high=math.inf)
 
 
@@ -57,7 +57,7 @@ SPANS = {
     "whole": "in the whole run",
 }
 """Parts of a run: from the steady load to the control or the faults; from the first fault to the
-end of recovery; all of it where the events show no phases."""
+end of recovery; all of it if the events show no phases."""
 
 ALL = "all"
 CLASSES = {ALL: "operations", "read": "reads", "write": "writes", "cas": "cas", "append": "appends"}
@@ -131,4 +131,4 @@ def _all() -> list[Quantity]:
 
 
 QUANTITIES = {quantity.name: quantity for quantity in _all()}
-"""By name, in the order in which they are shown."""
+"""Quantities by name, in the order in which they are shown."""

@@ -21,10 +21,10 @@ from zonequake_analysis.many_runs.outside_text import markdown, plain
 from zonequake_analysis.many_runs.quantities import Better, Estimate
 
 MOST_RUNS = 12
-"""Runs of a side that are named; the rest is counted."""
+"""Most runs of a side that are named; the rest is counted."""
 
 MOST_METRICS = 30
-"""Rows of metrics; the rest is counted."""
+"""Most rows of metrics; the rest is counted."""
 
 MARKS = {
     RowOutcome.REGRESSION: "✗",
@@ -72,7 +72,7 @@ def to_text(found: RunComparison) -> str:
 
 
 def to_markdown(found: RunComparison) -> str:
-    """Returns the same for a pull request: what is wrong stands open, the rest is folded."""
+    """Returns the same for a pull request: problems are open, the rest is folded."""
     lines = [
         f"# {CONCLUSION_MARKS[found.conclusion]} zonequake compare: {found.conclusion}",
         "",
@@ -111,7 +111,7 @@ def to_markdown(found: RunComparison) -> str:
 
 
 def to_json(found: RunComparison) -> bytes:
-    """Returns all of it for programs; an end of an interval that nothing bounds is null."""
+    """Returns all of it for programs; an open end of an interval is null."""
     document = {
         "schema": 1,
         "conclusion": found.conclusion,
@@ -269,7 +269,7 @@ def _number(value: float) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns the rows in columns; numbers are to the right, the two first columns to the left."""
+    """Returns the rows in columns: the first two columns to the left, numbers to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(

@@ -1,7 +1,7 @@
 """Drawings of a trend as SVG text: an objective over all runs of a scenario, and their verdicts.
 
-Runs stand side by side in order of time, so that a busy day and a quiet month are as wide as their
-runs are many. Colours are CSS classes, so that light and dark come from the page. Pure.
+Runs are side by side in order of time, so that a busy day and a quiet month are as wide as their
+number of runs. Colours are CSS classes, so that light and dark come from the page. Pure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 8, 24, 26
 STRIP_WIDTH, STRIP_HEIGHT = 1160, 26
 _Scale = Callable[[float], float]
 _LABEL_PX = 7.2
-"""Width of a letter, about: a label that has no room is left out."""
+"""Width of a letter, about: a label without room is left out."""
 
 
 def number(value: float) -> str:
-    """Returns a number with as many digits as are of use."""
+    """Returns a number with as many digits as are useful."""
     if math.isinf(value):
         return "∞"
     if value == int(value) or abs(value) >= 100:
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Returns the value in its unit; milliseconds become seconds where those read better."""
+    """Returns the value in its unit; large numbers of milliseconds become seconds."""
     if unit == "ms" and value >= 10_000:
         return f"{number(value / 1000)} s"
     if unit == "/s":
@@ -53,13 +53,13 @@ def day(time_ns: int) -> str:
 
 
 def x_of(place: float, count: int, *, width: int = WIDTH, left: int = LEFT) -> float:
-    """The middle of the run at `place` of so many."""
+    """Returns the middle of the run at `place` of `count` runs."""
     return left + (place + 0.5) / max(1, count) * (width - left - RIGHT)
 
 
 def highest(series: Series) -> float:
-    """The upper edge of a drawing: a few outliers don't flatten the rest but of counts, where they
-    are what matters; and the bound is in it if it is near."""
+    """Returns the upper edge of a drawing: a few outliers don't flatten the rest, except of counts,
+    where outliers are what matters. The bound is in the drawing if it is near."""
     values = np.array([point.value for point in series.points])
     is_count = not series.quantity.unit
     usual = float(values.max() if is_count else np.quantile(values, 0.98))
@@ -72,9 +72,9 @@ def highest(series: Series) -> float:
 
 
 def chart(series: Series, runs: Sequence[TrendRow], name: str) -> str:
-    """Returns the values of an objective with levels, change points, bound and versions.
+    """Returns a drawing of an objective with levels, change points, bound and versions.
 
-    `name` is that of the data under which the page's script finds the values.
+    `name` is the name of the data under which the page's script finds the values.
     """
     count, top = len(runs), highest(series)
     bottom = HEIGHT - BOTTOM
@@ -119,7 +119,7 @@ def _round_values(top: float, least: float) -> list[float]:
 
 
 def _points(series: Series, count: int, top: float, y: _Scale) -> list[str]:
-    """Returns one path for each verdict; what is cut off is a mark at the upper edge."""
+    """Returns one path for each verdict; a value that is cut off gets a mark at the upper edge."""
     paths: dict[tuple[str, str], list[str]] = defaultdict(list)
     for point in series.points:
         x = x_of(point.number, count)
@@ -187,13 +187,13 @@ def _dates(runs: Sequence[TrendRow], y: float) -> list[str]:
 
 
 def verdict_strip(runs: Sequence[TrendRow]) -> str:
-    """Returns the verdict of each run as a bar; those that did not pass are as wide as a pixel at
-    least."""
+    """Returns the verdict of each run as a bar. Bars have a least width, so that runs that did not
+    pass stay visible."""
     count = len(runs)
     full = STRIP_WIDTH / max(1, count)
     width = max(full - (1 if full > 4 else 0), 2.5)
     body = []
-    # The better ones first, so that no neighbour covers the worse.
+    # Better verdicts come first, so that no neighbour covers a worse one.
     for verdict in reversed(Verdict):
         parts = [
             f"M{i * full:.1f} 0h{width:.1f}v{STRIP_HEIGHT}h-{width:.1f}z"
@@ -210,7 +210,7 @@ def verdict_strip(runs: Sequence[TrendRow]) -> str:
 
 
 def _class(verdict: str) -> str:
-    """Returns the verdict if it is one: it stands in an attribute."""
+    """Returns the verdict, or `unknown` for another text, as it goes into an attribute."""
     return verdict if verdict in set(Verdict) else "unknown"
 
 

@@ -1,7 +1,7 @@
-"""`zonequake trend FOLDER`: how objectives went over many runs, as a page and as a table.
+"""`zonequake trend FOLDER`: how objectives changed over many runs, as a page and as a table.
 
 Exit codes: 0 the page is written, 254 wrong usage, 255 it could not be written. A change for the
-worse is no exit code: it may be old and known; `zonequake compare` has one.
+worse has no exit code: it may be old and known; `zonequake compare` has one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def trend_command(
 
 
 def _written(folder: Path, page: Path, table: Path, master: str | None) -> int:
-    # Only here: it starts a Java virtual machine.
+    # Loaded only here: it starts a Java virtual machine.
     from zonequake_analysis.many_runs.folders import run_folders
     from zonequake_analysis.many_runs.trend_job import read_rows, write_table
     from zonequake_analysis.many_runs.trend_page import render_trend
@@ -82,7 +82,7 @@ def _written(folder: Path, page: Path, table: Path, master: str | None) -> int:
         print(f"trend: {error}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:
         raise
-    except Exception:  # noqa: BLE001 - Python's own exit code would be a violation's
+    except Exception:  # noqa: BLE001 - Python's own exit code would mean a violation
         traceback.print_exc()
     else:
         return 0

@@ -42,11 +42,11 @@ TABLE = pa.schema(
         ("verdict", pa.string()),
     ]
 )
-"""The table `trend`; `time` is null of a run that doesn't say when it began."""
+"""The table `trend`; `time` is null if a run doesn't say when it began."""
 
 
 def read_rows(spark: SparkSession, folders: Sequence[Path]) -> list[TrendRow]:
-    """Returns the rows of all folders; one that can't be read has a row that says why."""
+    """Returns the rows of all folders; a folder that can't be read has a row that says why."""
     names = [str(folder.resolve()) for folder in folders]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

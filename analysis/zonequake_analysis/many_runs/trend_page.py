@@ -1,4 +1,4 @@
-"""trend.html: one self-contained page over many runs; nothing is loaded from anywhere."""
+"""trend.html: one self-contained page over many runs; it loads nothing."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from zonequake_analysis.many_runs.trend_rows import (
 from zonequake_analysis.verdict import MARKS, Verdict
 
 MOST_STEPS = 100
-"""Rows of the table of change points, the newest first."""
+"""Most rows of the table of change points, the newest first."""
 
 MOST_VERSIONS = 40
-"""Rows of each table by version, the newest first."""
+"""Most rows of each table by version, the newest first."""
 
 MOST_PROBLEMS = 50
 
 
 def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folder: str) -> str:
-    """The page as text; everything from the runs is escaped."""
+    """Returns the page as text; everything from the runs is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
@@ -91,7 +91,7 @@ def _span(runs: Sequence[TrendRow]) -> str:
 
 
 def _now_worse(found: Sequence[ScenarioTrend]) -> list[tuple[ScenarioTrend, Series, LevelChange]]:
-    """Objectives whose newest change was for the worse, the newest first."""
+    """Returns objectives whose newest change was for the worse, the newest first."""
     return sorted(
         (
             (trend, series, series.steps[-1])
@@ -176,7 +176,7 @@ def _scenario(place: int, trend: ScenarioTrend) -> dict[str, object]:
 
 
 def _now(series: Series) -> float:
-    """The level since the last change point; the newest value where no run counts."""
+    """Returns the level since the last change point; the newest value if no run counts."""
     if series.steps:
         return series.steps[-1].point.after
     counted = sorted(point.value for point in series.points if point.counts)
@@ -232,7 +232,7 @@ def _problems(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
 
 
 def _data(found: Sequence[ScenarioTrend]) -> str:
-    """The values for the page's script; `<` is written so that no text ends the script."""
+    """Returns the values for the page's script; `<` is escaped so that no text ends the script."""
     data = {
         "left": LEFT / WIDTH,
         "right": RIGHT / WIDTH,

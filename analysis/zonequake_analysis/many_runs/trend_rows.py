@@ -43,7 +43,7 @@ _JUDGES = {
     LOST: "lost-writes",
     STALE: "stale-reads",
 }
-"""The check that judges an objective."""
+"""The check that judges each objective."""
 
 OBJECTIVES = (
     WINDOW,
@@ -67,8 +67,8 @@ OBJECTIVES = (
 
 
 class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table. `verdict`: of the check that judges the objective; of the row `run` the
-    run's. `problem`: why a folder has no rows; such a row isn't in the table."""
+    """A row of the table. `verdict`: of the check that judges the objective; the run's in the row
+    `run`. `problem`: why a folder has no rows; such a row isn't in the table."""
 
     run: str
     folder: str
@@ -149,7 +149,7 @@ class LevelChange:
 
     @property
     def ratio(self) -> float:
-        """The new level over the old one; infinite from nothing."""
+        """The new level over the old one; infinite if the old one is 0."""
         if self.point.before > 0:
             return self.point.after / self.point.before
         return math.inf
@@ -167,7 +167,7 @@ class Series:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every run has the same value, so that a drawing says nothing more."""
+        """Whether every run has the same value, so that a drawing adds nothing."""
         return len({point.value for point in self.points}) == 1
 
 

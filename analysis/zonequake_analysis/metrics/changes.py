@@ -3,10 +3,10 @@
     samples of the spans ─▶ steps ─┬─▶ levels and rates ─┐
                                    └─▶ quantiles ────────┴─▶ series × part ─▶ series × span
 
-The score is robust: how far the 10 %, 50 % or 90 % point of a span lies from the quiet phase's
-median, in units of `scale`: the spread of the quiet phase (1.4826 × MAD), but at least 5 % of its
-median and 1 % of the largest value seen, because a series that stood still has no spread, and of
-counted events what chance alone makes of so few.
+The score is robust: how far the 10 %, 50 % or 90 % point of a span is from the quiet phase's
+median, in units of `scale`. That is the spread of the quiet phase (1.4826 × MAD), but at least 5 %
+of its median and 1 % of the largest value seen, because a series that stood still has no spread,
+and for counted events at least the variation by chance of so few.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
 from zonequake_analysis.storage.place import Place
 
 MIN_QUIET = 4
-"""Samples of the quiet phase that a comparison needs."""
+"""Fewest samples of the quiet phase for a comparison."""
 
 MIN_SCALE_OF_MEDIAN = 0.05
 MIN_SCALE_OF_MOST = 0.01
@@ -83,7 +83,7 @@ def write_changes(
 
 
 def changes(spark: SparkSession, tables: MetricTables, spans: Spans, targets: Targets) -> DataFrame:
-    """Returns the rows of the table: one for each series and span that has samples of it at all."""
+    """Returns the rows of the table: one for each series and span in which it has samples."""
     series = named_series(spark, tables, targets.scrape_ms).where(
         ~F.col("quiet") & ((F.col("least") < F.col("most")) | (F.col("stale_marks") > 0))
     )
@@ -116,7 +116,7 @@ def changes(spark: SparkSession, tables: MetricTables, spans: Spans, targets: Ta
 def named_series(
     spark: SparkSession, tables: MetricTables, scrape_ms: Mapping[str, int]
 ) -> DataFrame:
-    """The table of series with what their names and targets say."""
+    """Returns the table of series with the facts from their names and targets."""
     names = [row["metric"] for row in tables.series.select("metric").distinct().collect()]
     words = small_table(
         spark,
@@ -145,7 +145,7 @@ def _words(name: str) -> tuple[str, bool, bool, bool, str, str, str]:
 
 
 def _within(samples: DataFrame, spans: Spans, scrape_ms: Mapping[str, int]) -> DataFrame:
-    """The samples that anything is compared by, and those just before."""
+    """Returns the samples that are compared, and those just before."""
     look_back = (GAP_SCRAPES + 1) * max(scrape_ms.values(), default=1000)
     stretches = [] if spans.quiet is None else [spans.quiet]
     stretches += [part for span in spans.spans for part in (span.during, span.after)]
@@ -167,7 +167,7 @@ def _within(samples: DataFrame, spans: Spans, scrape_ms: Mapping[str, int]) -> D
 
 
 def _histogram() -> Column:
-    """A number that stands for the histogram of a bucket's series."""
+    """Returns a number that identifies the histogram of a bucket's series."""
     rest = F.map_filter("labels", lambda name, _: name != "le")
     return F.xxhash64("metric", F.to_json(F.array_sort(F.map_entries(rest))))
 
@@ -181,7 +181,7 @@ def _buckets(series: DataFrame) -> DataFrame:
 
 
 def _histograms(series: DataFrame) -> DataFrame:
-    """The series that quantiles make, one for each histogram and quantile."""
+    """Returns the series that quantiles make, one for each histogram and quantile."""
     stem = F.regexp_replace("metric", "_bucket$", "")
     named = series.where("bucket").select(
         _histogram().alias("histogram"),
@@ -211,7 +211,7 @@ def _histograms(series: DataFrame) -> DataFrame:
 
 
 def _parts(spark: SparkSession, points: DataFrame, spans: Spans) -> DataFrame:
-    """Everything of a series, span and part: one row a series, with an array of them."""
+    """Returns one row per series, with an array of its points by span and part."""
     rows = [
         (span.number, part, one.start_ms, one.end_ms)
         for span in spans.spans
@@ -244,7 +244,9 @@ def _parts(spark: SparkSession, points: DataFrame, spans: Spans) -> DataFrame:
 def _compared(
     spark: SparkSession, parts: DataFrame, series: DataFrame, spans: Spans, last_ms: int
 ) -> DataFrame:
-    """One row for each series and span. `last_ms`: the last sample of all, where no gap ends."""
+    """Returns one row for each series and span. `last_ms`: the last sample of all, which ends no
+    gap.
+    """
     asked = small_table(
         spark,
         [
@@ -309,14 +311,14 @@ def _compared(
 
 
 def _part(part: str, span: Column) -> Column:
-    """A part of the series' parts, null if it has no samples there."""
+    """Returns a part of the series' parts, null if it has no samples there."""
     return F.try_element_at(
         F.filter("parts", lambda p: (p["span"] == span) & (p["part"] == part)), F.lit(1)
     )
 
 
 def _values(points: Column) -> Column:
-    """Values and their times: rates or levels, as the series is looked at."""
+    """Returns values and their times: rates or levels, as `by_rate` says."""
     both = F.transform(
         points,
         lambda p: F.struct(
@@ -332,7 +334,7 @@ def _sorted(column: str) -> Column:
 
 
 def _at(values: Column, fraction: float) -> Column:
-    """The value at a fraction of a sorted array: towards its ends, never between two values."""
+    """Returns the value at a fraction of a sorted array, rounded to its ends, never between two."""
     last = F.size(values) - 1
     place = F.floor(last * fraction) if fraction <= 0.5 else F.ceil(last * fraction)
     return F.when(last >= 0, F.try_element_at(values, (place + 1).cast("int")))
@@ -348,7 +350,7 @@ def _scale() -> Column:
     scrape_s = F.col("scrape_ms") / 1000
     events = F.col("counter") & (F.col("unit_of_rate") == "times per second")
     return F.greatest(
-        # Few events between two scrapes vary by the root of their number.
+        # The number of few events between two scrapes varies by its root.
         F.when(events & (F.col("before") > 0), F.sqrt(F.col("before") * scrape_s) / scrape_s),
         MAD_TO_SIGMA * _at(F.col("deviations"), 0.5),
         MIN_SCALE_OF_MEDIAN * F.abs("before"),
@@ -358,7 +360,7 @@ def _scale() -> Column:
 
 
 def _farthest() -> Column:
-    """The 10 %, 50 % or 90 % point that lies farthest from before; the median if there is none."""
+    """Returns the 10 %, 50 % or 90 % point farthest from before; the median without a before."""
     middle = _at(F.col("sorted"), 0.5)
     before = F.coalesce("before", middle)
     points = F.array(
@@ -379,7 +381,9 @@ def _when_farthest() -> Column:
 
 
 def _gap_ms() -> Column:
-    """The longest time in the span without a sample; 0 if only a few scrapes are missing."""
+    """Returns the longest time in the span without a sample; 0 if only a few scrapes are
+    missing.
+    """
     part = F.col("part")
     gap = F.greatest(
         F.coalesce(part["first_ms"] - F.col("start_ms"), F.col("end_ms") - F.col("start_ms")),

@@ -1,9 +1,9 @@
-"""What counters counted over the whole run, and which alerts were up; in Spark.
+"""The increase of counters over the whole run, and the alerts of the run; in Spark.
 
 A total is a lower bound: an increase counts even over a gap, a fall counts from zero, and a series
-counts from its first sample on. So whatever it is held against may be more, and must not be less.
-Only a load pod's series counts from zero if it began behind the first samples of all: its pod lives
-for the run alone, and makes a series with its first operation.
+counts from its first sample on. So the number it is compared with may be larger, but not smaller.
+Only a load pod's series counts from zero if it began after the first samples of all: its pod lives
+only for the run, and makes a series with its first operation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOAD_OPERATIONS = "zonequake_load_operations_total"
 RESETS = "zonequake_operator_resets_total"
 DATA_LOST = "zonequake_operator_data_lost_total"
 HELD = (LOAD_OPERATIONS, RESETS, DATA_LOST)
-"""Counters that are held against something else that the run recorded."""
+"""Counters that are compared with another record of the run."""
 
 ALERTS = "ALERTS"
 MOST_ALERTS = 100
@@ -52,7 +52,7 @@ class Alert:
 
 
 def counted(spark: SparkSession, tables: MetricTables, targets: Targets) -> list[Counted]:
-    """Returns the totals of `HELD`, one of each series."""
+    """Returns the totals of `HELD`, one for each series."""
     limits = small_table(spark, list(targets.scrape_ms.items()), "target string, scrape_ms bigint")
     series = (
         tables.series.where(F.col("metric").isin(*HELD))
@@ -98,7 +98,7 @@ def counted(spark: SparkSession, tables: MetricTables, targets: Targets) -> list
 
 
 def alerts(tables: MetricTables) -> Sequence[Alert]:
-    """Returns the alerts that were pending or firing, those that began first."""
+    """Returns the alerts that were pending or firing, the earliest first."""
     rows = (
         tables.series.where(F.col("metric") == ALERTS)
         .orderBy("first_ms")

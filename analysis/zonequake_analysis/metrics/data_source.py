@@ -4,8 +4,8 @@
     spark.read.format("prometheus").option("url", "http://127.0.0.1:9090")
         .option("start_ms", 1700000000000).option("end_ms", 1700003600000).load()
 
-A partition is a slice of time × metrics of about `samples` samples, which one task asks for.
-Nothing passes through the driver but the list of series.
+A partition is a slice of time × metrics of about `samples` samples, which one task reads. Only the
+list of series passes through the driver.
 
 | option | what | default |
 | --- | --- | --- |
@@ -15,8 +15,8 @@ Nothing passes through the driver but the list of series.
 | `samples` | samples in a partition, about | 1,000,000 |
 | `scrape_ms` | time between two samples of a series | 1,000 |
 
-The server bounds what is asked of it at once (`--storage.remote.read-concurrent-limit`, 10): more
-tasks wait there.
+The server limits the requests that it reads at once (`--storage.remote.read-concurrent-limit`, 10):
+further tasks wait there.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PrometheusSource(DataSource):
 
 
 class PrometheusReader(DataSourceReader):
-    """Lists the slices on the driver, reads one of them in each task."""
+    """Lists the slices on the driver, and reads one of them in each task."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ def matchers_in(text: str) -> list[str]:
 
 
 def target_of(labels: Labels) -> str:
-    """Returns the target of a series: its pod, or else its instance; empty for what a rule made."""
+    """Returns the target of a series: its pod, or else its instance; empty if a rule made it."""
     given = dict(labels)
     return given.get("pod") or given.get("instance") or ""
 

@@ -1,4 +1,4 @@
-"""What a run's metrics say: the small results that reach the driver, for verdict and report."""
+"""Facts from a run's metrics: the small results that reach the driver, for verdict and report."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For many expressions over few rows: their code took more memory and time than the rows do."""
+"""For many expressions over few rows: to compile them took more memory and time than the rows."""
 
 MIN_SCORE = 3.0
-"""Scales that a series must have moved by to be shown: less is what noise does."""
+"""A series is shown if it moved by at least so many scales: less may be noise."""
 
 MOST_SHOWN = 10
 MOST_OF_A_FAMILY = 2
@@ -44,7 +44,7 @@ SATURATION = {
     ("zonequake_store_appends_dropped_total", "rate"): "messages dropped for want of a connection",
     ("zonequake_store_client_requests_total", "rate"): "requests",
 }
-"""What a data node shows of its own load. It has no histogram of requests, and no queue length."""
+"""Metrics of a data node's own load. It has no histogram of requests, and no queue length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
-    """All that is known of a run's metrics. `problem`: why nothing is, empty else.
+    """Everything known of a run's metrics. `problem`: why nothing is known, else empty.
 
     `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
     `recorded_resets`: those that data nodes recorded, by zone; `recorded_empty`: those of them that
@@ -97,9 +97,10 @@ def metric_facts(
     end_ns: int,
     wall_offset_ns: int,
 ) -> MetricFacts | None:
-    """Writes the tables of metrics and says what they show; None for a folder without any.
+    """Writes the tables of metrics and returns their facts; None for a folder without any.
 
-    Samples that can't be read are a problem in words: metrics explain a run, they don't judge it.
+    Samples that can't be read become a problem in words: metrics explain a run, they don't judge
+    it.
     """
     if not metric_files(run):
         return None
@@ -138,22 +139,22 @@ def metric_facts(
             start_ms=(start_ns + wall_offset_ns) // 1_000_000,
         )
     except Exception as error:
-        # What fails in the JVM comes as Spark's own error, or as one of its bridge.
+        # A failure in the JVM comes as Spark's own error, or as one of its bridge.
         said = getattr(error, "java_exception", error)
         if said is error and not isinstance(error, PySparkException | pa.ArrowException):
             raise
         if told_by_worker(str(error)) is not None:
-            raise  # the store refused: of the samples nothing is known
+            raise  # the store refused: nothing is known of the samples
         first = str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
     finally:
         for table in kept:
-            table.unpersist()  # of a folder nothing is kept
+            table.unpersist()  # keep nothing of a folder
 
 
 def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:
-    """The number of resets that data nodes recorded, by zone; `empty`: of groups that were
-    bootstrapped again, with nothing, alone."""
+    """Returns the number of resets that data nodes recorded, by zone; `empty`: only of groups that
+    were bootstrapped again, with nothing."""
     found = {
         (event.zone or "", event.partition, event.text("lineage"))
         for event in events
@@ -163,8 +164,9 @@ def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[
 
 
 def strongest(table: DataFrame) -> list[Moved]:
-    """The rows that moved most in each span; few of a family, so that one thing doesn't fill the
-    list."""
+    """Returns the rows that moved most in each span; few of a family, so that one cause doesn't
+    fill the list.
+    """
     by_score = (F.desc("score"), "metric", "measure", "target", F.to_json("labels"))
     of_family = Window.partitionBy("span", "family").orderBy(*by_score)
     of_span = Window.partitionBy("span").orderBy(*by_score)
@@ -181,7 +183,7 @@ def strongest(table: DataFrame) -> list[Moved]:
 
 
 def saturated(table: DataFrame) -> list[Moved]:
-    """Returns what the data nodes showed of their own load, in every span."""
+    """Returns the data nodes' metrics of their own load, in every span."""
     wanted = F.lit(False)
     for metric, measure in SATURATION:
         wanted = wanted | ((F.col("metric") == metric) & (F.col("measure") == measure))
@@ -207,7 +209,7 @@ def _moved(row: Row) -> Moved:
 
 
 def of_nodes(facts: MetricFacts, span: Span) -> list[Moved]:
-    """The load of the nodes that a span was about; of the busiest one if it names none."""
+    """Returns the load of the nodes that a span names; of the busiest one if it names none."""
     by_target: dict[str, list[Moved]] = defaultdict(list)
     for one in facts.saturation:
         if one.span == span.number:

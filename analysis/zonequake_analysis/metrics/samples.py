@@ -1,7 +1,7 @@
-"""Samples with what lies between two of them, and quantiles of histograms; in Spark.
+"""Samples with the steps between them, and quantiles of histograms; in Spark.
 
-A counter's step is counted from zero where it fell: its process began again. A rate needs two
-samples of one life, one scrape apart: there is none behind a stale marker, and none over a gap.
+If a counter fell, its process began again, so its step counts from zero. A rate needs two samples
+of one life, one scrape apart: there is none after a stale marker, and none over a gap.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 GAP_SCRAPES = 3
-"""Scrapes that must be missing until it is a gap: one may come late."""
+"""More missing scrapes than this make a gap: one may come late."""
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
@@ -18,8 +18,8 @@ QUANTILES = {"p50": 0.5, "p99": 0.99}
 def steps(samples: DataFrame) -> DataFrame:
     """Adds `since_ms`, the time since the sample before, and `step`, the growth since then.
 
-    `samples` need series, t_ms, value, stale, counter and scrape_ms. `step` is null where there is
-    no rate; stale markers themselves are kept, with a null value.
+    `samples` need series, t_ms, value, stale, counter and scrape_ms. `step` is null if there is no
+    rate; stale markers themselves are kept, with a null value.
     """
     before = Window.partitionBy("series").orderBy("t_ms")
     value, previous = F.col("value"), F.lag("value").over(before)
@@ -38,10 +38,10 @@ def steps(samples: DataFrame) -> DataFrame:
 def quantiles(stepped: DataFrame, buckets: DataFrame) -> DataFrame:
     """Returns quantiles of histograms between each two scrapes: series, t_ms, value, measure.
 
-    `stepped` are steps of bucket series; `buckets` says of each its histogram and its `le`. A
-    quantile lies within its bucket as Prometheus' `histogram_quantile` has it: by a straight line.
+    `stepped` are steps of bucket series; `buckets` has the histogram and the `le` of each. A
+    quantile is interpolated linearly within its bucket, as by Prometheus' `histogram_quantile`.
     """
-    # All buckets of a histogram are scraped at once: they have one time stamp.
+    # All buckets of a histogram are scraped at once, so they share one time stamp.
     cumulated = (
         stepped.where(F.col("step").isNotNull())
         .join(F.broadcast(buckets), "series")

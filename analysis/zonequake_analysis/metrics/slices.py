@@ -4,7 +4,7 @@
     metric b  (30 series)   ┘
     metric c  (9,000 series)  alone:      [0, 50 s)  [50 s, 100 s) …
 
-remote_read has no matcher by hash, so that a metric with many series gets shorter slices of time.
+remote_read has no matcher by hash, so a metric with many series gets shorter slices of time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LONGEST_MS = 10 * 60 * 1000
-"""Time asked for at once, at most."""
+"""Longest time that is asked for at once."""
 
 SCRAPE_MS = 1000
-"""Time between two samples of a series, if nobody says it: the chart's own (`prometheus`)."""
+"""Default time between two samples of a series: the chart's own (`prometheus`)."""
 
 MOST_NAMES = 200
-"""Metrics in one group: their names travel in one matcher."""
+"""Most metrics in one group: their names travel in one matcher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def slices(
     """Returns slices of about `samples` samples each, by time, that together hold everything once.
 
     `series`: the number of series of each metric. All slices of one group of metrics have the same
-    length, and begin at whole multiples of it behind `start_ms`.
+    length, and begin at whole multiples of it after `start_ms`.
     """
     wide = max(1, samples * scrape_ms // LONGEST_MS)
     groups: list[tuple[list[str], int]] = []

@@ -1,6 +1,6 @@
-"""Small tables of the driver's own, to be joined with: handed to Spark as Arrow.
+"""Small tables of the driver's own, for joins: Spark gets them as Arrow.
 
-From a list of rows Spark would start Python workers, which take a second and 0.1 GiB each.
+For a list of rows Spark would start Python workers, which take a second and 0.1 GiB each.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     ────────────┼───────────────────────────────╌╌╌╌╌╌┼─────────────┼─────────────┤
               first fault                           fault or window  as long again
 
-Long ones are cut to ten minutes, so that what is looked at doesn't grow with the run. A window of
-less than a scrape is widened by one at each end, because a sample dates nothing more exactly.
+Long stretches are cut to ten minutes, so that the compared data doesn't grow with the run. A window
+of less than a scrape is widened by one at each end, because a sample's time is no more exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonequake_analysis.measures.windows import Unavailability
 
 LONGEST_MS = 10 * 60 * 1000
 MIN_SPAN_MS = 10_000
-"""Length of a span that is looked at, at least, behind its end."""
+"""Shortest stretch that is compared after a span."""
 
 MOST_FAULTS = 16
 MOST_WINDOWS = 16
@@ -27,7 +27,7 @@ MOST_WINDOWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """start_ms ≤ t < end_ms, unix ms."""
+    """A stretch of time: start_ms ≤ t < end_ms, unix ms."""
 
     start_ms: int
     end_ms: int
@@ -35,7 +35,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A fault or a window. `nodes`: those that it was about, the nearest first."""
+    """A fault or a window. `nodes`: those that it affected, the nearest first."""
 
     number: int
     name: str
@@ -47,9 +47,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """What is compared with what. `quiet`: None where nothing came before the first fault.
+    """The stretches to compare. `quiet`: None if nothing came before the first fault.
 
-    `left_out`: faults and windows beyond those that are looked at.
+    `left_out`: the number of faults and windows that are not compared.
     """
 
     quiet: Stretch | None
@@ -67,7 +67,9 @@ def spans_of(
     wall_offset_ns: int,
     scrape_ms: int,
 ) -> Spans:
-    """Faults by time, then the longest windows. Times of a run's clock in, unix time out."""
+    """Returns faults by time, then the longest windows. Takes times of a run's clock, gives unix
+    time.
+    """
 
     def ms(at_ns: int) -> int:
         return (at_ns + wall_offset_ns) // 1_000_000
@@ -135,7 +137,7 @@ def _span(
 
 
 def _leaders(window: Unavailability, events: Sequence[RecordedEvent]) -> list[str]:
-    """Returns who led the window's partition before it, and who by its end."""
+    """Returns the leader of the window's partition before it, and the leaders until its end."""
     led = [
         (event.time, event.text("leader"))
         for event in events

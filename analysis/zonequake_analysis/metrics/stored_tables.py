@@ -1,10 +1,10 @@
-"""Samples and tables of metrics in a store, which Spark itself doesn't read.
+"""Samples and tables of metrics in a store, which Spark itself can't read.
 
     metrics/*.parquet ── a task for each row group ──▶ rows, kept on the executors' disks
                                                   └──▶ tables/…, a file of each task and hour
 
-What is asked later is answered from the disks; a part that is lost there is read again. A task that
-is repeated writes the same files again.
+Later queries read the disks; a part that is lost there is read again. A task that is repeated
+writes the same files again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zonequake_analysis.storage.place import Place
 
 _BATCH_ROWS = 16 * 1024
 _ROWS_TO_A_GROUP = 64 * 1024
-"""Rows that a task holds of a file before it compresses them."""
+"""Rows of a file that a task holds before it compresses them."""
 
 
 def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
-    """The rows of the files, with the columns of the first one. Raises ArrowException for a file
-    that is none of Parquet, PlaceError.
+    """Returns the rows of the files, with the columns of the first file. Raises ArrowException for
+    a file that is not Parquet, and PlaceError.
     """
     footers = [_footer(file) for file in files]
     shape = to_arrow_schema(from_arrow_schema(footers[0].schema.to_arrow_schema()))
@@ -56,8 +56,8 @@ def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
 
 
 def stored(rows: DataFrame, folder: Place, *, by: str | None = None) -> DataFrame:
-    """Writes a table and returns it; `by`: a column of integers whose values are folders, and that
-    the files don't hold.
+    """Writes a table and returns it; `by`: a column of integers whose values become folders, and
+    that the files leave out.
     """
     kept = rows.persist(StorageLevel.DISK_ONLY)
     shape = to_arrow_schema(kept.schema)
@@ -78,7 +78,7 @@ def stored(rows: DataFrame, folder: Place, *, by: str | None = None) -> DataFram
                 part = parts.setdefault(place, _Part(pa.schema([shape.field(n) for n in names])))
                 part.add(some.select(names))
         for place, part in parts.items():
-            place.make_folder()  # an object store has none
+            place.make_folder()  # an object store has no folders
             (place / file).write(part.content())
             yield pa.RecordBatch.from_pydict({"rows": pa.array([part.rows], pa.int64())})
 
@@ -87,7 +87,7 @@ def stored(rows: DataFrame, folder: Place, *, by: str | None = None) -> DataFram
 
 
 class _Part:
-    """A Parquet file while it is made, compressed in memory."""
+    """A Parquet file in the making, compressed in memory."""
 
     def __init__(self, shape: pa.Schema) -> None:
         self.rows = 0
@@ -97,7 +97,7 @@ class _Part:
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes some rows more."""
+        """Adds rows to the file."""
         self.rows += batch.num_rows
         self._waiting.append(batch)
         if sum(one.num_rows for one in self._waiting) >= _ROWS_TO_A_GROUP:

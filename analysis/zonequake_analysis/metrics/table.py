@@ -1,9 +1,9 @@
 """The tables `metrics` and `metric_series`: a run folder's samples, written by Spark.
 
-    metrics/*.parquet ──▶ tables/metrics/hour=…    one row a sample, as it is scanned: no shuffle
-                      ──▶ tables/metric_series     one row a series
+    metrics/*.parquet ──▶ tables/metrics/hour=…    one row per sample, as it is scanned: no shuffle
+                      ──▶ tables/metric_series     one row per series
 
-No sample passes through the driver. A store is read and written by tasks (`stored_tables`).
+No sample passes through the driver. Tasks read and write a store (`stored_tables`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERIES = (
     "series bigint, metric string, labels map<string,string>, target string, samples bigint, "
     "stale_marks bigint, first_ms bigint, last_ms bigint, least double, most double"
 )
-"""Given when the tables are read, so that Spark starts no job to learn them."""
+"""Spark gets these shapes with the tables, so that it starts no job to learn them."""
 
 _TABLES = ("metrics", "metric_series", "metric_changes")
 
@@ -40,25 +40,25 @@ _AT_ONCE = {
     "spark.sql.maxConcurrentOutputFileWriters": "32",
 }
 _ROW_GROUP_BYTES = 8 * 1024 * 1024
-"""Bytes that a writer keeps before it writes: each task has one for every hour."""
+"""Bytes that a writer keeps before it writes: each task has one writer per hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricTables:
-    """`samples`: tables/metrics; `series`: tables/metric_series, one row a series."""
+    """`samples`: tables/metrics; `series`: tables/metric_series, one row per series."""
 
     samples: DataFrame
     series: DataFrame
 
 
 def metric_files(run: Path | Place) -> list[Place]:
-    """The files with samples of a run folder; empty if there are none."""
+    """Returns the files with samples of a run folder; empty if there are none."""
     return Place.of(run / "metrics").listed(".parquet")
 
 
 def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
-    """Writes both tables; None if the folder has no samples. What an earlier analysis left of
-    metrics is removed first."""
+    """Writes both tables; None if the folder has no samples. First removes the metric tables of an
+    earlier analysis."""
     tables = Place.of(run).resolve() / "tables"
     for name in _TABLES:
         (tables / name).delete_folder()
@@ -80,7 +80,7 @@ def written(
     *,
     by: str | None = None,
 ) -> DataFrame:
-    """Writes a table and returns it; `by`: the column whose values are folders."""
+    """Writes a table and returns it; `by`: the column whose values become folders."""
     path = folder.local
     if path is None:
         return stored(rows, folder, by=by)
@@ -92,7 +92,7 @@ def written(
 
 
 def _found(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
-    """The samples as the files have them."""
+    """Returns the samples as the files have them."""
     paths = [path.resolve() for file in files if (path := file.local) is not None]
     if not paths:
         return samples_in(spark, files)
@@ -100,7 +100,7 @@ def _found(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
 
 
 def rows_of(found: DataFrame) -> DataFrame:
-    """Samples as `pull` writes them, or as `prometheus` reads them, as the table's rows."""
+    """Returns samples, as `pull` writes or `prometheus` reads them, as the table's rows."""
     t_ms = F.col("ts_ms" if "ts_ms" in found.columns else "t_ms")
     return found.select(
         "metric",
@@ -115,8 +115,11 @@ def rows_of(found: DataFrame) -> DataFrame:
 
 
 def series_of(samples: DataFrame) -> DataFrame:
-    """One row a series: numbers first, in an aggregation of fixed width; then the labels of its
-    first sample, as a map among the aggregates would have all samples sorted."""
+    """Returns one row per series.
+
+    First aggregates the numbers, of fixed width; then adds the labels of the first sample, because
+    a map in the aggregation would make Spark sort all samples.
+    """
     numbers = samples.groupBy("series").agg(
         F.count(F.lit(1)).alias("samples"),
         F.count_if("stale").alias("stale_marks"),
@@ -151,7 +154,7 @@ def series_of(samples: DataFrame) -> DataFrame:
 
 
 def _target() -> Column:
-    """As `data_source.target_of`."""
+    """Returns the same as `data_source.target_of`."""
     labels = F.col("labels")
     return F.coalesce(
         F.nullif(F.try_element_at(labels, F.lit("pod")), F.lit("")),
@@ -161,7 +164,7 @@ def _target() -> Column:
 
 
 def _series(found: DataFrame) -> Column:
-    """A number that stands for the series."""
+    """Returns a number that identifies the series."""
     if "series_id" in found.columns:
         return F.xxhash64("metric", "series_id")
     pairs = F.array_sort(F.map_entries("labels"))
@@ -170,7 +173,7 @@ def _series(found: DataFrame) -> Column:
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets what one job needs of the session, and sets it back."""
+    """Sets what one job needs of the session, and restores it."""
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)

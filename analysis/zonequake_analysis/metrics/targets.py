@@ -1,6 +1,6 @@
-"""How often each target was scraped, and when it wasn't; in Spark.
+"""The usual time between scrapes of each target, and the gaps between them; in Spark.
 
-A target's longest series stands for it: while Prometheus can't reach a target, its own `up` goes
+A target's longest series represents it: while Prometheus can't reach a target, its own `up` goes
 on, but all other series end with a stale marker. Without a sample nothing is known; it is no sign
 that nothing changed.
 """
@@ -35,8 +35,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """`scrape_ms` by target; of "" for what rules made. Times are those of the first sample of all
-    and of the last one. `gaps`: the longest ones; `gaps_left_out`: how many more there are."""
+    """`scrape_ms` by target; under "" for series that rules made. Times are those of the first
+    sample of all and of the last one. `gaps`: the longest ones, and those that last until the end;
+    `gaps_left_out`: 1 if there are more.
+    """
 
     first_ms: int
     last_ms: int
@@ -48,12 +50,15 @@ class Targets:
 
     @property
     def usual_scrape_ms(self) -> int:
-        """The time between two samples of most targets."""
+        """The median of the targets' times between two samples."""
         found = sorted(ms for target, ms in self.scrape_ms.items() if target)
         return found[len(found) // 2] if found else SCRAPE_MS
 
     def without_gap(self, target: str) -> bool:
-        """Whether it was scraped all the time, from its first sample to the last of all."""
+        """Returns whether it was scraped all the time, from its first sample to the last of all.
+
+        False for every target if gaps are left out.
+        """
         return not self.gaps_left_out and all(gap.target != target for gap in self.gaps)
 
 

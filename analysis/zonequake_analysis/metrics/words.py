@@ -1,6 +1,6 @@
-"""What a metric's name says: kind, unit, family; and which metrics say nothing of a run. Pure.
+"""Facts from a metric's name: kind, unit, family, and whether it is of no use. Pure.
 
-remote_read carries no metadata, so the name's own suffixes decide, as OpenMetrics has them.
+remote_read carries no metadata, so the suffixes of names decide, as in OpenMetrics.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ QUIET_PREFIXES = (
     "process_virtual_memory",
     "ALERTS",
 )
-"""Beginnings of metrics that say nothing about the system under test."""
+"""Prefixes of metrics that say nothing about the system under test."""
 
 QUIET_SUFFIXES = ("_created", "_info", "_timestamp_seconds", "_sum")
-"""Ends of metrics that tell no more than others do: the sum of a histogram says less than its
+"""Suffixes of metrics that add nothing to others: the sum of a histogram says less than its
 quantiles."""
 
 COUNTERS = ("_total", "_count", "_bucket", "_sum")
@@ -30,17 +30,17 @@ _FAMILY_WORDS = 4
 
 
 def is_counter(metric: str) -> bool:
-    """Whether it only grows, until its process ends."""
+    """Returns whether it only grows, until its process ends."""
     return metric.endswith(COUNTERS)
 
 
 def is_quiet(metric: str) -> bool:
-    """Whether its changes say nothing of the system under test."""
+    """Returns whether its changes say nothing about the system under test."""
     return metric.startswith(QUIET_PREFIXES) or metric.endswith(QUIET_SUFFIXES)
 
 
 def family(metric: str) -> str:
-    """Metrics that tell of one and the same thing: the first four words, without unit and suffix.
+    """Returns the family of metrics on one subject: the first four words, without unit and suffix.
 
     `zonequake_store_catch_up_sent_bytes` and `…_catch_up_bytes_total`: `zonequake_store_catch_up`.
     """
@@ -49,11 +49,11 @@ def family(metric: str) -> str:
 
 
 def unit(metric: str, measure: str) -> str:
-    """The unit of a series' `measure`: level, rate or a quantile such as p99."""
+    """Returns the unit of a series' `measure`: level, rate or a quantile such as p99."""
     counts = metric.endswith(("_count", "_bucket"))
     found = None if counts else _UNIT.search(_SUFFIX.sub("", metric))
     name = "" if found is None else found[1]
     if measure != "rate":
         return name
-    # Seconds in a second are a share: of one core, where they are CPU seconds.
+    # Seconds per second are a share: of one core if they are CPU seconds.
     return "seconds per second" if name == "seconds" else f"{name or 'times'} per second"

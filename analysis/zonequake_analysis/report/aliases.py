@@ -8,7 +8,7 @@ from zonequake_analysis.checks.search.witness import WitnessOperation
 
 
 def aliases(operations: Sequence[WitnessOperation]) -> dict[int, str]:
-    """By value: a, b, c, … in the order of their appearance."""
+    """Returns a name for each value: a, b, c, … in the order in which values appear."""
     values: dict[int, None] = {}
     for o in operations:
         for shown in (o.step.expected, o.step.found, o.step.value):

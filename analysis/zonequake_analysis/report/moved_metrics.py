@@ -1,6 +1,7 @@
-"""What the report shows of metrics, for each fault and window.
+"""The report's part on metrics, for each fault and window.
 
-The series that moved, and the load of the nodes that it was about beside what clients saw.
+It shows the series that moved, and the load of the nodes concerned together with the clients'
+latency.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class MovedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCard:
-    """One fault or window: what moved, and how loaded its nodes were."""
+    """One fault or window: the series that moved, and the load of its nodes."""
 
     title: str
     kind: str
@@ -47,7 +48,7 @@ class SpanCard:
 
 
 def span_cards(judgement: Judgement) -> list[SpanCard]:
-    """Faults first, then windows; empty without metrics."""
+    """Returns faults first, then windows; empty without metrics."""
     facts = judgement.evidence.metrics
     if facts is None or facts.spans is None:
         return []
@@ -82,7 +83,7 @@ def _card(facts: MetricFacts, span: Span, judgement: Judgement, load: Latencies 
 
 
 def _clients(judgement: Judgement, facts: MetricFacts, span: Span, load: Latencies | None) -> str:
-    """p99 of the clients in the same time as the nodes' own."""
+    """Returns p99 of the clients before, during and after the span."""
     if load is None:
         return ""
     offset_ns = judgement.ingested.wall_offset_ns
@@ -122,7 +123,7 @@ def _s(facts: MetricFacts, at_ms: int) -> str:
 
 
 def in_unit(value: float | None, unit: str) -> str:
-    """A value as people read it, with its unit."""
+    """Returns a value as people read it, with its unit."""
     if value is None or math.isnan(value):
         return "–"
     name, per, _ = unit.partition(" per second")

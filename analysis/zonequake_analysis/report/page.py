@@ -1,4 +1,4 @@
-"""report.html: one self-contained page, verdict first; nothing is loaded from anywhere."""
+"""report.html: one self-contained page, verdict first; it loads nothing."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ _EXPLAINED = {
 
 
 def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str], None]) -> str:
-    """The page as text; everything from the run is escaped. `told` hears of metrics that can't be
-    read.
+    """Returns the page as text; everything from the run is escaped.
+
+    Calls `told` with a sentence if metrics can't be read.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("zonequake_analysis.report", "."),
@@ -102,12 +103,14 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
 
 
 def _visible(value: object) -> object:
-    """Text from the run with every character shown; other values, and our markup, as they are."""
+    """Returns text from the run with every character shown; other values and our markup
+    unchanged.
+    """
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _hover(drawn: Timeline) -> str:
-    """The data behind the crosshair: per slice p50, p99, max in ms, ok and not ok."""
+    """Returns the data of the crosshair: per slice p50, p99, max in ms, ok and not ok."""
     if not drawn.latencies:
         return "{}"
     load = all_of(drawn.latencies.values())
@@ -131,8 +134,9 @@ def _hover(drawn: Timeline) -> str:
 
 
 def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[Shown]:
-    """One finding for each witness, the most severe first: several checks often find the same
-    fault. `checks` are in the order of severity.
+    """Returns one finding for each witness, the most severe first.
+
+    Several checks often find the same fault. `checks` are in the order of severity.
     """
     seen: set[tuple[str, ...]] = set()
     kept = []

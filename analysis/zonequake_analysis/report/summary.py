@@ -24,7 +24,7 @@ RESET_COLUMNS = (
 
 
 def numbers(judgement: Judgement) -> dict[str, float | int | None]:
-    """The numbers of `verdict.json`; None where nothing was measured."""
+    """Returns the numbers of `verdict.json`; None if nothing was measured."""
     e, drawn = judgement.evidence, judgement.timeline
     windows = e.availability.windows
 
@@ -57,9 +57,9 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
 
 
 def headline(judgement: Judgement) -> str:
-    """The verdict in one sentence: the worst check, or what was shown.
+    """Returns the verdict in one sentence: the worst check, or what was shown.
 
-    A load that was not there has a sentence of its own: whatever was found, little was looked at.
+    A load that was not there has a sentence of its own: then the run tested little.
     """
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
@@ -76,7 +76,7 @@ def headline(judgement: Judgement) -> str:
 
 
 def faults_in_words(faults: Sequence[FaultLanding]) -> str:
-    """`kill`, or `19 faults: grow, kill (18 times)` where any was repeated."""
+    """Returns `kill`, or `19 faults: grow, kill (18 times)` if any fault was repeated."""
     names = ", ".join(
         f"{fault.name} ({fault.times} times)" if fault.times > 1 else fault.name for fault in faults
     )

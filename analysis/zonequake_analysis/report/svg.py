@@ -1,7 +1,7 @@
 """Drawings as SVG text: time panels with faults behind them, stages of rebalances, witnesses.
 
-Everything that is drawn over time is reduced to one column per pixel by minimum and maximum, never
-by mean: a mean hides an outage. Colours are CSS classes, so that light and dark come from the page.
+Everything over time is reduced to one column per pixel by minimum and maximum, never by mean: a
+mean hides an outage. Colours are CSS classes, so that light and dark come from the page.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from zonequake_analysis.untrusted_text import visible
 WIDTH = 1160
 LEFT, RIGHT = 84, 12
 MOST_ROWS = 48
-"""Rows of a heat map; beyond that only the partitions with failures, the worst first."""
+"""Most rows of a heat map; with more partitions, those with the most failures are shown."""
 
 _CUT_RATE = 3
 """Rates beyond this many medians are cut off: loading the keys would flatten all else."""
 
 _STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800)
-"""Distances of the time axis's labels, the first that leaves at most 14 of them."""
+"""Distances of the time axis's labels; the first that leaves at most 14 labels is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Time to pixels."""
+    """The time axis: converts time to pixels."""
 
     start_ns: int
     end_ns: int
 
     def x(self, at_ns: float) -> float:
-        """The place of a moment, within the drawing."""
+        """Returns the place of a moment, within the drawing."""
         span = max(1, self.end_ns - self.start_ns)
         part = min(1.0, max(0.0, (at_ns - self.start_ns) / span))
         return LEFT + part * (WIDTH - LEFT - RIGHT)
 
     def seconds(self, at_ns: float) -> float:
-        """Seconds since the run began."""
+        """Returns seconds since the run began."""
         return (at_ns - self.start_ns) / 1e9
 
 
@@ -84,7 +84,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "
 
 
 def _ticks(axis: Axis, top: float, bottom: float) -> list[str]:
-    """Vertical lines at round seconds, with their labels below."""
+    """Returns vertical lines at round seconds, with their labels below."""
     span = max(axis.seconds(axis.end_ns), 1e-3)
     step = next(
         (s for s in _STEPS_S if span / s <= 14),
@@ -99,7 +99,7 @@ def _ticks(axis: Axis, top: float, bottom: float) -> list[str]:
 
 
 def _bands(axis: Axis, faults: Sequence[FaultLanding], top: float, bottom: float) -> list[str]:
-    """Each fault's time behind a panel, its name above."""
+    """Returns each fault's time as a band behind a panel, with its name above."""
     drawn: list[str] = []
     ends: list[float] = []
     for fault in faults:
@@ -130,7 +130,7 @@ def _bands(axis: Axis, faults: Sequence[FaultLanding], top: float, bottom: float
 
 
 def _path(points: Sequence[tuple[float, float]], style: str) -> str:
-    """A line through the points, broken where y is not a number."""
+    """Returns a line through the points, broken where y is not a number."""
     parts, pen = [], "M"
     for x, y in points:
         if math.isnan(y):
@@ -144,7 +144,7 @@ def _path(points: Sequence[tuple[float, float]], style: str) -> str:
 def time_panels(
     drawn: Timeline, faults: Sequence[FaultLanding], events: Sequence[RecordedEvent]
 ) -> str:
-    """Latency, throughput and availability per partition on one time axis."""
+    """Returns latency, throughput and availability per partition on one time axis."""
     axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
     body: list[str] = []
     rows = _heat_rows(drawn)
@@ -251,7 +251,7 @@ def _rate_panel(axis: Axis, drawn: Timeline, top: float, height: float) -> list[
 
 
 def _heat_rows(drawn: Timeline) -> list[int]:
-    """Indexes of the partitions to draw, in order."""
+    """Returns the indexes of the partitions to draw, in order."""
     order = list(range(len(drawn.partitions)))
     if len(order) <= MOST_ROWS:
         return order
@@ -260,7 +260,9 @@ def _heat_rows(drawn: Timeline) -> list[int]:
 
 
 def _heat(axis: Axis, drawn: Timeline, rows: Sequence[int], top: float, height: float) -> list[str]:
-    """A row per partition: bars where operations failed, darker for more; gaps are no data."""
+    """Returns a row per partition: bars where operations failed, darker for more; gaps are no
+    data.
+    """
     body = []
     for number, index in enumerate(rows):
         row = drawn.partitions[index]
@@ -285,7 +287,7 @@ def _heat(axis: Axis, drawn: Timeline, rows: Sequence[int], top: float, height: 
 
 
 def _runs(busy: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """[first, last) of each stretch of busy slices; a single empty slice is no gap."""
+    """Returns [first, last) of each stretch of busy slices; a single empty slice is no gap."""
     filled = busy.copy()
     filled[1:-1] |= busy[:-2] & busy[2:]
     edges = np.flatnonzero(np.diff(np.concatenate([[0], filled.astype(np.int8), [0]])))
@@ -293,7 +295,7 @@ def _runs(busy: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, i
 
 
 def rebalance_chart(found: Sequence[Rebalance], faults: Sequence[FaultLanding], axis: Axis) -> str:
-    """A bar per rebalance, coloured by stage."""
+    """Returns a bar per rebalance, coloured by stage."""
     shown = found[:60]
     if not shown:
         return ""
@@ -324,7 +326,7 @@ def rebalance_chart(found: Sequence[Rebalance], faults: Sequence[FaultLanding], 
 
 
 def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str]) -> str:
-    """Operations as bars in a row per process; moments in order, not to scale."""
+    """Returns operations as bars in a row per process; moments in order, not to scale."""
     moments = sorted(
         {t for o in operations for t in (o.step.inv_ns, o.step.fin_ns) if t != NEVER_NS}
     )
@@ -359,7 +361,7 @@ def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str])
 
 
 def label(o: WitnessOperation, names: dict[int, str]) -> str:
-    """An operation in a few signs: `write b`, `read → a`, `cas a → b`, `append c`."""
+    """Returns an operation in a few signs: `write b`, `read → a`, `cas a → b`, `append c`."""
 
     def name(value: object) -> str:
         if value is None:
@@ -382,7 +384,7 @@ def label(o: WitnessOperation, names: dict[int, str]) -> str:
 
 
 def duration(ns: float) -> str:
-    """Nanoseconds in the unit that reads best."""
+    """Returns nanoseconds in the unit that reads best."""
     if math.isnan(ns):
         return "–"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):

@@ -28,12 +28,12 @@ _WITHOUT_NAME = "linearizability"
 
 
 def check_of(kind: str) -> str:
-    """The check that a finding of this kind is counted by."""
+    """Returns the check that counts a finding of this kind."""
     return _CHECKS.get(kind, _WITHOUT_NAME)
 
 
 def severity_of(kind: str, checks: Sequence[Check]) -> int:
-    """The place of a finding among others: that of its check, and `checks` are in their order."""
+    """Returns the place of a finding's check in `checks`, which are in order of severity."""
     named = check_of(kind)
     return next((n for n, check in enumerate(checks) if check.name == named), len(checks))
 
@@ -41,9 +41,9 @@ def severity_of(kind: str, checks: Sequence[Check]) -> int:
 def witness_text(
     finding: Finding, witness: Witness, *, start_ns: int, originals: Mapping[int, str] = _NONE
 ) -> str:
-    """The finding in a line, then its operations, one a line; seconds count from `start_ns`.
+    """Returns the finding in a line, then its operations, one a line.
 
-    `originals`: what the values of an imported history stand for.
+    Seconds count from `start_ns`. `originals`: the original values of an imported history.
     """
     where = f"{finding.zone}/{finding.partition} " if finding.partition is not None else ""
     proof = "no order explains these" if witness.proven else "as recorded"
@@ -70,7 +70,10 @@ def witnesses_by_check(
     start_ns: int,
     originals: Mapping[int, str] = _NONE,
 ) -> Mapping[str, list[str]]:
-    """The texts under the names of their checks. Each finding also shows that there is no order."""
+    """Returns the texts by the names of their checks.
+
+    Each finding also counts for `linearizability`: it shows that there is no order.
+    """
     texts: dict[str, list[str]] = {}
     for finding, witness in shown:
         text = witness_text(finding, witness, start_ns=start_ns, originals=originals)

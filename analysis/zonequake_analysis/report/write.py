@@ -31,14 +31,16 @@ from zonequake_analysis.verdict import EXIT_CODES
 def write_report(
     run: Path | Place, judgement: Judgement, *, told: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Writes the four files, verdict.json behind all others. `told` hears of what is left out."""
+    """Writes the four files, verdict.json last. Calls `told` with a sentence on what is left
+    out.
+    """
     page = render_page(run, judgement, told=told)
     Place.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
     write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
 
 
 def verdict_document(run: Path | Place, judgement: Judgement) -> VerdictDocument:
-    """`verdict.json` as docs/interfaces.md says."""
+    """Returns `verdict.json` as docs/interfaces.md describes it."""
     e = judgement.evidence
     witnesses = witnesses_by_check(
         [(one.finding, one.witness) for one in judgement.shown],

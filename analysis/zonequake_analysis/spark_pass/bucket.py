@@ -1,7 +1,7 @@
-"""All that is done with one bucket of operations, in one pass: written, screened, counted.
+"""The whole work on one bucket of operations, in one pass: writes, screens and counts it.
 
-Runs in a Spark task, which may be repeated: everything comes back as a value, and the one file it
-writes appears whole under its name or not at all.
+It runs in a Spark task, which may be repeated: everything comes back as a value, and the one file
+that it writes appears whole under its name or not at all.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from zonequake_analysis.measures.tally import Tally, extent, tally
 from zonequake_analysis.storage.place import Place
 
 _ROWS_TO_A_GROUP = 64 * 1024
-"""Parquet rows that are skipped together when the operations of a few keys are looked for."""
+"""Parquet rows that a search for the operations of a few keys skips together."""
 
 _ENUMERATED = ["zone", "node", "vantage", "partition_id", "key_id", "key", "partition", "role", "f"]
 
 
 class Suspects(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids of what the exact checks must look at: keys per check, partitions where named so."""
+    """Ids that the exact checks must read: keys per check, or partitions if the field says so."""
 
     sets: list[int] = []
     loss: list[int] = []
@@ -76,7 +76,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Known:
     """The knowledge about partitions from the run's events, by their ids.
 
-    `one_clock`: their times are the history's, so that an answer can be told to come after one.
+    `one_clock`: the events have the history's clock, so it is known which answers came after them.
     """
 
     lineages: Mapping[int, Lineages]
@@ -85,7 +85,7 @@ class Known:
 
 
 NOTHING_KNOWN = Known(lineages={}, without_majority={}, one_clock=True)
-"""Of a history without events."""
+"""The knowledge for a history without events."""
 
 
 def judged_bucket(
@@ -100,9 +100,9 @@ def judged_bucket(
 ) -> Found:
     """Writes bucket `number` into `folder`, and screens and counts it.
 
-    `facts` are those of all ranges; `dumps`: whether to list what was acknowledged;
+    `facts` are those of all ranges; `dumps`: whether to list acknowledged writes;
     `clock_offset_ns`: by how much intervals were widened. Operations of refused keys are counted,
-    and neither written nor judged.
+    but neither written nor judged.
     """
     whole = together(facts)
     paired = laid_out(joined(blobs))
@@ -142,7 +142,7 @@ def judged_bucket(
 
 
 def screened(c: Columns) -> Suspects:
-    """Every screen over one bucket."""
+    """Runs every screen over one bucket."""
     if not c.keys:
         return Suspects()
     by_key = {
@@ -162,12 +162,12 @@ def screened(c: Columns) -> Suspects:
 
 
 def file_of(folder: Place, number: int) -> Place:
-    """The file of a bucket, named as Spark names it."""
+    """Returns the file of a bucket, named as Spark names it."""
     return folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
 
 
 def _write(ops: pa.Table, folder: Place, number: int) -> None:
-    """One Parquet file."""
+    """Writes one Parquet file."""
     content = pa.BufferOutputStream()
     pq.write_table(
         ops.drop_columns(["origin"]),

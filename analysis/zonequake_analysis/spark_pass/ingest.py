@@ -5,8 +5,8 @@ One pass (docs/analysis.md, "The layout is the algorithm"):
     ranges of bytes → lines → events, split by bucket → blobs ──shuffle──▶ one bucket to a task:
     pair, sort, write `tables/ops`, screen for every check, count
 
-Both sides are Python over Arrow columns; Spark distributes, moves the blobs, and repeats what
-fails. What a task knows comes back as its result, so that repeating one counts nothing twice.
+Both sides are Python over Arrow columns; Spark distributes the work, moves the blobs, and repeats
+failed tasks. A task returns its facts as its result, so that a repeated task counts nothing twice.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from zonequake_analysis.spark_pass.operations import operations
 from zonequake_analysis.storage.place import Place
 
 BUCKET_BYTES = 128 * 1024 * 1024
-"""History bytes per bucket: its rows lie in one task's memory."""
+"""History bytes per bucket: one task holds its rows in memory."""
 
 _BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
-"""What a file's name has beyond its pod's: the process's number, what it holds, the ending."""
+"""The part of a file's name after its pod's: the process's number, the content, the ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """The defects of the history files. A torn last line is what a crash leaves."""
+    """The defects of the history files. A crash leaves a torn last line."""
 
     files: int
     bytes: int
     lines: int
     torn_lines: int
     bad_lines: int
-    keyless_lines: int  # lines that can't be used and don't say of which key they are
+    keyless_lines: int  # lines that can't be used and don't name their key
     foreign_schema_lines: int
     faults: int  # of any kind
     told_faults: tuple[str, ...]  # a sentence of each kind, with file, line and field
-    refused_operations: int  # of keys with faults: counted, and not judged
+    refused_operations: int  # of keys with faults: counted, but not judged
     orphans: int  # completions without an invoke
     cut_off: int  # invokes without a completion
     unplaced: int  # ok operations of the load that carry no position
-    clocks: tuple[str, ...]  # at most the two extreme names: more than one is what matters
+    clocks: tuple[str, ...]  # at most the first and the last name: it matters if there are several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """The operations, what each bucket's pass found, and what is known of the files."""
+    """The operations, the result of each bucket's pass, and the facts of the files."""
 
     ops: DataFrame
     buckets: tuple[Found, ...]
@@ -73,8 +73,9 @@ class Ingested:
 
 
 def history_files(run: Path | Place) -> list[Place]:
-    """The history files of a run folder, sorted. Raises RunFolderError if there are none, or one
-    that is no file or can't be read.
+    """Returns the history files of a run folder, sorted.
+
+    Raises RunFolderError if there are none, or if one is no file or can't be read.
     """
     files = Place.of(run / "history").listed(".jsonl")
     if not files:
@@ -82,7 +83,7 @@ def history_files(run: Path | Place) -> list[Place]:
             f"found no file {run / 'history'}/*.jsonl; a run folder needs at least its histories"
         )
     for file in files:
-        if file.local is not None:  # a store holds nothing else
+        if file.local is not None:  # a store holds only plain files
             _check_plain(file.local)
     return files
 
@@ -106,11 +107,11 @@ def ingest(
     dumps: bool = False,
     known: Known = NOTHING_KNOWN,
 ) -> Ingested:
-    """Reads `history/*.jsonl` and writes `tables/ops`, replacing what was there.
+    """Reads `history/*.jsonl` and writes `tables/ops`, replacing the earlier table.
 
     `clock_offset_ns` widens every interval on both sides: it may hide a violation and never invents
-    one. `dumps`: whether there are replicas to compare with. `known`: what the run's events
-    say of its partitions. Raises RunFolderError.
+    one. `dumps`: whether there are replicas to compare with. `known`: the facts about partitions
+    from the run's events. Raises RunFolderError.
     """
     files = history_files(run)
     size = sum(file.size_bytes() for file in files)
@@ -132,7 +133,7 @@ def ingest(
 
     found, twice = one_pass(None)
     if len(twice.ops) or len(twice.keys):
-        target.empty_folder()  # a bucket without an operation writes no file over its first one
+        target.empty_folder()  # an empty bucket would not overwrite its first file
         found, _ = one_pass(twice)
     facts = found[0].facts if found else Facts()
     faults = faults_together([facts.faults, *(b.faults for b in found)])
@@ -173,9 +174,9 @@ def _one_pass(
     known: Known,
     twice: Twice | None,
 ) -> tuple[list[Found], Twice]:
-    """Both stages and the shuffle between them. Every bucket gets the facts of every range.
+    """Runs both stages and the shuffle between them. Every bucket gets the facts of every range.
 
-    Returns also the names that several things carry, of which `twice` are known.
+    Also returns the names that several operations or partitions carry; `twice` are the known ones.
     """
     ranges = byte_ranges(files)
     writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in files]

@@ -1,8 +1,8 @@
 """`tables/ops` as Spark reads it for the exact checks, which never shuffle operations.
 
 On a file system that Spark itself reads, the files are a table bucketed by partition. Spark alone
-reads no object store: there each bucket's file is read once, through the run's own place, by a task
-that keeps the suspects, and Spark caches them, each bucket in a partition of its own.
+can't read an object store: there a task reads each bucket's file once, through the run's own place,
+and keeps the suspects. Spark caches them, each bucket in a partition of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH_ROWS = 16 * 1024
 def operations(
     spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int
 ) -> DataFrame:
-    """The operations that the exact checks and witnesses ask for, and maybe others.
+    """Returns the operations that the exact checks and witnesses ask for, and maybe others.
 
     `suspects`: those of each bucket, from 0 on.
     """
@@ -39,7 +39,7 @@ def operations(
 
 
 def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
-    """The files as a table whose buckets Spark knows, so that no check shuffles."""
+    """Returns the files as a table whose buckets Spark knows, so that no check shuffles."""
     shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
     spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
     spark.sql(
@@ -53,7 +53,7 @@ def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
 def cached(
     spark: SparkSession, folder: Place, suspects: Sequence[Suspects], buckets: int
 ) -> DataFrame:
-    """The suspects' operations alone, laid out as the table's: one shuffle, of suspects."""
+    """Returns only the suspects' operations, laid out as the table's: one shuffle, of suspects."""
     wanted = [(number, some) for number, some in enumerate(suspects) if _any(some)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def cached(
 
 
 def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
-    """The rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
+    """Yields the rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
     partition, key = pc.field("partition_id"), pc.field("key_id")
     whole = suspects.sessions + suspects.entries
     some = partition.isin(suspects.partitions) & key.isin(_keys(suspects))

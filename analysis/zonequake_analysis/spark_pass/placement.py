@@ -1,7 +1,7 @@
-"""Where Spark runs: whether it is where it was asked for, and which executors did the work.
+"""Checks that Spark runs where it was asked to, and lists the executors that did the work.
 
-A master that nobody can reach, and executors that never come, make Spark wait without a word; a
-session that was open before keeps its own master. Each is an error here, with the likely cause.
+If a master can't be reached, or executors never come, Spark waits without a message; a session that
+was open before keeps its own master. Each is an error here, with the likely cause.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.errors import SessionError
 
 REACH_S = 60.0
-"""So long an executor may take to come."""
+"""Longest time that an executor may take to come."""
 _CONNECT_S = 5.0
 _POLL_S = 0.2
 _OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|k8s://.|yarn$")
@@ -33,7 +33,7 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where an analysis ran. Executors that ran no task are left out."""
+    """The place where an analysis ran. Executors that ran no task are left out."""
 
     master: str
     application: str
@@ -97,12 +97,12 @@ def check_placement(spark: SparkSession, wanted: str) -> None:
 
 
 def _others(spark: SparkSession) -> bool:
-    """Returns whether there is an executor beside the driver."""
+    """Returns whether there is an executor besides the driver."""
     return bool(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() > 1)
 
 
 def placement_of(spark: SparkSession) -> Placement | None:
-    """Returns where this session has run its tasks; None through Spark Connect, which can't say."""
+    """Returns where this session has run its tasks; None with Spark Connect, which can't say."""
     context = getattr(spark, "_sc", None)
     if context is None:
         return None

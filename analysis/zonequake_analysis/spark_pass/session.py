@@ -1,8 +1,8 @@
 """The only place that builds a SparkSession: a laptop, `spark-submit`, a master, or Spark Connect.
 
-Only what is unset is set, so that `spark-submit --conf` and a cluster's own defaults win. JVM flags
-depend on the amount of data: a small analysis spends its time on compiling, so it does without
-generated code and the optimizing compiler; a large one would be slowed down by that.
+Only unset options are set, so that `spark-submit --conf` and a cluster's own defaults win. JVM
+flags depend on the amount of data: a small analysis spends its time on compiling, so it does
+without generated code and the optimizing compiler; that would slow down a large one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from zonequake_analysis.errors import SessionError
 from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, is_local
 
 LOCAL = "local[*]"
-"""The master of whoever names none."""
+"""The default master."""
 
 SMALL_BYTES = 128 * 1024 * 1024
-"""Up to this much history the start of the JVM and of its compilers outweighs the work."""
+"""Up to this much history, the start of the JVM and of its compilers takes longer than the work."""
 
 _PORTABLE = {
     "spark.sql.session.timeZone": "UTC",
@@ -45,7 +45,7 @@ _ON_ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""For local masters alone: executors on another machine could not connect to it."""
+"""Only for local masters: executors on another machine could not connect to it."""
 
 
 class Size(StrEnum):
@@ -86,7 +86,7 @@ def build_session(
     driver_host: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session at `master` (default `local[*]`), or through Spark Connect at `remote`.
+    """Returns a session at `master` (default `local[*]`), or through Spark Connect at `remote`.
 
     `settings` come before the defaults of this module. Under `spark-submit` its `--master`,
     `--conf` and `spark-defaults.conf` win. `driver_host`: the address at which executors find this
@@ -121,7 +121,7 @@ def build_session(
         session = builder.getOrCreate()
     except SessionError:
         raise
-    except Exception as error:  # whatever the JVM says, it comes as its bridge's own error
+    except Exception as error:  # an error of the JVM comes as its bridge's own error
         raise SessionError(
             f"Spark did not start ({_first_line(error)}); Java 17 is expected on PATH or in "
             "JAVA_HOME, and a master such as local[2] or spark://host:7077"
@@ -131,7 +131,7 @@ def build_session(
 
 
 def _given() -> SparkConf:
-    """Returns what `spark-submit` has set, which its JVM alone knows before there is a context."""
+    """Returns the options of `spark-submit`, which only its JVM knows before there is a context."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
     return SparkConf()
@@ -152,6 +152,6 @@ def _defaults(size: Size, master: str) -> dict[str, str]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns what Java says first; its stack is no word for people."""
+    """Returns the first line of Java's message; its stack is no text for people."""
     told = getattr(error, "java_exception", None)
     return str(told if told is not None else error).strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""A store's errors in the words of people: which place, what was said, and the likely cause."""
+"""A store's errors in words for people: the place, the store's message, and the likely cause."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Named(Protocol):
 def in_words(place: Named) -> Iterator[None]:
     """Raises PlaceError instead of a store's own errors; a local file's errors stay as they are.
 
-    A file that isn't there stays FileNotFoundError everywhere.
+    A missing file is FileNotFoundError everywhere.
     """
     try:
         yield
@@ -100,9 +100,9 @@ def in_words(place: Named) -> Iterator[None]:
 
 
 def patiently(read: Callable[[], _T]) -> _T:
-    """Reads again what a busy store refused by an answer longer than the part that was asked for.
+    """Retries reads that a busy store refused with an answer longer than the requested part.
 
-    The S3 client has room for that part alone: it can't read the refusal, and gives up where it
+    The S3 client has room only for that part: it can't read the refusal, and gives up when it
     would otherwise have tried again.
     """
     for attempt in range(1, limits.ATTEMPTS):
@@ -116,13 +116,13 @@ def patiently(read: Callable[[], _T]) -> _T:
 
 
 def told_by_worker(text: str) -> str | None:
-    """The PlaceError that ended a task, from the stack that Spark brings; None if none did."""
+    """Returns the PlaceError that ended a task, from Spark's stack trace; None if none did."""
     found = re.findall(rf"^{re.escape(_FULL_NAME)}: (.+)$", text, re.MULTILINE)
     return found[0] if found else None
 
 
 def likely_cause(said: str) -> str:
-    """The likely cause of a store's error."""
+    """Returns the likely cause of a store's error."""
     for pattern, cause in _CAUSES:
         if re.search(pattern, said):
             return cause
@@ -130,7 +130,7 @@ def likely_cause(said: str) -> str:
 
 
 def without_secrets(said: str) -> str:
-    """The text without any credential of this process, should a store repeat one."""
+    """Returns the text without any credential of this process, in case a store repeats one."""
     for name in _SECRETS:
         if secret := os.environ.get(name):
             said = said.replace(secret, "…")

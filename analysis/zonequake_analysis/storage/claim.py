@@ -1,9 +1,9 @@
 """A prefix of an object store that one analysis at a time holds, where no kernel has a lock.
 
-Each analysis writes an object of its own, lists the others, and gives way if another one lives.
-Both of two that begin at once see each other, as stores show at once what was written; then both
-may give way. An analysis that lives writes its object again and again; one that was killed is taken
-for dead when its object is old. Ages are compared between objects, by the store's clock alone.
+Each analysis writes an object of its own, lists the others, and gives way if another one lives. If
+two begin at once, each sees the other, as stores show at once what was written; then both may give
+way. A live analysis writes its object again and again; a killed one counts as dead when its object
+is old. Ages are compared between objects, by the store's clock alone.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from zonequake_analysis.storage.place import Place
 
 PREFIX = ".analysis-"
 DEAD_AFTER_S = 120.0
-"""So old an object of an analysis is no sign of life."""
+"""An analysis whose object is older than this is dead."""
 
 RENEW_S = 20.0
-"""How often an analysis writes its object again."""
+"""Time between two writes of an analysis's object."""
 
 
 @contextmanager
 def claimed_object(run: Place) -> Iterator[Callable[[], None]]:
-    """Holds the prefix; yields what raises FolderHeld if it may be another one's by now.
+    """Holds the prefix for one analysis.
 
-    Raises FolderHeld if another analysis holds it, PlaceError.
+    Yields a function that raises FolderHeld if another analysis may hold the prefix by now. Raises
+    FolderHeld if another analysis holds it, and PlaceError.
     """
     own = run / f"{PREFIX}{uuid.uuid4().hex}"
     renewed_s = time.monotonic()
@@ -61,13 +62,13 @@ def claimed_object(run: Place) -> Iterator[Callable[[], None]]:
     finally:
         ended.set()
         if keeper.is_alive():
-            keeper.join()  # it must not write again what is deleted here
+            keeper.join()  # it must not write the object again after its deletion
         with suppress(PlaceError, OSError):
             own.delete()
 
 
 def _give_way(run: Place, own: Place) -> None:
-    """Raises FolderHeld if another analysis lives; deletes what dead ones left."""
+    """Raises FolderHeld if another analysis lives; deletes the objects of dead ones."""
     claims = {name: at_s for name, at_s in run.modified_s().items() if name.startswith(PREFIX)}
     now_s = claims.pop(own.name, None)
     if now_s is None:

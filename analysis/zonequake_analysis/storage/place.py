@@ -1,11 +1,11 @@
-"""Where a run lies: a folder of this machine, or a prefix of an object store or of HDFS.
+"""The place of a run: a folder of this machine, or a prefix of an object store or of HDFS.
 
     runs/x   file:///data/runs/x   s3://bucket/runs/x   gs://bucket/runs/x   hdfs://host:8020/runs/x
 
-The only module of the analysis that opens, lists, writes and deletes what belongs to a run: a store
-through `pyarrow.fs`, a folder by `pathlib`, which takes every name and tells errors in one way. A
-place is a value that travels to Spark's workers: it holds where the store is, and never what opens
-it. Each process takes credentials from its own environment.
+Only this module of the analysis opens, lists, writes and deletes the files of a run: a store
+through `pyarrow.fs`, a folder by `pathlib`, which takes every name and reports errors in one way. A
+place is a value that travels to Spark's workers: it holds where the store is, but no open
+connection. Each process takes credentials from its own environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("file", "s3", "gs", "hdfs")
 _BUFFER_BYTES = 1024 * 1024
-"""Read at once where a line's end is looked for: a request to a store takes longer than a MiB."""
+"""Bytes read at once to find a line's end: a request to a store takes longer than a MiB."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,7 +37,7 @@ class Place:
     """A folder of a run, or a file in it.
 
     `path`: a path of this machine, or a URI. `endpoint`, `region`: of an S3 that isn't AWS's own
-    choice; read once, where the place is named, so that workers speak to the same one.
+    choice; read once, when the place is named, so that workers use the same ones.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Place:
 
     @classmethod
     def of(cls, given: Path | str | Place) -> Place:
-        """The place that somebody named. Raises PlaceError for one that can't be."""
+        """Returns the place of a path or URI. Raises PlaceError for one that can't be a place."""
         if isinstance(given, Place):
             return given
         text = str(given)
@@ -60,7 +60,7 @@ class Place:
                 f"{scheme}://: expected a folder, or a URI that begins with "
                 + ", ".join(f"{known}://" for known in SCHEMES)
             )
-        # Never shown: whoever puts a password there must not find it in a log.
+        # Never shown: a password in a URI must not reach a log.
         if any(sign in rest for sign in "?#") or (scheme != "hdfs" and "@" in rest.split("/")[0]):
             raise PlaceError(
                 f"{scheme}://…: expected no credentials and no options in a URI; give them by the "
@@ -89,11 +89,11 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the path."""
         return Path(self.path).name if self.local is not None else self.path.rpartition("/")[2]
 
     def resolve(self) -> Place:
-        """The same place for a process with another working directory."""
+        """Returns the same place for a process with another working directory."""
         return self if self.local is None else replace(self, path=str(self.local.resolve()))
 
     def check_reachable(self) -> None:
@@ -103,7 +103,7 @@ class Place:
                 self._system(limits.FIRST_ATTEMPTS).get_file_info(self._key())
 
     def exists(self) -> bool:
-        """Whether a file is there, or a folder with anything in it. Raises PlaceError."""
+        """Returns whether a file is there, or a folder with anything in it. Raises PlaceError."""
         from pyarrow.fs import FileType
 
         if (path := self.local) is not None:
@@ -112,7 +112,7 @@ class Place:
             return bool(self._system().get_file_info(self._key()).type != FileType.NotFound)
 
     def size_bytes(self) -> int:
-        """The size of a file. Raises FileNotFoundError, PlaceError."""
+        """Returns the size of a file. Raises FileNotFoundError, PlaceError."""
         if (path := self.local) is not None:
             return path.stat().st_size
         with in_words(self):
@@ -122,16 +122,16 @@ class Place:
         return int(size)
 
     def listed(self, ending: str = "") -> list[Place]:
-        """The files of a folder whose names end so, by name; none where there is no folder.
+        """Returns the files of a folder whose names end so, by name; none if there is no folder.
 
-        On this machine also whatever else has such a name, for its reader to refuse.
+        On this machine it also returns anything else with such a name: its reader refuses it.
         """
         if (path := self.local) is not None:
             return [self / found.name for found in sorted(path.glob(f"*{ending}"))]
         return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
 
     def modified_s(self) -> dict[str, float]:
-        """The files of a store's prefix by name, with when each was written, by its own clock.
+        """Returns the files of a store's prefix by name, with their time by the store's clock.
 
         Raises PlaceError.
         """
@@ -148,7 +148,7 @@ class Place:
         }
 
     def open(self) -> BinaryIO:
-        """A file for reading, seekable. Raises OSError as `Path.open`, PlaceError."""
+        """Opens a file for reading, seekable. Raises OSError as `Path.open`, PlaceError."""
         if (path := self.local) is not None:
             return path.open("rb")
         with in_words(self):
@@ -156,18 +156,18 @@ class Place:
         return io.BufferedReader(_Told(stream, self), _BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
-        """A whole file. Raises OSError, PlaceError."""
+        """Reads a whole file. Raises OSError, PlaceError."""
         if (path := self.local) is not None:
             return path.read_bytes()
         with in_words(self), self._system().open_input_file(self._key()) as stream:
             return bytes(patiently(lambda: stream.read_at(stream.size(), 0)))
 
     def read_text(self) -> str:
-        """A whole file of UTF-8. Raises OSError, PlaceError, UnicodeDecodeError."""
+        """Reads a whole file of UTF-8. Raises OSError, PlaceError, UnicodeDecodeError."""
         return self.read_bytes().decode()
 
     def read_range(self, start: int, size: int) -> bytes:
-        """At most `size` bytes from `start` on. Raises OSError, PlaceError."""
+        """Reads at most `size` bytes from `start` on. Raises OSError, PlaceError."""
         if (path := self.local) is not None:
             with path.open("rb") as file:
                 file.seek(start)
@@ -179,7 +179,7 @@ class Place:
         """Writes a file, which appears whole or not at all. Raises OSError, PlaceError.
 
         On this machine it is renamed into its place. A store shows an object when its upload is
-        complete; no rename is used there, for it is a copy.
+        complete; it is not renamed there, since a rename is a copy.
         """
         if (path := self.local) is not None:
             write_whole(path, content)
@@ -193,7 +193,7 @@ class Place:
             stream.close()
 
     def delete(self) -> None:
-        """Deletes a file; nothing if it isn't there. Raises OSError, PlaceError."""
+        """Deletes a file, if it is there. Raises OSError, PlaceError."""
         if (path := self.local) is not None:
             path.unlink(missing_ok=True)
             return
@@ -201,7 +201,7 @@ class Place:
             self._system().delete_file(self._key())
 
     def empty_folder(self) -> None:
-        """Makes the folder, and deletes all that is in it. Raises OSError, PlaceError."""
+        """Makes the folder, and deletes everything in it. Raises OSError, PlaceError."""
         if (path := self.local) is not None:
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
@@ -210,7 +210,7 @@ class Place:
         self.make_folder()
 
     def delete_folder(self) -> None:
-        """Deletes the folder with all that is in it, as far as there is one. Raises PlaceError."""
+        """Deletes the folder and everything in it, if there is one. Raises PlaceError."""
         if (path := self.local) is not None:
             shutil.rmtree(path, ignore_errors=True)
             return
@@ -218,7 +218,7 @@ class Place:
             self._system().delete_dir_contents(self._key(), missing_dir_ok=True)
 
     def make_folder(self) -> None:
-        """Makes the folder, where there are folders. Raises OSError, PlaceError."""
+        """Makes the folder, if the place has folders. Raises OSError, PlaceError."""
         if (path := self.local) is not None:
             path.mkdir(parents=True, exist_ok=True)
             return
@@ -228,11 +228,11 @@ class Place:
 
     @property
     def has_folders(self) -> bool:
-        """Whether a folder is there by itself; in an object store a name's beginning is one."""
+        """Whether folders exist by themselves; in an object store they are prefixes of names."""
         return not self.path.startswith(("s3:", "gs:"))
 
     def _check_bucket(self) -> None:
-        """Raises PlaceError if there is none: a listing of nothing doesn't say it."""
+        """Raises PlaceError if there is no bucket: an empty listing doesn't tell."""
         bucket = replace(self, path="/".join(self.path.split("/")[:3]))
         if not bucket.exists():
             raise PlaceError(f"{self}: there is no bucket {bucket} at this endpoint")
@@ -247,7 +247,7 @@ class Place:
         system.move(draft._key(), self._key())
 
     def _key(self) -> str:
-        """The path as pyarrow's file system takes it."""
+        """Returns the path as pyarrow's file system takes it."""
         scheme, _, rest = self.path.partition("://")
         return "/" + rest.partition("/")[2] if scheme == "hdfs" else rest
 
@@ -267,7 +267,7 @@ class Place:
 
 
 class _Told(io.RawIOBase):
-    """A stream of pyarrow as Python's own buffers take it, whose errors name the place."""
+    """A stream of pyarrow for Python's own buffers, whose errors name the place."""
 
     def __init__(self, stream: BinaryIO, place: Place) -> None:
         self._stream = stream
@@ -303,7 +303,7 @@ def _local_path(uri: str) -> str:
 
 
 def _endpoint() -> str:
-    """Raises PlaceError for one that isn't a URL, or that holds a password."""
+    """Returns the endpoint. Raises PlaceError if it isn't a URL, or holds a user name."""
     found = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     parts = urlsplit(found)
     if found and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):

@@ -1,7 +1,7 @@
 """The file system of each store, one for each process.
 
-An answer that asks for patience (503 Slow Down), a connection that breaks and an answer that never
-comes are tried again, with growing pauses.
+A request is sent again, with growing pauses, if the store is busy (503 Slow Down), the connection
+breaks, or no answer comes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonequake_analysis.storage import limits
 def file_system(
     scheme: str, authority: str, endpoint: str, region: str, *, attempts: int, process: int
 ) -> fs.FileSystem:
-    """The file system of a place, which sends each request `attempts` times if it has to.
+    """Returns the file system of a place, which sends each request up to `attempts` times.
 
     `process` is the caller's id: threads of a store's client don't survive a fork, so a child gets
     a file system of its own. Raises OSError.
@@ -34,7 +34,7 @@ def file_system(
 
 
 def _s3(endpoint: str, region: str, attempts: int) -> fs.S3FileSystem:
-    """By `endpoint` with the bucket in the path; without, at AWS with the bucket in the host."""
+    """Returns S3 at `endpoint`, with the bucket in the path; without one, at AWS, in the host."""
     parts = urlsplit(endpoint)
     return fs.S3FileSystem(
         region=region or None,
@@ -42,7 +42,7 @@ def _s3(endpoint: str, region: str, attempts: int) -> fs.S3FileSystem:
         endpoint_override=parts.netloc + parts.path or None,
         connect_timeout=limits.CONNECT_S,
         request_timeout=limits.SILENT_S,
-        allow_delayed_open=True,  # a file that fits into one request is sent by one
+        allow_delayed_open=True,  # a file that fits into one request is sent in one
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
         tls_ca_file_path=os.environ.get("AWS_CA_BUNDLE") or None,
     )

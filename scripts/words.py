@@ -47,7 +47,6 @@ def findings(text: str) -> Iterator[tuple[int, str, str]]:
             yield number, match.group(), _INSTEAD_OF[str(match.lastgroup)]
 
 
-_NO_VERB = re.compile(r"(?:What|Whom?|Whose|Of|Where|How)\b")
 _NO_SUBJECT = re.compile(
     r"(?:What|Who(?:m|se|ever)?|Of|Where|How|Somebody|Someone|Nobody|Anybody|Those|By|Have|Would)\b"
 )
@@ -58,22 +57,6 @@ _QUESTION = re.compile(r"[A-Z][^.?]*\?")
 _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
-_PLAIN = ("operator/", "chaos/", "workloads/", "analysis/", "/")
-"""Parts that pass the stricter rules of `riddles`, too; a part is added once it passes them."""
-
-
-def without_verb(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yields line from 1, first word and advice for each function's docstring without a verb.
-
-    A property is read as a noun, so its docstring may begin with one; these words are refused
-    there, too.
-    """
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            match = _NO_VERB.match(ast.get_docstring(node) or "")
-            if match:
-                advice = 'a verb first, as "Returns"; of a property a noun'
-                yield node.body[0].lineno, match.group(), advice
 
 
 def riddles(source: str) -> Iterator[tuple[int, str, str]]:
@@ -125,11 +108,9 @@ def main(names: list[str]) -> int:
             continue
         text = path.read_text()
         is_product = name.endswith(".py") and name.startswith(_PRODUCT)
-        is_plain = is_product and name.startswith(_PLAIN)
         for line, words, instead in [
             *findings(text),
-            *(without_verb(text) if is_product and not is_plain else ()),
-            *(riddles(text) if is_plain else ()),
+            *(riddles(text) if is_product else ()),
         ]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")

@@ -89,7 +89,7 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
                     count=len(rows),
                     examples=[
                         f"{Function(row['f']).name.lower()} of {row['key']} by "
-                        f"{row['node'] or 'somebody'}"
+                        f"{row['node'] or 'an unknown node'}"
                         for row in named
                     ],
                 )

@@ -122,6 +122,6 @@ def _examples(ops: pa.Table, place: Ints, beside: Bools) -> list[str]:
     names = ops.select(["f", "key", "node"]).take(pa.array(shown)).to_pylist()
     return [
         f"{Function(row['f']).name.lower()} of {row['key']} at {in_words(int(place[number]))}"
-        f" by {row['node'] or 'somebody'}"
+        f" by {row['node'] or 'an unknown node'}"
         for number, row in zip(shown.tolist(), names, strict=True)
     ]

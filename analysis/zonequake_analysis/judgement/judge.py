@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -58,6 +59,7 @@ from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.tables.write import OfOperations, write_tables_of_verdict
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
@@ -109,6 +111,13 @@ def judge_run(
     spark: SparkSession, run: Path | Place, *, progress: Callable[[str], None] = lambda _: None
 ) -> Judgement:
     """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
+    with ExitStack() as at_end:
+        return _judged(spark, run, progress, at_end)
+
+
+def _judged(
+    spark: SparkSession, run: Path | Place, progress: Callable[[str], None], at_end: ExitStack
+) -> Judgement:
     steps: dict[str, float] = {}
     began = time.monotonic()
 
@@ -135,6 +144,8 @@ def judge_run(
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
     findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
+    if findings is not None:
+        at_end.callback(findings.persist().unpersist)
     unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
     rows, without_order, hidden = _collected(ops, findings, dumps, unproven)
     drawn = timeline(
@@ -143,7 +154,8 @@ def judge_run(
     done("checks")
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
     totals = {(row["check"], row["kind"]): row["total"] for row in rows}
-    shown = _witnesses(ops, rows, of_two_places=meaning(totals, compared))
+    of_two_places = meaning(totals, compared)
+    shown = _witnesses(ops, rows, of_two_places=of_two_places)
     done("witnesses")
     faults = fault_landings(events)
     evidence = Evidence(
@@ -189,6 +201,16 @@ def judge_run(
     done("metrics")
     evidence = replace(evidence, metrics=facts)
     checks = judge(evidence)
+    write_tables_of_verdict(
+        spark,
+        run,
+        evidence,
+        checks,
+        events,
+        OfOperations(ops=ops, found=findings, of_two_places=of_two_places, dumps=dumps),
+        wall_offset_ns=ingested.wall_offset_ns,
+    )
+    done("tables")
     return Judgement(
         description=description,
         verdict=worst(check.verdict for check in checks),
@@ -227,15 +249,11 @@ def _collected(
     """Returns the findings to keep, the number of keys among all, and of hidden writes."""
     if found is None:
         return [], _without_order({}), 0
-    found.persist()
-    try:
-        return (
-            _first_of_each_kind(found),
-            _without_order(_keys_by_checks(found, unproven)),
-            count_hidden(ops, found, dumps),
-        )
-    finally:
-        found.unpersist()
+    return (
+        _first_of_each_kind(found),
+        _without_order(_keys_by_checks(found, unproven)),
+        count_hidden(ops, found, dumps),
+    )
 
 
 def _first_of_each_kind(found: DataFrame) -> list[Row]:

@@ -48,17 +48,11 @@ def _windows(e: Evidence) -> Check:
         if most is not None
     ]
 
-    def is_over(window: Unavailability) -> bool:
-        if not window.by_reset or (reset_limit is None and proven_limit is None):
-            return limit is not None and window.certain_ns / 1e6 > limit
-        is_long = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
-        return is_long or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
-
     longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
     possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
     unexplained = sum(not w.causes for w in a.windows)
     by_reset = [w for w in a.windows if w.by_reset]
-    over = sum(map(is_over, a.windows))
+    over = len(windows_over(e))
     summary = "no unavailability window"
     if a.windows:
         summary = (
@@ -101,3 +95,18 @@ def _windows(e: Evidence) -> Check:
         checked=sum(v.probes for v in a.vantages),
         excluded=len(a.silences),
     )
+
+
+def windows_over(e: Evidence) -> list[Unavailability]:
+    """The windows that are certainly longer than the run expects."""
+    expected = e.description.expectations
+    limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
+    proven_limit = expected.max_reset_after_proof_ms
+
+    def is_over(window: Unavailability) -> bool:
+        if not window.by_reset or (reset_limit is None and proven_limit is None):
+            return limit is not None and window.certain_ns / 1e6 > limit
+        is_long = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
+        return is_long or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
+
+    return [window for window in e.availability.windows if is_over(window)]

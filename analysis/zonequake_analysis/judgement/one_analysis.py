@@ -1,8 +1,8 @@
 """A run folder belongs to one analysis at a time, and holds only that analysis's verdict.
 
-    claimed ── earlier verdict removed ── … ── report, summary, junit.xml ── verdict.json
-                                           └── breaks off: verdict.json says harness-failed
-                                           └── killed: no verdict at all
+    claimed ── earlier verdict and tables removed ── … ── report, summary, junit.xml ── verdict.json
+                                                      └── breaks off: no tables, harness-failed
+                                                      └── killed: no verdict at all
 
 Each file appears whole. A lock of the kernel holds a folder; in an object store, an object that is
 written again and again holds a prefix (`storage.claim`).
@@ -36,10 +36,13 @@ from zonequake_analysis.verdict import Kind, Verdict
 TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
 """The files of an analysis, the verdict first: without it the others mean nothing."""
 
+TABLES_FOLDER = "tables"
+"""What an analysis derived: beside another one's verdict its findings would be that verdict's."""
+
 
 @contextmanager
 def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
-    """Holds the folder for one analysis, and deletes the verdict of an earlier one.
+    """Holds the folder for one analysis, without the verdict and the tables of an earlier one.
 
     It is released when this process ends. Yields a function that raises FolderHeld if another
     analysis may hold the folder by now. Raises FolderHeld if another process analyses it.
@@ -48,6 +51,7 @@ def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
     with _locked(place.local) if place.local is not None else claimed_object(place) as check:
         for name in TOLD_FILES:
             (place / name).delete()
+        (place / TABLES_FOLDER).delete_folder()
         yield check
 
 
@@ -69,10 +73,10 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 
 
 def tell_broken_off(run: Path | Place, why: str) -> None:
-    """Writes that the analysis broke off, as a verdict of its own, and deletes an earlier
-    report.
+    """Writes that the analysis broke off, as a verdict of its own, and deletes report and tables.
     """
     (Place.of(run) / REPORT_FILE).delete()
+    (Place.of(run) / TABLES_FOLDER).delete_folder()
     check = CheckEntry(
         name="analysis",
         kind=Kind.HARNESS,

@@ -1,34 +1,88 @@
-"""Lost writes that a replica still holds: acknowledged and stored, but not served."""
+"""Lost writes, each with the write that is missing; and those that a replica still holds."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks import loss
 from zonequake_analysis.inputs.run_folder import Dump
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
+
+HeldValue = tuple[str, int, str, int]
+"""Zone, partition and key, and a value that a dump shows there."""
+
+_KEY = ["partition_id", "key_id"]
 
 
 def count_hidden(ops: DataFrame, findings: DataFrame, dumps: Sequence[Dump]) -> int:
     """Returns how many of all writes that were found lost are in a dump of their partition."""
     if not dumps:
         return 0
-    held: dict[tuple[str, int, str], set[int]] = defaultdict(set)
-    for dump in dumps:
-        for entry in dump.entries.values():
-            values = entry.value if isinstance(entry.value, list) else [entry.value]
-            found = (value for value in values if isinstance(value, int))
-            held[dump.zone, dump.partition, entry.key].update(found)
-    lost = findings.where((F.col("check") == loss.CHECK) & (F.col("kind") == "lost"))
+    held = held_values(dumps)
+    lost = lost_writes(ops, findings)
     names = (
         ops.join(lost.select("key_id").distinct(), "key_id", "left_semi")
         .select("key_id", "zone", "partition", "key")
         .distinct()
     )
-    rows = lost.join(names, "key_id").select("zone", "partition", "key", "value").collect()
+    rows = lost.join(names, "key_id").select("zone", "partition", "key", "write_value").collect()
     return sum(
-        row["value"] in held.get((row["zone"], row["partition"], row["key"]), ()) for row in rows
+        (row["zone"] or "", row["partition"], row["key"], row["write_value"]) in held
+        for row in rows
+    )
+
+
+def held_values(dumps: Iterable[Dump]) -> set[HeldValue]:
+    """Every value that a dump shows."""
+    held: set[HeldValue] = set()
+    for dump in dumps:
+        for entry in dump.entries.values():
+            values = entry.value if isinstance(entry.value, list) else [entry.value]
+            held.update(
+                (dump.zone, dump.partition, entry.key, value)
+                for value in values
+                if isinstance(value, int)
+            )
+    return held
+
+
+def lost_writes(ops: DataFrame, findings: DataFrame) -> DataFrame:
+    """The findings of lost writes, with the acknowledged write that each is about.
+
+    `write_op`, `write_value`, `write_ns`: its name, what it wrote, and when it was acknowledged;
+    null where no acknowledged write has the finding's place. Of a list a finding names the value,
+    of a register, where `value` is what was read in its place, the place alone.
+    """
+    is_lost = (F.col("check") == loss.CHECK) & (F.col("kind") == "lost")
+    by_place = F.col("position").isNotNull()
+    sought = F.struct(by_place.alias("by_place"), F.coalesce("position", "value").alias("number"))
+    f = F.col("f")
+    is_write = f.isin(Function.WRITE.value, Function.APPEND.value) | (
+        (f == Function.CAS.value) & F.col("applied")
+    )
+    place, element = (
+        F.struct(F.lit(is_place).alias("by_place"), F.col(name).alias("number"))
+        for is_place, name in ((True, "position"), (False, "value"))
+    )
+    writes = (
+        ops.where((F.col("outcome") == OutcomeCode.OK.value) & is_write)
+        .select(
+            *_KEY, "op", "fin", F.col("value").alias("wrote"), F.array(place, element).alias("as")
+        )
+        .select(*_KEY, "op", "fin", "wrote", F.explode("as").alias("sought"))
+        .groupBy(*_KEY, "sought")
+        .agg(
+            F.min_by("op", "fin").alias("write_op"),
+            F.min_by("wrote", "fin").alias("write_value"),
+            F.min("fin").alias("write_ns"),
+        )
+    )
+    return (
+        findings.where(is_lost)
+        .withColumn("sought", sought)
+        .join(writes, [*_KEY, "sought"], "left")
+        .drop("sought")
     )

@@ -48,25 +48,13 @@ _SHOWN = (
     "unit_of_rate",
 )
 
-COLUMNS = (
-    "span",
-    "span_kind",
-    "span_name",
-    "metric",
-    "measure",
-    "labels",
-    "target",
-    "family",
-    "unit",
-    "before",
-    "scale",
-    "during",
-    "at_ms",
-    "after",
-    "score",
-    "samples",
-    "gap_ms",
+CHANGES = (
+    "span int, span_kind string, span_name string, metric string, measure string, "
+    "labels map<string,string>, target string, family string, unit string, before double, "
+    "scale double, during double, at_ms bigint, after double, score double, samples int, "
+    "gap_ms bigint"
 )
+COLUMNS = tuple(column.split()[0] for column in CHANGES.split(", "))
 
 
 def write_changes(

@@ -75,7 +75,7 @@ def spans_of(
         return (at_ns + wall_offset_ns) // 1_000_000
 
     begun = [fault for fault in faults if fault.start_ns is not None]
-    longest = sorted(windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
+    longest = longest_first(windows)
     phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
     troubles = [f.start_ns for f in begun if f.start_ns is not None]
     troubles += [window.start_ns for window in windows]
@@ -111,6 +111,11 @@ def spans_of(
         spans=tuple(spans),
         left_out=len(begun) + len(windows) - len(spans),
     )
+
+
+def longest_first(windows: Sequence[Unavailability]) -> list[Unavailability]:
+    """Windows in the order in which they become spans."""
+    return sorted(windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
 
 
 def _span(

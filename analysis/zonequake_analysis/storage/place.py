@@ -130,6 +130,21 @@ class Place:
             return [self / found.name for found in sorted(path.glob(f"*{ending}"))]
         return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
 
+    def all_below(self, ending: str) -> list[Place]:
+        """The files whose names end so, in this folder and all folders in it, by name."""
+        if (path := self.local) is not None:
+            found = (file.relative_to(path).as_posix() for file in path.rglob(f"*{ending}"))
+            return [self / name for name in sorted(found)]
+        from pyarrow.fs import FileSelector, FileType
+
+        with in_words(self):
+            infos = self._system().get_file_info(
+                FileSelector(self._key(), recursive=True, allow_not_found=True)
+            )
+        beginning = len(self._key().rstrip("/")) + 1
+        names = sorted(info.path[beginning:] for info in infos if info.type == FileType.File)
+        return [self / name for name in names if name.endswith(ending)]
+
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.
 

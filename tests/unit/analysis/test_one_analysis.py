@@ -136,3 +136,41 @@ def test_a_file_that_could_not_be_written_whole_stays_as_it_was(
         write_whole(file, b"afterwards")
     assert file.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_tables_of_an_earlier_analysis_stand_beside_no_new_verdict(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that the new one writes no more, as of metrics that are gone."""
+    for name in ("ops", "metrics/hour=1", "findings", "of_no_version_that_we_know"):
+        (run / "tables" / name).mkdir(parents=True)
+        (run / "tables" / name / "part-0.parquet").write_bytes(b"PAR1")
+    seen: list[bool] = []
+
+    def judge_run(*_: object, **__: object) -> None:
+        seen.append((run / "tables").exists())
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "judge_run", judge_run)
+    assert cli.analyze(run) == 255
+    assert seen == [False]
+
+
+def test_an_analysis_that_breaks_off_leaves_no_tables(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge_run(*_: object, **__: object) -> None:
+        (run / "tables" / "ops").mkdir(parents=True)
+        raise RunFolderError("dumps/a.jsonl: found nothing")
+
+    monkeypatch.setattr(cli, "judge_run", judge_run)
+    assert cli.analyze(run) == 255
+    assert "found nothing" in json.loads((run / "verdict.json").read_text())["headline"]
+    assert not (run / "tables").exists()
+
+
+def test_an_analysis_that_finds_no_history_leaves_no_tables_of_the_one_before(run: Path) -> None:
+    (run / "tables" / "findings").mkdir(parents=True)
+    (run / "history" / "load-0.jsonl").unlink()
+    assert cli.analyze(run) == 255
+    assert not (run / "tables").exists()

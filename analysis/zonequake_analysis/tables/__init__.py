@@ -1,0 +1,5 @@
+"""The tables of an analysed run, for SQL: `open_tables(spark, "runs/x")`."""
+
+from zonequake_analysis.tables.opened import open_tables
+
+__all__ = ["open_tables"]

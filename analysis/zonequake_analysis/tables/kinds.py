@@ -1,0 +1,102 @@
+"""What each kind of finding over operations is called, and by which check it is counted. Pure."""
+
+from __future__ import annotations
+
+from zonequake_analysis.checks import (
+    claimed_order,
+    diverged,
+    list_prefixes,
+    loss,
+    register_zones,
+    sets,
+)
+
+CheckAndKind = tuple[str, str]
+
+LINEARIZABILITY = "linearizability"
+"""The check of every kind that says only that there is no order."""
+
+LOST = (loss.CHECK, "lost")
+HIDDEN = "hidden-writes"
+"""The check of a lost write that a dump still has."""
+
+NAMED: dict[CheckAndKind, tuple[str, str]] = {
+    LOST: ("lost-writes", "the last read of the key misses an acknowledged write"),
+    (loss.CHECK, "stale"): ("stale-reads", "a read misses what was known before it began"),
+    (loss.CHECK, "flicker"): (
+        "flicker",
+        "a read misses a write without an answer, which a read before it and one after it show",
+    ),
+    (loss.CHECK, "session"): (
+        "sessions",
+        "a process was answered from an earlier place than it had reached",
+    ),
+    (sets.CHECK, "phantom"): ("phantoms", "a value was read that no operation wrote"),
+    (sets.CHECK, "aborted"): ("aborted-reads", "a value was read whose write certainly failed"),
+    (sets.CHECK, "duplicate"): ("duplicates", "an element stands twice in a list"),
+    (sets.CHECK, "applied-twice"): ("duplicates", "a request was applied at two places"),
+    (sets.CHECK, "two-places"): (
+        LINEARIZABILITY,
+        "a value stands at two places by two members: applied twice, or the members differ",
+    ),
+    (sets.CHECK, "wrong-refusal"): (
+        "refusals",
+        "a cas was refused though it found what it expected",
+    ),
+    (diverged.CHECK, diverged.KIND): (
+        "diverged",
+        "an answer lacks a write that was acknowledged at its place or before, and that another "
+        "member shows",
+    ),
+    (claimed_order.CHECK, "order"): (
+        LINEARIZABILITY,
+        "an operation began after one of a later place had ended",
+    ),
+    (claimed_order.CHECK, "value"): (
+        LINEARIZABILITY,
+        "an answer shows another value than the write before it in the claimed order",
+    ),
+    (claimed_order.CHECK, "list"): (
+        LINEARIZABILITY,
+        "a list differs from the appends before it in the claimed order",
+    ),
+    (claimed_order.CHECK, "precondition"): (
+        LINEARIZABILITY,
+        "an applied cas did not find what it expected in the claimed order",
+    ),
+    (claimed_order.CHECK, "entry-twice"): (LINEARIZABILITY, "two writes claim one place"),
+    (register_zones.CHECK, "phantom"): (LINEARIZABILITY, "a value was read that has no write"),
+    (register_zones.CHECK, "future-read"): (
+        LINEARIZABILITY,
+        "a value was read before its write began",
+    ),
+    (register_zones.CHECK, "cas-fork"): (LINEARIZABILITY, "two cas went on from one value"),
+    (register_zones.CHECK, "cas-order"): (
+        LINEARIZABILITY,
+        "a chain of cas contradicts the order of time",
+    ),
+    (register_zones.CHECK, "stale"): (
+        LINEARIZABILITY,
+        "no order of the key's operations respects the order of time",
+    ),
+    (register_zones.CHECK, "value-twice"): (
+        LINEARIZABILITY,
+        "a value was written twice; the checks need unique values",
+    ),
+    (list_prefixes.CHECK, "not-prefix"): (
+        LINEARIZABILITY,
+        "a list is no beginning of the longest one",
+    ),
+    (list_prefixes.CHECK, "element-twice"): (
+        LINEARIZABILITY,
+        "an element stands twice in the longest list",
+    ),
+}
+"""Check and sentence of each (found_by, kind)."""
+
+_OTHER = (LINEARIZABILITY, "no order explains the key's operations")
+
+
+def named(found: CheckAndKind) -> tuple[str, str]:
+    """The check that counts a finding, and its sentence."""
+    return NAMED.get(found, _OTHER)

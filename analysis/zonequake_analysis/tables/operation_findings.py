@@ -1,0 +1,137 @@
+"""Findings over operations as rows of the table `findings`, named by Spark.
+
+findings ─┬─ names of their keys ──────────┐
+          ├─ operations at their moments ──┼─▶ rows of the table, none by way of the driver
+          └─ the writes that were lost ────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import chain
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from zonequake_analysis.inputs.shapes import INDEX_BITS
+from zonequake_analysis.judgement.two_places import TWO_PLACES
+from zonequake_analysis.measures.hidden_writes import HeldValue, lost_writes
+from zonequake_analysis.metrics.small_tables import small_table
+from zonequake_analysis.tables.kinds import HIDDEN, LOST, NAMED, CheckAndKind, named
+from zonequake_analysis.tables.schemas import FINDINGS, columns_of
+from zonequake_analysis.tables.unix_time import UnixTime
+
+_KEY = ["partition_id", "key_id"]
+_OF_WRITES = {"write_op": "string", "write_value": "bigint", "write_ns": "bigint"}
+_HELD = "zone string, partition int, key string, write_value bigint"
+
+
+def operation_findings(
+    spark: SparkSession,
+    ops: DataFrame,
+    found: DataFrame,
+    *,
+    of_two_places: CheckAndKind,
+    held: Collection[HeldValue],
+    verdicts: Mapping[str, str],
+    unix: UnixTime,
+) -> DataFrame:
+    """Every finding as a row.
+
+    `ops`: at least all operations of the keys that have findings. `of_two_places`: the check and
+    the kind that a write at two places counts as. `held`: what dumps show, so that a lost write
+    that one of them shows is a hidden one. `verdicts`: by the name of the check.
+    """
+    near = ops.join(found.select(*_KEY).distinct(), _KEY, "left_semi")
+    lost = lost_writes(near, found)
+    rest = found.where(~_is(LOST)).withColumns(
+        {name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()}
+    )
+    rows = (
+        _renamed(rest.unionByName(lost), of_two_places)
+        .join(_names(near), _KEY, "left")
+        .join(_at_their_moments(near, found), [*_KEY, "at_ns"], "left")
+    )
+    return _table(_with_hidden(spark, rows, held), verdicts, unix)
+
+
+def _is(pair: CheckAndKind) -> Column:
+    check, kind = pair
+    return (F.col("check") == check) & (F.col("kind") == kind)
+
+
+def _renamed(found: DataFrame, of_two_places: CheckAndKind) -> DataFrame:
+    check, kind = of_two_places
+    is_open = _is(TWO_PLACES)
+    return found.withColumn(
+        "found_by", F.when(is_open, check).otherwise(F.col("check"))
+    ).withColumn("kind", F.when(is_open, kind).otherwise(F.col("kind")))
+
+
+def _names(near: DataFrame) -> DataFrame:
+    """Zone, partition and name of each key."""
+    return near.groupBy(*_KEY).agg(
+        F.first("zone").alias("zone"),
+        F.first("partition").alias("partition"),
+        F.first("key").alias("key"),
+    )
+
+
+def _at_their_moments(near: DataFrame, found: DataFrame) -> DataFrame:
+    """The operations that began at a finding's moment, and the member that answered them.
+
+    Several have no member of their own, unless it is the same one.
+    """
+    moments = found.select(*_KEY, "at_ns").distinct()
+    return (
+        near.withColumnRenamed("inv", "at_ns")
+        .join(moments, [*_KEY, "at_ns"], "left_semi")
+        .groupBy(*_KEY, "at_ns")
+        .agg(
+            F.array_sort(F.collect_set("op")).alias("ops"),
+            F.when(F.min("node") == F.max("node"), F.min("node")).alias("node"),
+        )
+    )
+
+
+def _with_hidden(spark: SparkSession, rows: DataFrame, held: Collection[HeldValue]) -> DataFrame:
+    """Adds `hidden`: whether a dump shows the write that is lost."""
+    if not held:
+        return rows.withColumn("hidden", F.lit(False))
+    shown = small_table(spark, sorted(held), _HELD).withColumn("hidden", F.lit(True))
+    place = ["zone", "partition", "key", "write_value"]
+    found = rows.withColumn("zone", F.coalesce("zone", F.lit(""))).join(shown, place, "left")
+    return found.withColumn("hidden", F.coalesce("hidden", F.lit(False)))
+
+
+def _table(rows: DataFrame, verdicts: Mapping[str, str], unix: UnixTime) -> DataFrame:
+    """The columns of the table, in their order."""
+    found = F.concat_ws("/", "found_by", "kind")
+    other, other_text = named(("", ""))
+    check, text = (
+        F.coalesce(
+            F.try_element_at(
+                _map({"/".join(pair): words[place] for pair, words in NAMED.items()}), found
+            ),
+            F.lit(otherwise),
+        )
+        for place, otherwise in ((0, other), (1, other_text))
+    )
+    # Of a list the place is one within the list, and no place in the log.
+    in_log = F.col("position") > (1 << INDEX_BITS)
+    columns = {
+        "check": F.when(F.col("hidden"), HIDDEN).otherwise(check),
+        "at_ms": unix.ms_of(F.col("at_ns")),
+        "position": F.when(in_log, F.col("position")),
+        "count": F.lit(1).cast("bigint"),
+        "text": text,
+        "ops": F.coalesce("ops", F.array().cast("array<string>")),
+    }
+    shown = rows.withColumns(columns).withColumn(
+        "verdict", F.try_element_at(_map(verdicts), F.col("check"))
+    )
+    return shown.select(*columns_of(FINDINGS))
+
+
+def _map(texts: Mapping[str, str]) -> Column:
+    return F.create_map(*(F.lit(one) for one in chain.from_iterable(texts.items())))

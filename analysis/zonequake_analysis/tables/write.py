@@ -1,0 +1,120 @@
+"""Writes the tables of what a verdict rests on into a run's `tables/`.
+
+    findings over operations ── Spark ──────────▶ tables/findings/part-….parquet
+    findings of other checks ── pyarrow, driver ▶ tables/findings/of-checks.parquet
+    windows, faults, … ──────── pyarrow, driver ▶ tables/<name>/all.parquet
+
+`findings` comes first: who finds all of the others finds all findings, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from zonequake_analysis.inputs.run_folder import Dump, RecordedEvent
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.measures.hidden_writes import held_values
+from zonequake_analysis.metrics.table import written
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.tables.check_findings import check_findings, finding_rows
+from zonequake_analysis.tables.kinds import HIDDEN, CheckAndKind, named
+from zonequake_analysis.tables.operation_findings import operation_findings
+from zonequake_analysis.tables.rows import (
+    Row,
+    event_rows,
+    fault_rows,
+    probe_rows,
+    rebalance_rows,
+    window_rows,
+)
+from zonequake_analysis.tables.schemas import FINDINGS, OF_THE_VERDICT, arrow_schema
+from zonequake_analysis.tables.unix_time import UnixTime
+from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.verdict import Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfOperations:
+    """The findings over operations: `found` in the operations `ops`, None if there are none.
+
+    `of_two_places`: the check and the kind that a write at two places counts as.
+    """
+
+    ops: DataFrame
+    found: DataFrame | None
+    of_two_places: CheckAndKind
+    dumps: Sequence[Dump]
+
+
+def write_tables_of_verdict(
+    spark: SparkSession,
+    run: Path | Place,
+    evidence: Evidence,
+    checks: Sequence[Check],
+    events: Sequence[RecordedEvent],
+    of_operations: OfOperations,
+    *,
+    wall_offset_ns: int,
+) -> None:
+    """Writes all tables but `ops` and those of metrics. Raises OSError, PlaceError."""
+    unix = UnixTime(wall_offset_ns=wall_offset_ns)
+    tables = Place.of(run).resolve() / "tables"
+    findings = tables / "findings"
+    findings.delete_folder()
+    verdicts = {check.name: str(check.verdict) for check in checks}
+    if of_operations.found is not None:
+        rows = operation_findings(
+            spark,
+            of_operations.ops,
+            of_operations.found,
+            of_two_places=of_operations.of_two_places,
+            held=held_values(of_operations.dumps),
+            verdicts=verdicts,
+            unix=unix,
+        )
+        written(spark, rows, findings, FINDINGS).unpersist()  # of a store it is kept
+    named_checks = {named(pair)[0] for pair, count in evidence.found.counts.items() if count}
+    if evidence.found.lost_on_replica:
+        named_checks.add(HIDDEN)
+    found = check_findings(evidence, checks, named_checks)
+    write_rows(findings / "of-checks.parquet", "findings", finding_rows(found, checks, unix))
+
+    spans = evidence.metrics.spans if evidence.metrics is not None else None
+    small = {
+        "windows": window_rows(evidence.availability.windows, spans, unix),
+        "faults": fault_rows(evidence.faults, spans, unix),
+        "rebalances": rebalance_rows(evidence.rebalances, unix),
+        "events": event_rows(events, unix),
+        "probes": probe_rows(evidence.availability, unix),
+    }
+    for name, of_table in small.items():
+        (tables / name).empty_folder()
+        write_rows(tables / name / "all.parquet", name, of_table)
+
+
+def write_rows(file: Place, table: str, rows: Sequence[Row]) -> None:
+    """Writes one file of a table of `OF_THE_VERDICT`, which appears whole or not at all."""
+    schema = arrow_schema(OF_THE_VERDICT[table])
+    try:
+        content = pa.Table.from_pylist(list(rows), schema=schema)
+    except UnicodeEncodeError:  # half a character, of a file's name for instance
+        readable = [{name: _readable(value) for name, value in row.items()} for row in rows]
+        content = pa.Table.from_pylist(readable, schema=schema)
+    sink = pa.BufferOutputStream()
+    # As Spark's own files are, for the reason that session.py gives.
+    pq.write_table(content, sink, compression="snappy", store_schema=False)
+    file.write(memoryview(sink.getvalue()))
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_readable(inner) for inner in value]
+    return value

@@ -15,6 +15,7 @@ from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
+from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
 from zonequake_analysis.storage.causes import told_by_worker
@@ -141,26 +142,9 @@ def _say(run: Place, text: str) -> None:
     print(shown, file=sys.stderr)  # noqa: T201
 
 
-def _folder_or_uri(given: str) -> str:
-    """Refuses, as wrong usage, a path that is no folder, and a URI that can't be a place."""
-    try:
-        path = Place.of(given).local
-    except PlaceError as error:
-        raise typer.BadParameter(str(error)) from error
-    if path is not None and not path.is_dir():
-        raise typer.BadParameter(f"Directory '{path}' does not exist, or is no directory.")
-    return given
-
-
 @app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")
 def analyze_command(
-    run: Annotated[
-        str,
-        typer.Argument(
-            help="Run folder, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://…",
-            callback=_folder_or_uri,
-        ),
-    ],
+    run: RunPlace,
     master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
     driver_host: Annotated[

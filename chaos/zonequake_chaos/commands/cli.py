@@ -298,6 +298,13 @@ _lazy(
 )
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
 _lazy(
+    "sql-shell",
+    "zonequake_analysis.sql_shell.command",
+    "analysis",
+    "Query the tables of an analyzed run in SQL.",
+    ANALYSIS,
+)
+_lazy(
     "import",
     "zonequake_analysis.importing.command",
     "analysis",

@@ -15,6 +15,7 @@ from zonequake_analysis.cli import app as analyze
 from zonequake_analysis.importing.command import app as import_history
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.trend_command import app as trend
+from zonequake_analysis.sql_shell.command import app as sql_shell
 from zonequake_chaos.commands.cli import app as zonequake
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
@@ -37,6 +38,7 @@ MOUNTED = {
     "reset": reset,
     "simulate": simulate,
     "sql": sql,
+    "sql-shell": sql_shell,
     "trend": trend,
     "what-if": what_if,
 }
@@ -130,6 +132,10 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
         ),
         (
             "zonequake_analysis.many_runs.trend_command",
+            {"aiohttp", "kubernetes", "pyspark", "numpy", "pyarrow"},
+        ),
+        (
+            "zonequake_analysis.sql_shell.command",
             {"aiohttp", "kubernetes", "pyspark", "numpy", "pyarrow"},
         ),
     ],

@@ -1,0 +1,136 @@
+"""`zonequake sql-shell RUN`: the tables of an analysed run, in SQL.
+
+Exit codes: 0 answered, 254 wrong usage, as a statement that can't be answered is, 255 the tables
+can't be opened.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonequake_analysis.errors import AnalysisError
+from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.sql_shell.answers import Form, write_rows
+from zonequake_analysis.sql_shell.prompt import Prompt
+from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+USAGE_EXIT_CODE = 254
+MOST_ROWS = 200
+
+app = typer.Typer(help="Query the tables of a run.", add_completion=False)
+
+
+@app.command(
+    "sql-shell",
+    epilog="Example: zonequake sql-shell runs/leader-kill-1 --query 'SELECT * FROM windows'",
+)
+def sql_shell_command(
+    run: RunPlace,
+    query: Annotated[
+        str | None, typer.Option("--query", help="Answer this query and end. Default: a prompt.")
+    ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="With --query: csv and json have all rows.")
+    ] = Form.TABLE,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, help="Show at most so many rows of a table.")
+    ] = MOST_ROWS,
+) -> None:
+    """Query the tables of an analyzed run in SQL: operations, findings, windows, metrics.
+
+    Opens each table as a view in a local Spark session. At the prompt a statement ends with `;`,
+    `.tables` lists the tables, `.schema NAME` shows the columns of one.
+    """
+    if query is None and form is not Form.TABLE:
+        raise typer.BadParameter(
+            f"found --format {form} without --query, expected both: the prompt shows tables"
+        )
+    raise typer.Exit(_opened(run, query, form, rows))
+
+
+def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
+    # Only here: it starts a Java virtual machine.
+    from zonequake_analysis.spark_pass.session import build_session, size_of
+    from zonequake_analysis.tables.opened import open_tables, without_metrics
+
+    try:
+        place = Place.of(run)
+        place.check_reachable()
+        histories = (place / "history").listed(".jsonl")
+        spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
+        try:
+            open_tables(spark, place)
+            if lacking := without_metrics(place):
+                _complain(f"without rows, as the run has no metrics for them: {', '.join(lacking)}")
+            if query is not None:
+                answer(spark, query, form, rows)
+            else:
+                _prompt(spark, rows)
+        finally:
+            spark.stop()
+    except StatementRefused as refused:
+        _complain(str(refused))
+        return USAGE_EXIT_CODE
+    except (AnalysisError, OSError) as error:
+        _complain(str(error))
+    except Exception:  # noqa: BLE001 - Python's own exit code would be a violation's
+        traceback.print_exc()
+    else:
+        return 0
+    return EXIT_CODES[Verdict.HARNESS_FAILED]
+
+
+def answer(spark: SparkSession, text: str, form: Form, most: int) -> None:
+    """Prints the answer of a statement. Raises StatementRefused."""
+    from pyspark.errors import PySparkException
+
+    from zonequake_analysis.storage.causes import told_by_worker
+    from zonequake_analysis.tables.schemas import TABLES
+
+    statement = query_of(text)
+    try:
+        found = spark.sql(statement)
+        columns = found.columns
+        if form is Form.TABLE:
+            found = found.limit(most + 1)
+        write_rows(columns, found.toLocalIterator(), sys.stdout, form=form, most=most)
+    except ValueError as error:
+        raise StatementRefused(str(error)) from error
+    except Exception as error:
+        said = getattr(error, "java_exception", error)
+        if said is error and not isinstance(error, PySparkException):
+            raise
+        told = told_by_worker(str(error))
+        raise StatementRefused(told or in_a_sentence(str(said), TABLES)) from error
+
+
+def _prompt(spark: SparkSession, rows: int) -> None:
+    from zonequake_analysis.tables.schemas import ABOUT, TABLES, columns_of
+
+    if is_person := sys.stdin.isatty():
+        import readline  # noqa: F401 - lines can be edited, and called again
+
+        typer.echo(".tables lists the tables, .help says more.")
+    Prompt(
+        read=lambda shown: input(shown if is_person else ""),
+        say=typer.echo,
+        complain=_complain,
+        answer=partial(answer, spark, form=Form.TABLE, most=rows),
+        about=ABOUT,
+        columns=lambda name: columns_of(TABLES[name]),
+    ).run()
+
+
+def _complain(text: str) -> None:
+    print(one_line(f"sql-shell: {text}"), file=sys.stderr)  # noqa: T201

@@ -1,0 +1,81 @@
+"""The prompt: statements of several lines up to `;`, and a few commands that begin with a dot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from zonequake_analysis.sql_shell.statements import StatementRefused
+
+FIRST, NEXT = "zonequake> ", "      ...> "
+
+HELP = """\
+A statement ends with ; and may have several lines. Ctrl-C drops it, Ctrl-D ends the shell.
+.tables        list the tables
+.schema NAME   show the columns of a table
+.help          show this
+.quit          end the shell"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """Where lines come from, and where they go. `read` gets the text to show before a line.
+
+    `answer` prints the answer of a statement, or raises StatementRefused. `about`: what a row of
+    each table is; `columns`: its columns with their types.
+    """
+
+    read: Callable[[str], str]
+    say: Callable[[str], None]
+    complain: Callable[[str], None]
+    answer: Callable[[str], None]
+    about: Mapping[str, str]
+    columns: Callable[[str], Mapping[str, str]]
+
+    def run(self) -> None:
+        """Answers until the lines end, or `.quit`."""
+        lines: list[str] = []
+        while True:
+            try:
+                line = self.read(NEXT if lines else FIRST)
+                if not lines and line.strip().startswith("."):
+                    if not self._is_going_on(line.split()):
+                        return
+                    continue
+                if line.strip() or lines:
+                    lines.append(line)
+                if line.rstrip().endswith(";"):
+                    statement, lines = "\n".join(lines), []
+                    self.answer(statement)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                lines = []
+                self.say("")
+            except StatementRefused as refused:
+                self.complain(str(refused))
+
+    def _is_going_on(self, words: list[str]) -> bool:
+        match words:
+            case [".quit" | ".exit"]:
+                return False
+            case [".tables"]:
+                width = max(map(len, self.about))
+                for name, row in self.about.items():
+                    self.say(f"{name.ljust(width)}  a row is {row}")
+            case [".schema", name] if name in self.about:
+                columns = self.columns(name)
+                width = max(map(len, columns))
+                for column, kind in columns.items():
+                    self.say(f"{column.ljust(width)}  {kind}")
+            case [".schema", name]:
+                raise StatementRefused(
+                    f"found no table {name}, expected one of {', '.join(self.about)}"
+                )
+            case [".help"]:
+                self.say(HELP)
+            case _:
+                raise StatementRefused(
+                    f"found {' '.join(words)}, expected .tables, .schema NAME, .help or .quit"
+                )
+        return True

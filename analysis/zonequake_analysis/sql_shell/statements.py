@@ -1,0 +1,50 @@
+"""Statements of a person: which are queries, and what Spark says of one in a sentence. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "DESCRIBE", "DESC", "SHOW", "EXPLAIN")
+"""First words of statements that only read."""
+
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_CLASS = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_NO_TABLE = re.compile(r"^The table or view `?([^\s`]+(?:`\.`[^\s`]+)*)`? cannot be found")
+_PLACE = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?")
+
+
+class StatementRefused(Exception):
+    """A statement that can't be answered, with a sentence for whoever wrote it."""
+
+
+def query_of(text: str) -> str:
+    """The statement without its end. Raises StatementRefused for none, and for no query."""
+    statement = text.strip().rstrip(";").rstrip()
+    words = re.findall(r"\w+", _COMMENTS.sub(" ", statement))
+    if not words:
+        raise StatementRefused(
+            "found no statement, expected a query such as SELECT * FROM findings"
+        )
+    if words[0].upper() not in QUERIES:
+        raise StatementRefused(
+            f"found {words[0]}, expected a query: one that begins with {', '.join(QUERIES)}; a "
+            "run's tables are only read"
+        )
+    return statement
+
+
+def in_a_sentence(said: str, tables: Collection[str]) -> str:
+    """Returns what Spark said of a statement, without class, state, plan and Java's stack."""
+    first = said.strip().partition("\n")[0].strip()
+    found = _CLASS.match(first)
+    words = _CLASS.sub("", first)
+    unknown = _NO_TABLE.match(words)
+    if unknown is not None or (found and found.group(1) == "TABLE_OR_VIEW_NOT_FOUND"):
+        name = unknown.group(1).replace("`", "") if unknown else "of this name"
+        return f"found no table {name}, expected one of {', '.join(sorted(tables))}"
+    place = _PLACE.search(said)
+    words = _PLACE.sub("", _STATE.sub("", words)).rstrip(" ;,.(")
+    at = f" (line {place.group(1)}, column {int(place.group(2)) + 1})" if place else ""
+    return f"{words}{at}"

@@ -73,6 +73,15 @@ def test_an_emptied_folder_has_nothing_in_it_and_takes_files(run: Place) -> None
     assert [one.read_bytes() for one in (run / "tables" / "ops").listed()] == [b"new"]
 
 
+def test_all_files_below_a_prefix_are_found_by_name_and_those_beside_it_are_not(run: Place) -> None:
+    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
+        (run / name).write(b"x")
+    found = (run / "t").all_below(".parquet")
+    assert found == [run / "t" / "b.parquet", run / "t" / "hour=1" / "a.parquet"]
+    assert found[1].read_bytes() == b"x"
+    assert (run / "gone").all_below(".parquet") == []
+
+
 @pytest.mark.parametrize("size_bytes", [0, 100, 30_000_000], ids=["empty", "one put", "parts"])
 def test_a_file_appears_whole_whatever_happens_to_requests(
     run: Place, server: S3Server, monkeypatch: pytest.MonkeyPatch, size_bytes: int

@@ -69,6 +69,15 @@ def findings_of_suspects(
     return reduce(DataFrame.unionByName, found) if found else None
 
 
+def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
+    """The operations of everything that may have a finding, and maybe others."""
+    whole = {number for s in suspects for number in (*s.sessions, *s.entries)}
+    keys = {key for s in suspects for key in (*s.sets, *s.loss, *s.claimed, *s.registers, *s.lists)}
+    if len(whole) + len(keys) > MOST_NAMED:
+        return ops
+    return ops.where(F.col("partition_id").isin(sorted(whole)) | F.col("key_id").isin(sorted(keys)))
+
+
 def _named(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame:
     wanted = sorted(set(ids))
     return ops if len(wanted) > MOST_NAMED else ops.where(F.col(column).isin(wanted))

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks import claimed_order, diverged, list_prefixes, loss, sets
-from zonequake_analysis.checks.exact_checks import findings_of_suspects
+from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
 from zonequake_analysis.checks.search.named_witness import witness_of
 from zonequake_analysis.checks.search.witness import (
     Finding,
@@ -207,7 +207,12 @@ def _judged(
         evidence,
         checks,
         events,
-        OfOperations(ops=ops, found=findings, of_two_places=of_two_places, dumps=dumps),
+        OfOperations(
+            ops=near_suspects(ops, suspects),
+            found=findings,
+            of_two_places=of_two_places,
+            dumps=dumps,
+        ),
         wall_offset_ns=ingested.wall_offset_ns,
     )
     done("tables")

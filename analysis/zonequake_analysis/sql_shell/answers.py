@@ -11,7 +11,7 @@ from typing import TextIO
 
 import msgspec
 
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.untrusted_text import one_line, visible
 
 NULL = "NULL"
 
@@ -59,6 +59,9 @@ def _table(
     all_rows = iter(rows)
     kept = list(itertools.islice(all_rows, most))
     is_cut = most is not None and next(all_rows, None) is not None
+    if len(kept) == len(columns) == 1 and isinstance(text := kept[0][0], str) and "\n" in text:
+        yield visible(text)  # a plan of EXPLAIN, which nobody could read in one line
+        return
     texts = [[_shown(value) for value in row] for row in kept]
     names = [one_line(name) for name in columns]
     widths = [max(map(len, column)) for column in zip(names, *texts, strict=True)]

@@ -6,6 +6,7 @@ the run's own place, each row group in a task, as the analysis itself does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,14 +53,17 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
 
 
 def _read(spark: SparkSession, folder: Place, name: str) -> DataFrame:
-    shape = TABLES[name]
     if (path := folder.local) is not None:
-        return spark.read.schema(shape).parquet(path.as_uri())
-    files = folder.all_below(".parquet")
+        return spark.read.schema(TABLES[name]).parquet(path.as_uri())
+    return by_tasks(spark, folder.all_below(".parquet"), name)
+
+
+def by_tasks(spark: SparkSession, files: Sequence[Place], name: str) -> DataFrame:
+    """The table `name`, whose files tasks read through their places, a row group each."""
     if not files:
         return _empty(spark, name)
     rows = samples_in(spark, files)
-    columns = columns_of(shape)
+    columns = columns_of(TABLES[name])
     if "hour" in columns:  # the name of a folder, and in no file
         rows = rows.withColumn("hour", F.floor(F.col("t_ms") / HOUR_MS))
     return rows.select(*(F.col(column).cast(kind) for column, kind in columns.items()))

@@ -20,6 +20,7 @@ from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
+from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -59,6 +60,21 @@ def test_a_planted_anomaly_is_named(found: Found, name: str) -> None:
 
 def test_nothing_is_found_on_keys_without_a_plant(found: Found) -> None:
     assert {key for key in found if not key.startswith("planted-")} == set()
+
+
+def test_every_finding_is_in_the_table_by_the_name_of_its_key(
+    spark: SparkSession, spoilt: Spoilt, found: Found
+) -> None:
+    rows = open_tables(spark, spoilt[0])["findings"].where("found_by != 'judgement'").collect()
+    assert len(rows) == findings_of(spoilt[1].ingested.ops, unplaced=0).count()
+    in_table: Found = {}
+    for row in rows:
+        in_table.setdefault(row["key"], set()).add((row["found_by"], row["kind"]))
+    # Beside members that have diverged a write at two places shows just that.
+    meant = {("sets", "two-places"): ("diverged", "diverged")}
+    assert in_table == {key: {meant.get(pair, pair) for pair in of} for key, of in found.items()}
+    assert [row for row in rows if not row["verdict"] or not row["text"]] == []
+    assert [row for row in rows if row["kind"] != "entry-twice" and not row["ops"]] == []
 
 
 def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoilt) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
@@ -152,6 +153,15 @@ def test_small_tables_hold_what_happened_in_both_clocks(tables: Tables) -> None:
     probes = tables["probes"].collect()
     assert len(probes) == 4 * 2 * 2, "partitions, classes, vantages"
     assert {p["partition"] for p in probes if p["failed"]} == {0}
+
+
+def test_another_reader_of_parquet_sees_the_same_findings(
+    tables: Tables, analysed: Analysed
+) -> None:
+    files = analysed.run / "tables" / "findings" / "*.parquet"
+    query = f"SELECT check, kind, len(ops) FROM '{files}' ORDER BY ALL"
+    by_spark = tables["findings"].selectExpr("check", "kind", "size(ops)").collect()
+    assert duckdb.sql(query.replace("check", '"check"')).fetchall() == sorted(map(tuple, by_spark))
 
 
 def test_windows_and_faults_name_their_spans_of_the_metrics(tables: Tables) -> None:

@@ -21,6 +21,7 @@ from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
 from zonequake_analysis.measures.windows import Availability, Unavailability, availability
 from zonequake_analysis.metrics.spans import spans_of
+from zonequake_analysis.report.witness_text import check_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.check_findings import CheckFinding, check_findings, finding_rows
 from zonequake_analysis.tables.kinds import NAMED, named
@@ -200,6 +201,12 @@ def test_every_named_kind_belongs_to_a_check_of_the_verdict() -> None:
     checks = {check.name for check in judge(evidence())}
     assert {check for check, _ in NAMED.values()} <= checks
     assert named(("black-box", "never-heard-of"))[0] == "linearizability"
+
+
+def test_table_and_report_name_one_check_for_a_kind() -> None:
+    order_alone = ("claimed-order", "black-box")
+    for (finder, kind), (check, _) in NAMED.items():
+        assert check == ("linearizability" if finder in order_alone else check_of(kind))
 
 
 def event(at_ns: int, kind: str, **data: object) -> RecordedEvent:

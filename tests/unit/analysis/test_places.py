@@ -125,3 +125,17 @@ def test_a_file_of_this_machine_that_is_not_there_is_no_error_of_the_store(tmp_p
     for read in (Place.read_bytes, Place.open, Place.size_bytes):
         with pytest.raises(FileNotFoundError):
             read(Place.of(tmp_path / "nowhere"))
+
+
+def test_all_files_below_a_folder_are_found_by_name_and_those_beside_it_are_not(
+    tmp_path: Path,
+) -> None:
+    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    found = Place.of(tmp_path / "t").all_below(".parquet")
+    assert [str(file) for file in found] == [
+        f"{tmp_path}/t/b.parquet",
+        f"{tmp_path}/t/hour=1/a.parquet",
+    ]
+    assert Place.of(tmp_path / "gone").all_below(".parquet") == []

@@ -119,6 +119,12 @@ def test_a_table_that_is_cut_says_so() -> None:
     assert text_of(["n"], [[1], [2]], Form.TABLE, most=2).splitlines()[-1] == "2 rows"
 
 
+def test_a_plan_keeps_its_lines() -> None:
+    assert text_of(["plan"], [["== Plan ==\n+- Scan\x1b"]], Form.TABLE) == (
+        "== Plan ==\n+- Scan⟨U+001B⟩\n"
+    )
+
+
 def test_a_terminal_is_told_nothing_that_it_would_obey() -> None:
     assert "\x1b" not in text_of(["a\x1b[2J"], [["b\x1b[2J"]], Form.TABLE)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +15,10 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-import yaml
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
-from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
-from tests.histories import anomalies
-from tests.histories.made_metrics import MadeSeries, write_metrics
-from tests.histories.synthesize import START_NS, WALL_OFFSET_NS, Shape, synthesize, write_operations
+from tests.foreign.s3_server import SECRET_KEY, S3Server, serving
+from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
 from tests.spark.clusters.standalone import standalone
 from zonequake_analysis import submit
 from zonequake_analysis.tables.schemas import TABLES
@@ -32,21 +28,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 VIOLATED = 1
 SQL_SHELL = "from zonequake_analysis.sql_shell.command import app; app()"
-START_MS = (START_NS + WALL_OFFSET_NS) // 1_000_000
-FAULT_S = 30
-METRICS = [
-    MadeSeries(
-        metric="zonequake_store_loop_lag_seconds",
-        labels={"pod": "zq-default-0", "instance": "zq-default-0:8080"},
-        value=lambda s: 1.5 if s == FAULT_S + 1 else 0.002 + 0.0001 * (s % 7),
-    ),
-    MadeSeries(
-        metric="zonequake_load_operations_total",
-        labels={"role": "load", "f": "read", "outcome": "ok", "instance": "load-0:8080"},
-        value=lambda s: 100_000.0 * s,
-    ),
-]
-"""The load's counter shows more than the history holds, which is a verdict of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every anomaly, so that every exact check has something to find."""
-    folder = tmp_path_factory.mktemp("runs") / "spoilt"
-    synthesize(folder, Shape(operations=3000, rate=1000, files=2, partitions=4, keys=16))
-    planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
-    write_operations(
-        folder / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
-    )
-    files = {f"history/{file.name}": file.stat().st_size for file in folder.glob("history/*")}
-    document = {
-        "run": "spoilt-1",
-        "harness": {"verdict": "passed", "problems": []},
-        "files": {**files, "dumps/zq-default-0.jsonl": 1},
-    }
-    (folder / "run.yaml").write_text(yaml.safe_dump(document))
-    begun = {"kind": "node.started", "time": START_NS, "clock": "synthetic", "node": "zq-default-0"}
-    fault = {"fault": "kill-leader", "type": "pod_kill", "targets": ["zq-default-0"]}
-    killed = {"kind": "fault.start", "data": fault, "time": START_NS + FAULT_S * 10**9}
-    (folder / "events.jsonl").write_text("\n".join(map(json.dumps, (begun, killed))))
-    write_metrics(folder, METRICS, start_ms=START_MS, seconds=60)
-    return folder
+    return write_spoilt(tmp_path_factory.mktemp("runs") / "spoilt")
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +47,6 @@ def told_here(run: Path) -> dict[str, Any]:
     ended = analyze(run, environment=dict(os.environ))
     assert ended.returncode == VIOLATED, ended.stderr
     return without_place((run / "verdict.json").read_bytes())
-
-
-def uploaded(run: Path, server: S3Server, name: str) -> str:
-    """Its URI. What the folder's analysis wrote stays behind."""
-    shutil.copytree(
-        run,
-        server.bucket / name / run.name,
-        ignore=shutil.ignore_patterns("tables", "verdict.json", "report.html", "*.xml", "*.md"),
-    )
-    return f"s3://{BUCKET}/{name}/{run.name}"
 
 
 def analyze(
@@ -113,14 +65,6 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
         check=False,
         timeout=500,
     )
-
-
-def without_place(document: bytes) -> dict[str, Any]:
-    """A verdict without the time that the analysis took, and without where it ran."""
-    told: dict[str, Any] = json.loads(document)
-    told["numbers"].pop("analysis_s", None)
-    told.pop("analyzed")
-    return told
 
 
 def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(

@@ -17,6 +17,7 @@ from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.spark_pass.ingest import history_files
+from zonequake_analysis.spark_pass.placement import told_of_python
 from zonequake_analysis.spark_pass.session import build_session, size_of
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
@@ -36,13 +37,14 @@ def judge_folder(
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
+    archives: Path | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
     `run`: a folder, or the URI of one (docs/analysis.md, "Where a run may lie"). `master`: a Spark
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
-    which executors find this process. Raises AnalysisError for a folder that can't
-    be judged at all.
+    which executors find this process; `archives`: their Python, a file of `zonequake
+    executor-archive`. Raises AnalysisError for a folder that can't be judged at all.
     """
     run = Place.of(run)
     run.check_reachable()
@@ -52,7 +54,9 @@ def judge_folder(
             sum(file.size_bytes() for file in some) for some in (files, metric_files(run))
         )
         size = size_of(history_bytes, metrics_bytes)
-        spark = build_session(size=size, master=master, remote=remote, driver_host=driver_host)
+        spark = build_session(
+            size=size, master=master, remote=remote, driver_host=driver_host, archives=archives
+        )
         judgement = judge_run(spark, run, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
@@ -69,6 +73,7 @@ def analyze(
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
+    archives: Path | None = None,
 ) -> int:
     """Runs `judge_folder`, but returns the exit code.
 
@@ -89,7 +94,7 @@ def analyze(
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
-        return EXIT_CODES[judge_folder(run, master, remote, driver_host)]
+        return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives)]
     except FolderHeld as error:
         _say(run, str(error))
     except AnalysisError as error:
@@ -98,7 +103,8 @@ def analyze(
         else:
             _break_off(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
-        if (told := told_by_worker(str(error))) is not None:
+        told = told_by_worker(str(error)) or told_of_python(str(error))
+        if told is not None:
             _break_off(run, told)
         else:
             first = str(error).strip().partition("\n")[0]
@@ -151,6 +157,10 @@ def analyze_command(
         str | None,
         typer.Option(help="Address at which the workers of --master find this process."),
     ] = None,
+    archives: Annotated[
+        Path | None,
+        typer.Option(help="Python of the workers of --master: a file of executor-archive."),
+    ] = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
-    raise typer.Exit(analyze(run, master, remote, driver_host))
+    raise typer.Exit(analyze(run, master, remote, driver_host, archives))

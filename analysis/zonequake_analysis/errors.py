@@ -6,6 +6,7 @@ AnalysisError
 │   └── PlaceError      its place can't be reached, or refuses the request
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
+├── ArchiveError        the executors' environment can't be packed
 └── SessionError        Spark could not be started
 """
 
@@ -46,6 +47,10 @@ class ImportRefused(AnalysisError):
         """Takes a `line` that counts from 1 and a `field` that is empty for the whole entry."""
         super().__init__(f"{file}, line {line}{f', {field}' if field else ''}: {what}")
         self.line, self.field = line, field
+
+
+class ArchiveError(AnalysisError):
+    """This environment can't be packed for executors."""
 
 
 class SessionError(AnalysisError):

@@ -124,5 +124,16 @@ def placement_of(spark: SparkSession) -> Placement | None:
     )
 
 
+def told_of_python(text: str) -> str | None:
+    """Returns why a task's Python could not begin, from the stack that Spark brings; else None."""
+    found = re.search(r"Cannot run program \"([^\"]+)\".*?: (.+)$", text, re.MULTILINE)
+    if found is None:
+        return None
+    return (
+        f"executors found no Python {found[1]} there ({found[2]}): give them theirs by --archives "
+        "FILE, which `zonequake executor-archive FILE` writes"
+    )
+
+
 def _host(place: str) -> str:
     return re.sub(r":\d+$", "", place)

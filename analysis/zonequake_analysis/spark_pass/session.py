@@ -11,11 +11,13 @@ import os
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
 from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, is_local
 
 LOCAL = "local[*]"
@@ -84,18 +86,23 @@ def build_session(
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
+    archives: Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Returns a session at `master` (default `local[*]`), or through Spark Connect at `remote`.
 
     `settings` come before the defaults of this module. Under `spark-submit` its `--master`,
     `--conf` and `spark-defaults.conf` win. `driver_host`: the address at which executors find this
-    process; Spark's own choice if it is None and the master isn't local.
+    process; Spark's own choice if it is None and the master isn't local. `archives`: the file of
+    `zonequake executor-archive` that executors of such a master take their Python from.
 
     Raises:
-        SessionError: Spark doesn't start, runs elsewhere than asked for, or has no executor within
-            REACH_S.
+        SessionError: Spark doesn't start, runs elsewhere than asked for, has no executor within
+            REACH_S, or `archives` doesn't fit this process.
     """
+    if archives is not None:
+        _check_archives(archives, master, remote)
+        os.environ["PYSPARK_PYTHON"] = PYTHON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("zonequake analyze")
     try:
@@ -110,7 +117,10 @@ def build_session(
             raise SessionError(
                 f"found --master {master} beside spark-submit's {wanted}, expected one of them"
             )
+        check_given(given.get("spark.archives", "") or "")
         defaults = _defaults(size, wanted) | dict(settings or {})
+        if archives is not None:
+            defaults["spark.archives"] = f"{archives.resolve().as_uri()}#{ENVIRONMENT}"
         if driver_host is not None:
             defaults["spark.driver.host"] = driver_host
         check_reachable(wanted)
@@ -135,6 +145,22 @@ def _given() -> SparkConf:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
     return SparkConf()
+
+
+def _check_archives(archives: Path, master: str | None, remote: str | None) -> None:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise SessionError(
+            f"found archives={archives} under spark-submit, expected its own options: --archives "
+            f"{archives}#{ENVIRONMENT} --conf spark.pyspark.python={PYTHON} "
+            f"--conf spark.pyspark.driver.python={sys.executable}"
+        )
+    if remote is not None or is_local(master or LOCAL):
+        raise SessionError(
+            f"found --archives {archives} with {remote or master or LOCAL}, expected --master of a "
+            "cluster: on a local master tasks run in this Python, and Spark Connect's server has "
+            "its own"
+        )
+    check_fits(archives)
 
 
 def _defaults(size: Size, master: str) -> dict[str, str]:

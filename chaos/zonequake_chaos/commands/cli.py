@@ -305,6 +305,13 @@ _lazy(
     ANALYSIS,
 )
 _lazy(
+    "executor-archive",
+    "zonequake_analysis.executors.command",
+    "analysis",
+    "Write the Python environment of Spark's executors as one file.",
+    ANALYSIS,
+)
+_lazy(
     "import",
     "zonequake_analysis.importing.command",
     "analysis",

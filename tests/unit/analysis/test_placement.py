@@ -16,6 +16,7 @@ from zonequake_analysis.spark_pass.placement import (
     check_reachable,
     is_local,
     placement_of,
+    told_of_python,
 )
 
 
@@ -124,3 +125,14 @@ def test_executors_that_did_nothing_are_left_out() -> None:
 
 def test_through_connect_nobody_can_say() -> None:
     assert placement_of(Made()) is None  # type: ignore[arg-type]
+
+
+def test_a_python_that_executors_lack_is_named_with_the_way_out() -> None:
+    stack = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
+java.io.IOException: Cannot run program "/opt/venv/bin/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)"""  # noqa: E501
+    told = told_of_python(stack)
+    assert told is not None
+    assert "no Python /opt/venv/bin/python there (error=2, No such file or directory)" in told
+    assert "--archives FILE" in told
+    assert told_of_python("java.io.IOException: Cannot run") is None

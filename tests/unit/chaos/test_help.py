@@ -12,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from zonequake_analysis.cli import app as analyze
+from zonequake_analysis.executors.command import app as executor_archive
 from zonequake_analysis.importing.command import app as import_history
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.trend_command import app as trend
@@ -32,6 +33,7 @@ MOUNTED = {
     "certificates": certificates,
     "cluster": cluster,
     "compare": compare,
+    "executor-archive": executor_archive,
     "images": images,
     "import": import_history,
     "kv": kv,

@@ -16,6 +16,7 @@ from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.placement import told_of_python
 from zonequake_analysis.spark_pass.session import build_session, size_of
@@ -57,7 +58,8 @@ def judge_folder(
         spark = build_session(
             size=size, master=master, remote=remote, driver_host=driver_host, archives=archives
         )
-        judgement = judge_run(spark, run, progress=partial(_say, run))
+        with ended_if_executors_die(spark):
+            judgement = judge_run(spark, run, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
         judgement.ingested.ops.unpersist()

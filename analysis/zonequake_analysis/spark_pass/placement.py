@@ -10,7 +10,9 @@ import re
 import socket
 import time
 from dataclasses import dataclass
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
@@ -106,8 +108,7 @@ def placement_of(spark: SparkSession) -> Placement | None:
     context = getattr(spark, "_sc", None)
     if context is None:
         return None
-    found = context._jsc.sc().statusStore().executorList(False)
-    executors = [found.apply(number) for number in range(found.size())]
+    executors = executors_of(context)
     return Placement(
         master=context.master,
         application=context.applicationId,
@@ -122,6 +123,12 @@ def placement_of(spark: SparkSession) -> Placement | None:
             )
         ),
     )
+
+
+def executors_of(context: SparkContext) -> list[Any]:
+    """Returns Spark's own summaries of the driver and of all executors, dead ones too."""
+    found = context._jsc.sc().statusStore().executorList(False)
+    return [found.apply(number) for number in range(found.size())]
 
 
 def told_of_python(text: str) -> str | None:

@@ -130,7 +130,7 @@ def test_through_connect_nobody_can_say() -> None:
 def test_a_python_that_executors_lack_is_named_with_the_way_out() -> None:
     stack = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
 java.io.IOException: Cannot run program "/opt/venv/bin/python": error=2, No such file or directory
-\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)"""  # noqa: E501
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)"""
     told = told_of_python(stack)
     assert told is not None
     assert "no Python /opt/venv/bin/python there (error=2, No such file or directory)" in told

@@ -125,6 +125,7 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
     ("module", "unneeded"),
     [
         ("zonequake_chaos.commands.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
+        ("zonequake_analysis.executors.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
         ("zonequake_analysis.importing.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
         ("zonequake_ctl.kv.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,18 @@ from zonequake_cluster.supply.toolchain import find_go
 ACCESS_KEY, SECRET_KEY = "an-access-key", "a-secret-that-nobody-may-read"
 BUCKET = "runs"
 _SOURCES = Path(__file__).parent / "versitygw"
+_AWAIT = """
+import socket, sys, time
+ends_s = time.monotonic() + 30
+while True:
+    try:
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()
+        break
+    except ConnectionRefusedError:
+        if time.monotonic() > ends_s:
+            raise
+        time.sleep(0.1)
+"""
 _PROGRAM = "github.com/versity/versitygw/cmd/versitygw"
 
 
@@ -28,6 +42,7 @@ class S3Server:
 
     endpoint: str
     folder: Path
+    process: subprocess.Popen[bytes]
 
     @property
     def bucket(self) -> Path:
@@ -61,26 +76,39 @@ def program() -> Path:
 
 
 @contextmanager
-def serving(folder: Path, *, tls: Mapping[str, Path] | None = None) -> Iterator[S3Server]:
-    """Runs a server with an empty bucket. `tls`: the files `cert` and `key`."""
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+def serving(
+    folder: Path,
+    *,
+    tls: Mapping[str, Path] | None = None,
+    host: str = "127.0.0.1",
+    within: Sequence[str] = (),
+) -> Iterator[S3Server]:
+    """Runs a server with an empty bucket. `tls`: the files `cert` and `key`. `within`: the command
+    that runs another one where `host` is an address."""
+    port = free_ports(1)[0]
+    address = f"{host}:{port}"
     data, aside = folder / "data", folder / "aside"
     (data / BUCKET).mkdir(parents=True)
     aside.mkdir()
     options = [f"--{name}={file}" for name, file in (tls or {}).items()]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [program(), f"--port={address}", *options, "--quiet",
+            [*within, program(), f"--port={address}", *options, "--quiet",
              "posix", f"--sidecar={aside}", data],
             env={**os.environ, "ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
             stdout=log,
             stderr=log,
         )  # fmt: skip
     try:
-        _await_answer(f"http://{address}/", folder / "log")
-        yield S3Server(endpoint=f"{'https' if tls else 'http'}://{address}", folder=data)
+        if within:
+            subprocess.run([*within, sys.executable, "-c", _AWAIT, host, str(port)], check=True)
+        else:
+            _await_answer(f"http://{address}/", folder / "log")
+        endpoint = f"{'https' if tls else 'http'}://{address}"
+        yield S3Server(endpoint=endpoint, folder=data, process=server)
     finally:
         server.terminate()
+        server.send_signal(signal.SIGCONT)  # a test may have stopped it
         server.wait(timeout=30)
 
 

@@ -1,0 +1,341 @@
+"""The analysis on a cluster of other machines: nothing is shared but the store, and no path.
+
+Master and workers have addresses, file systems and processes of their own (`machines`), no Python
+but that of the archive, and Spark at another place than the driver's. The run lies in S3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.foreign.s3_server import S3Server, serving
+from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
+from tests.spark.clusters.machines import (
+    Machine,
+    Network,
+    await_true,
+    java_class,
+    network,
+    spark_environment,
+)
+from zonequake_analysis.storage.claim import DEAD_AFTER_S
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[2]
+ANALYZE = "from zonequake_analysis.cli import app; app()"
+VIOLATED, FAILED = 1, 255
+LIMIT_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Written by the command of the page."""
+    folder = tmp_path_factory.mktemp("archive")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-c", commands_of_the_page()[0]],
+        cwd=folder, env=os.environ | {"PATH": path}, check=True,
+    )  # fmt: skip
+    return folder / "environment.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_spoilt(tmp_path_factory.mktemp("runs") / "spoilt")
+
+
+@pytest.fixture(scope="module")
+def told_here(run: Path) -> str:
+    """The verdict of the folder on local Spark."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ANALYZE, run], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == VIOLATED, ended.stderr
+    return told((run / "verdict.json").read_bytes())
+
+
+def told(document: bytes) -> str:
+    """The text of a verdict, but for where it ran and how long that took."""
+    return json.dumps(without_place(document), indent=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """A cluster of other machines, and the driver's place, which has the store beside it."""
+
+    wire: Network
+    server: S3Server
+    master: Machine
+    workers: dict[Machine, subprocess.Popen[bytes]]
+    undo: contextlib.ExitStack
+
+    @property
+    def url(self) -> str:
+        return f"spark://{self.master.address}:7077"
+
+    def add_worker(self, **more: str) -> Machine:
+        """One more worker, with one core; it has to find the master. `more`: of its environment."""
+        machine = self.wire.machine(f"worker-{len(self.workers) + 1}")
+        credentials = {
+            name: value
+            for name, value in self.server.environment().items()
+            if name != "AWS_ENDPOINT_URL"  # the driver's goes with the tasks
+        }
+        command = java_class(
+            "worker.Worker", "--host", machine.address, "--cores", "1", "--memory", "1g", self.url
+        )
+        self.workers[machine] = self.undo.enter_context(
+            machine.running(*command, environment=spark_environment(machine) | credentials | more)
+        )
+        return machine
+
+    def state(self) -> dict[str, Any]:
+        """What the master's page says."""
+        document: dict[str, Any] = json.loads(
+            self.wire.answers(f"http://{self.master.address}:8080/json/")
+        )
+        return document
+
+    def alive(self) -> set[str]:
+        return {each["host"] for each in self.state()["workers"] if each["state"] == "ALIVE"}
+
+    def environment(self) -> dict[str, str]:
+        """The driver's; no name or place of a Python is in it."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+        return kept | self.server.environment() | {"PATH": path}
+
+    def driver(self, uri: str, *options: str | Path) -> subprocess.Popen[str]:
+        """An analysis that has begun."""
+        command = [sys.executable, "-c", ANALYZE, uri, "--master", self.url, "--driver-host",
+                   self.wire.address, *map(str, options)]  # fmt: skip
+        return self.begun(command)
+
+    def filled_in(self, command: str, name: str, run: Path, archive: Path) -> str:
+        """A command of the page, with the places of this cluster and of a run that is uploaded."""
+        places = {
+            "s3://bucket/runs/x": uploaded(run, self.server, name),
+            "spark://host:7077": self.url,
+            "10.0.0.9": self.wire.address,
+            "environment.tar.gz": str(archive),
+        }
+        for of_the_page, here in places.items():
+            assert of_the_page in command
+            command = command.replace(of_the_page, here)
+        return command
+
+    def begun(self, command: list[str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*self.wire.here, *command],
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.undo.callback(_end_group, process)
+        return process
+
+    def frozen_in_the_middle(self, name: str, driver: subprocess.Popen[str]) -> None:
+        """Stops the store as soon as the first of the operations' files is there: the analysis
+        can't go on until `goes_on`."""
+        place = self.server.bucket / name / "spoilt" / "tables" / "ops"
+
+        def written() -> bool:
+            assert driver.poll() is None, driver.communicate()
+            return bool(list(place.glob("part-*")))
+
+        await_true(written, "the first file of operations", within_s=LIMIT_S)
+        self.server.process.send_signal(signal.SIGSTOP)
+
+    def goes_on(self) -> None:
+        self.server.process.send_signal(signal.SIGCONT)
+
+    def verdict(self, name: str) -> bytes:
+        return (self.server.bucket / name / "spoilt" / "verdict.json").read_bytes()
+
+    def executors(self, name: str) -> set[str]:
+        """Addresses of those that ran tasks."""
+        return {each["address"] for each in json.loads(self.verdict(name))["analyzed"]["executors"]}
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What it printed."""
+    return process.communicate(timeout=LIMIT_S)[0]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Elsewhere]:
+    """A master without workers."""
+    with contextlib.ExitStack() as undo:
+        wire = undo.enter_context(network(tmp_path / "machines"))
+        server = undo.enter_context(serving(tmp_path / "s3", host=wire.address, within=wire.here))
+        master = wire.machine("master")
+        command = java_class("master.Master", "--host", master.address, "--port", "7077")
+        undo.enter_context(master.running(*command, environment=spark_environment(master)))
+        begun = Elsewhere(wire=wire, server=server, master=master, workers={}, undo=undo)
+
+        def answers() -> bool:
+            try:
+                return bool(begun.state()["status"] == "ALIVE")
+            except subprocess.CalledProcessError:
+                return False
+
+        await_true(answers, f"a start of the master ({master.folder / 'log'})")
+        yield begun
+
+
+def with_two_workers(cluster: Elsewhere) -> list[Machine]:
+    workers = [cluster.add_worker() for _ in range(2)]
+    await_true(
+        lambda: cluster.alive() == {worker.address for worker in workers}, "both workers' start"
+    )
+    return workers
+
+
+def commands_of_the_page() -> tuple[str, str, str]:
+    """Those of docs/analysis.md, "On a cluster": the archive's, ours, and spark-submit's."""
+    page = (ROOT / "docs" / "analysis.md").read_text()
+    section = page.partition("\n## On a cluster\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
+    write, analyze, submit = (textwrap.dedent(block) for block in blocks)
+    return write, analyze, submit
+
+
+def test_the_verdict_is_the_local_one_by_each_command_of_the_page(
+    cluster: Elsewhere, run: Path, told_here: str, archive: Path
+) -> None:
+    workers = with_two_workers(cluster)
+    _, *commands = commands_of_the_page()
+    for command, name in zip(commands, ("plain", "submitted"), strict=True):
+        driver = cluster.begun(["bash", "-c", cluster.filled_in(command, name, run, archive)])
+        said = ended(driver)
+        assert driver.returncode == VIOLATED, said
+        assert told(cluster.verdict(name)) == told_here
+        assert cluster.executors(name)
+        assert cluster.executors(name) <= {worker.address for worker in workers}
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
+    cluster: Elsewhere, run: Path, told_here: str, archive: Path
+) -> None:
+    workers = with_two_workers(cluster)
+    uri = uploaded(run, cluster.server, "killed")
+    driver = cluster.driver(uri, "--archives", archive)
+    cluster.frozen_in_the_middle("killed", driver)
+    lost = next(worker for worker in workers if has_tasks(worker))
+    (left,) = (worker for worker in workers if worker is not lost)
+    cluster.workers[lost].kill()
+    await_true(lambda: not lost.processes(), "the end of all that ran on the worker")
+    await_true(lambda: cluster.alive() == {left.address}, "the worker's end")
+    cluster.goes_on()
+    said = ended(driver)
+    assert driver.returncode == VIOLATED, said
+    assert "Lost executor" in said
+    assert lost.address in said
+    assert told(cluster.verdict("killed")) == told_here
+    assert left.address in cluster.executors("killed")
+
+
+def has_tasks(machine: Machine) -> bool:
+    return any("pyspark.daemon" in line for line in machine.processes().values())
+
+
+def test_a_worker_that_joins_late_takes_part(
+    cluster: Elsewhere, run: Path, told_here: str, archive: Path
+) -> None:
+    first = cluster.add_worker()
+    uri = uploaded(run, cluster.server, "late")
+    driver = cluster.driver(uri, "--archives", archive)
+    cluster.frozen_in_the_middle("late", driver)
+    late = cluster.add_worker()
+    await_true(lambda: has_registered(late), "the late executor's registration")
+    cluster.goes_on()
+    said = ended(driver)
+    assert driver.returncode == VIOLATED, said
+    assert told(cluster.verdict("late")) == told_here
+    assert cluster.executors("late") == {first.address, late.address}
+
+
+def has_registered(machine: Machine) -> bool:
+    """An executor of this worker has told its driver of itself, and heard of it."""
+    logs = machine.folder.glob("work/app-*/*/stderr")
+    return any("Successfully registered with driver" in log.read_text() for log in logs)
+
+
+def test_a_driver_that_was_killed_can_begin_again(
+    cluster: Elsewhere, run: Path, told_here: str, archive: Path
+) -> None:
+    with_two_workers(cluster)
+    uri = uploaded(run, cluster.server, "again")
+    driver = cluster.driver(uri, "--archives", archive)
+    cluster.frozen_in_the_middle("again", driver)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    cluster.goes_on()
+    await_true(lambda: cluster.state()["activeapps"] == [], "the end of the application")
+    place = cluster.server.bucket / "again" / run.name
+    assert not (place / "verdict.json").exists()
+
+    early = cluster.driver(uri, "--archives", archive)
+    assert "another process analyses it" in ended(early)
+    assert early.returncode == FAILED
+
+    (claim,) = place.glob(".analysis-*")
+    written_s = claim.stat().st_mtime - DEAD_AFTER_S - 1
+    os.utime(claim, (written_s, written_s))  # as if that long had passed
+    again = cluster.driver(uri, "--archives", archive)
+    said = ended(again)
+    assert again.returncode == VIOLATED, said
+    assert told(cluster.verdict("again")) == told_here
+    assert not list(place.glob(".analysis-*"))
+
+
+def test_workers_without_python_and_archive_are_told_of_with_the_way_out(
+    cluster: Elsewhere, run: Path
+) -> None:
+    with_two_workers(cluster)
+    uri = uploaded(run, cluster.server, "without")
+    driver = cluster.driver(uri)
+    said = ended(driver)
+    assert driver.returncode == FAILED
+    (headline,) = (line for line in said.splitlines() if line.startswith("analyze spoilt: "))
+    assert f"found no Python {sys.executable} there" in headline
+    assert "--archives" in headline
+
+
+def test_executors_that_can_not_unpack_the_archive_end_the_analysis_with_the_cause(
+    cluster: Elsewhere, run: Path, archive: Path
+) -> None:
+    worker = cluster.add_worker(JAVA_TOOL_OPTIONS="-Djava.io.tmpdir=/etc")  # in memory, and small
+    await_true(lambda: cluster.alive() == {worker.address}, "the worker's start")
+    uri = uploaded(run, cluster.server, "small")
+    driver = cluster.driver(uri, "--archives", archive)
+    said = ended(driver)
+    assert driver.returncode == FAILED, said
+    document = json.loads(cluster.verdict("small"))
+    assert document["verdict"] == "harness-failed"
+    assert "died before any of them finished a task" in document["headline"]
+    assert "An archive needs 600 MB in Java's temporary folder" in document["headline"]

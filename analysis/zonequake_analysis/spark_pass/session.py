@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
@@ -102,7 +103,6 @@ def build_session(
     """
     if archives is not None:
         _check_archives(archives, master, remote)
-        os.environ["PYSPARK_PYTHON"] = PYTHON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("zonequake analyze")
     try:
@@ -128,7 +128,8 @@ def build_session(
         for name, value in defaults.items():
             if not given.contains(name):
                 builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        with executors_python(archives):
+            session = builder.getOrCreate()
     except SessionError:
         raise
     except Exception as error:  # an error of the JVM comes as its bridge's own error
@@ -145,6 +146,18 @@ def _given() -> SparkConf:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
     return SparkConf()
+
+
+@contextmanager
+def executors_python(archives: Path | None) -> Iterator[None]:
+    """Names the archive's Python to the context that begins inside, and to no later one."""
+    before = os.environ["PYSPARK_PYTHON"]
+    if archives is not None:
+        os.environ["PYSPARK_PYTHON"] = PYTHON
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = before
 
 
 def _check_archives(archives: Path, master: str | None, remote: str | None) -> None:

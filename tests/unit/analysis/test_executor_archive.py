@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
 import sys
 import tarfile
 from importlib.metadata import PackageNotFoundError, distribution
@@ -23,7 +25,7 @@ from zonequake_analysis.executors.manifest import (
     own_code,
     own_python,
 )
-from zonequake_analysis.spark_pass.session import Size, build_session
+from zonequake_analysis.spark_pass.session import Size, build_session, executors_python
 
 CLUSTER = "spark://10.0.0.9:7077"
 
@@ -112,6 +114,24 @@ def test_archives_beside_spark_submit_are_refused_with_its_own_options(
 def test_an_archive_that_does_not_fit_stops_the_session_before_spark(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="found no file"):
         build_session(size=Size.SMALL, master=CLUSTER, archives=tmp_path / "e.tar.gz")
+
+
+def test_an_archives_python_is_that_of_one_session_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "own")
+    file = made(tmp_path / "e.tar.gz")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        master = f"spark://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(SessionError, match="can't be reached"):
+            build_session(size=Size.SMALL, master=master, archives=file)
+    assert os.environ["PYSPARK_PYTHON"] == "own"
+    with executors_python(None):
+        assert os.environ["PYSPARK_PYTHON"] == "own"
+    with executors_python(file):
+        assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert os.environ["PYSPARK_PYTHON"] == "own"
 
 
 def test_the_packages_are_those_that_the_extra_needs_without_spark() -> None:

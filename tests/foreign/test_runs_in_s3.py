@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pyspark
 import pytest
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
-from tests.foreign.s3_server import SECRET_KEY, S3Server, serving
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
 from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
 from tests.spark.clusters.standalone import standalone
 from zonequake_analysis import submit

@@ -73,8 +73,7 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 
 
 def tell_broken_off(run: Path | Place, why: str) -> None:
-    """Writes that the analysis broke off, as a verdict of its own, and deletes report and tables.
-    """
+    """Writes that the analysis broke off, as a verdict of its own, and deletes report and tables."""
     (Place.of(run) / REPORT_FILE).delete()
     (Place.of(run) / TABLES_FOLDER).delete_folder()
     check = CheckEntry(

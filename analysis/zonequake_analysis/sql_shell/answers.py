@@ -17,7 +17,7 @@ NULL = "NULL"
 
 
 class Form(StrEnum):
-    """How rows are written."""
+    """The format in which rows are written."""
 
     TABLE = "table"
     CSV = "csv"

@@ -19,7 +19,7 @@ A statement ends with ; and may have several lines. Ctrl-C drops it, Ctrl-D ends
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """Where lines come from, and where they go. `read` gets the text to show before a line.
+    """The source of lines, and where answers go. `read` gets the text to show before a line.
 
     `answer` prints the answer of a statement, or raises StatementRefused. `about`: what a row of
     each table is; `columns`: its columns with their types.

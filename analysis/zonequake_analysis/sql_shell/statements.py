@@ -16,11 +16,11 @@ _PLACE = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?")
 
 
 class StatementRefused(Exception):
-    """A statement that can't be answered, with a sentence for whoever wrote it."""
+    """A statement that can't be answered, with a sentence for its author."""
 
 
 def query_of(text: str) -> str:
-    """The statement without its end. Raises StatementRefused for none, and for no query."""
+    """Returns the statement without its end. Raises StatementRefused for none, and for no query."""
     statement = text.strip().rstrip(";").rstrip()
     words = re.findall(r"\w+", _COMMENTS.sub(" ", statement))
     if not words:

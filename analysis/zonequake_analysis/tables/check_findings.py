@@ -86,7 +86,7 @@ def finding_rows(
 
 
 def _replicas(e: Evidence) -> Iterator[CheckFinding]:
-    """As the checks `diverged` and `replicas` count them."""
+    """Yields what the checks `diverged` and `replicas` count."""
     apart = {one.where for one in e.audit.disagreements if one.diverged}
     for one in e.audit.disagreements:
         if one.diverged or one.where not in apart:

@@ -1,4 +1,4 @@
-"""What each kind of finding over operations is called, and by which check it is counted. Pure."""
+"""Names each kind of finding over operations, and the check that counts it. Pure."""
 
 from __future__ import annotations
 

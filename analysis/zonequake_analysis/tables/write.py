@@ -83,6 +83,7 @@ def write_tables_of_verdict(
     if evidence.found.lost_on_replica:
         named_checks.add(HIDDEN)
     found = check_findings(evidence, checks, named_checks)
+    findings.make_folder()  # which Spark has made, if it had anything to write
     write_rows(findings / "of-checks.parquet", "findings", finding_rows(found, checks, unix))
 
     spans = evidence.metrics.spans if evidence.metrics is not None else None

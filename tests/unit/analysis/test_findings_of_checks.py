@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -34,7 +37,7 @@ from zonequake_analysis.tables.rows import (
 )
 from zonequake_analysis.tables.schemas import FINDINGS, OF_THE_VERDICT, columns_of
 from zonequake_analysis.tables.unix_time import UnixTime
-from zonequake_analysis.tables.write import write_rows
+from zonequake_analysis.tables.write import OfOperations, write_rows, write_tables_of_verdict
 from zonequake_analysis.verdict import Verdict
 
 UNIX = UnixTime(wall_offset_ns=1_700_000_000_000_000_000)
@@ -289,13 +292,13 @@ def test_unix_time_is_not_known_where_the_clocks_are_no_clocks() -> None:
 
 
 @pytest.mark.parametrize("table", OF_THE_VERDICT)
-def test_a_table_without_rows_is_a_file_with_its_columns(table: str, tmp_path: object) -> None:
+def test_a_table_without_rows_is_a_file_with_its_columns(table: str, tmp_path: Path) -> None:
     file = Place.of(f"{tmp_path}/x.parquet")
     write_rows(file, table, [])
     assert pq.read_table(str(file)).column_names == list(columns_of(OF_THE_VERDICT[table]))
 
 
-def test_rows_have_the_columns_of_their_table_alone_and_can_be_written(tmp_path: object) -> None:
+def test_rows_have_the_columns_of_their_table_alone_and_can_be_written(tmp_path: Path) -> None:
     e = evidence(availability=probed(window(0, 900)), uncovered=1)
     checks = judge(e)
     events = [
@@ -320,7 +323,36 @@ def test_rows_have_the_columns_of_their_table_alone_and_can_be_written(tmp_path:
         assert pq.read_table(str(file)).num_rows == len(rows)
 
 
-def test_half_a_character_in_a_files_name_is_written_by_its_number(tmp_path: object) -> None:
+def test_a_run_without_findings_over_operations_has_every_table(tmp_path: Path) -> None:
+    nothing: Any = None  # neither Spark nor operations are asked for
+    e = evidence(availability=probed(window(0, 900)))
+    for _ in range(2):  # an analysis may be repeated
+        write_tables_of_verdict(
+            nothing,
+            tmp_path,
+            e,
+            judge(e),
+            [event(5, "node.started")],
+            OfOperations(ops=nothing, found=None, of_two_places=("sets", "two-places"), dumps=()),
+            wall_offset_ns=0,
+        )
+    counts = {
+        table: sum(pq.read_table(file).num_rows for file in files)
+        for table in OF_THE_VERDICT
+        if (files := list((tmp_path / "tables" / table).glob("*.parquet")))
+    }
+    told = len(check_findings(e, judge(e), set()))
+    assert counts == {
+        "findings": told,
+        "windows": 1,
+        "faults": 0,
+        "rebalances": 0,
+        "events": 1,
+        "probes": 1,
+    }
+
+
+def test_half_a_character_in_a_files_name_is_written_by_its_number(tmp_path: Path) -> None:
     file = Place.of(f"{tmp_path}/x.parquet")
     row: dict[str, object] = dict.fromkeys(columns_of(FINDINGS))
     write_rows(file, "findings", [row | {"text": "a\udce9b", "ops": ["\udce9"]}])

@@ -73,7 +73,7 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 
 
 def tell_broken_off(run: Path | Place, why: str) -> None:
-    """Writes that the analysis broke off, as a verdict of its own, and deletes report and tables."""
+    """Writes a verdict that says that the analysis broke off; deletes report and tables."""
     (Place.of(run) / REPORT_FILE).delete()
     (Place.of(run) / TABLES_FOLDER).delete_folder()
     check = CheckEntry(

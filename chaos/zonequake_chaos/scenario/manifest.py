@@ -6,14 +6,11 @@ show less than it claims.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
-import msgspec
 import yaml
-from msgspec import inspect
 
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
@@ -30,6 +27,7 @@ from zonequake_chaos.scenario.faults import (
 from zonequake_chaos.scenario.run import ChaosRun, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnStage
 from zonequake_kube.errors import ManifestError
+from zonequake_kube.yaml_fields import NotExpectedError, convert
 from zonequake_kube.yaml_text import read_yaml
 
 _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
@@ -76,11 +74,9 @@ def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
         raise ManifestError(f"{where}: expected a mapping with kind: ChaosRun at the top")
     for override in overrides:
         _override(document.setdefault("spec", {}), override)
-    for problem in _unknown_fields(document, inspect.type_info(ChaosRun), "$"):
-        raise ManifestError(f"{where}: {problem}")
     try:
-        run = msgspec.convert(document, ChaosRun)
-    except msgspec.ValidationError as error:
+        run = convert(document, ChaosRun, "$")
+    except NotExpectedError as error:
         raise ManifestError(f"{where}: {error}") from error
     for problem in _contradictions(run):
         raise ManifestError(f"{where}: {problem}")
@@ -119,42 +115,6 @@ def _override(spec: object, override: str) -> None:
                 f"--set {override!r}: found a plain value at {'.'.join(keys[:depth])}, "
                 "expected a mapping or a list"
             )
-
-
-def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
-    """Yields every field of `value` that `kind` doesn't know, with the names that it knows."""
-    if isinstance(kind, inspect.Metadata):
-        kind = kind.type
-    if isinstance(kind, inspect.UnionType):
-        kind = _union_member(value, kind)
-    if isinstance(kind, inspect.ListType) and isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _unknown_fields(item, kind.item_type, f"{path}[{index}]")
-    if not isinstance(kind, inspect.StructType) or not isinstance(value, Mapping):
-        return
-    fields = {field.encode_name: field.type for field in kind.fields}
-    tag_field = kind.tag_field
-    for name, inner in value.items():
-        if name == tag_field:
-            continue
-        if name not in fields:
-            names = [*([tag_field] if tag_field else []), *fields]
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            yield f"unknown field {name!r} at {path}{hint}; allowed are {', '.join(names)}"
-        else:
-            yield from _unknown_fields(inner, fields[name], f"{path}.{name}")
-
-
-def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
-    """Returns the struct of a tagged union that the value's tag names, or the union itself."""
-    structs = [kind for kind in union.types if isinstance(kind, inspect.StructType)]
-    if not isinstance(value, Mapping):
-        return union
-    for struct in structs:
-        if struct.tag_field is None or value.get(struct.tag_field) == struct.tag:
-            return struct
-    return union
 
 
 def _contradictions(run: ChaosRun) -> Iterator[str]:

@@ -78,8 +78,16 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("partitions: 4", "partitons: 4", ["$.spec.zones[0]", "did you mean 'partitions'"]),
-        ("minProgress", "progress", ["faults[1].trigger", "allowed are when, stages, minProgress"]),
+        (
+            "partitions: 4",
+            "partitons: 4",
+            ["$.spec.zones[0]: found the unknown key", "(did you mean partitions?)"],
+        ),
+        (
+            "minProgress",
+            "progress",
+            ["faults[1].trigger", "expected only when, stages, minProgress"],
+        ),
         ("type: pod_kill", "type: pod_kil", ["pod_kil", "faults[1]"]),
         ("partitions: 4", "partitions: 0", [">= 1", "zones[0].partitions"]),
         ("minProgress: 0.3", "minProgress: 30", ["<= 1"]),
@@ -121,13 +129,36 @@ def test_an_error_names_path_value_and_what_is_allowed(
         assert word in str(error.value)
 
 
+SCALE = "type: scale, pool: default, replicas: 4"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("type: pod_kill", "type: pod_kil", 'faults[1].type: found "pod_kil", expected pod_kill, '),
+        ("type: pod_kill", "tipe: pod_kill", ", expected type too: pod_kill, process_kill, "),
+        ("partitions: 4", "partitions: x", 'zones[0].partitions: found "x", expected a whole num'),
+        ("partitions: 4", "storage: Disk", 'found "Disk", expected Persistent or Volatile'),
+        ("role: catching_up_peer", "", "$.spec.faults[1].target: found {}, expected role too"),
+        ("{role: catching_up_peer}", "A", 'found "A", expected a mapping with role, count, node'),
+        (SCALE, f"{SCALE}, waitRecovered: 1", "waitRecovered: found 1, expected true or false"),
+        (SCALE, "type: network_partition, between: [[a], b]", 'between[1]: found "b", expected'),
+        (SCALE, "type: operator_kill, trigger: {when: x}", 'trigger.when: found "x", expected now'),
+    ],
+)
+def test_an_error_says_what_was_found_and_what_is_expected(old: str, new: str, words: str) -> None:
+    with pytest.raises(ManifestError) as error:
+        manifest.parse(GOOD.replace(old, new), where="my.yaml")
+    assert words in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         ("zone: y", "zone 'y' is not among spec.zones (z)"),
         ("partitions: [0, 4]", "zone 'z' has no partition 4, only 0 to 3"),
         ("partitions: [-1]", ">= 0"),
-        ("target: {role: any}", "unknown field 'target'"),
+        ("target: {role: any}", 'the unknown key "target"'),
     ],
 )
 def test_a_reset_by_hand_is_of_partitions_that_there_are(fault: str, words: str) -> None:
@@ -168,7 +199,7 @@ def test_an_override_that_points_nowhere_is_refused(override: str) -> None:
 
 
 def test_a_misspelled_override_is_refused_like_a_misspelled_field() -> None:
-    with pytest.raises(ManifestError, match="unknown field 'registerrate'"):
+    with pytest.raises(ManifestError, match='the unknown key "registerrate"'):
         manifest.parse(GOOD, where="x", overrides=["load.registerrate=7"])
 
 
@@ -197,7 +228,7 @@ def test_a_control_is_refused_where_its_nodes_could_come_to_hold_something() -> 
         ("zones.0.dataNodesAutoAdjustScaleUp=5", "zone 'z1' would take its nodes"),
         ("faults.0={name: grow, type: scale, pool: default, replicas: 4}", "'grow' scales its"),
         ("faults.0.name=control", "two faults are named 'control'"),
-        ("control.nodes=0", "Expected `int` >= 1"),
+        ("control.nodes=0", "$.spec.control.nodes: found 0, expected a whole number >= 1"),
     ):
         with pytest.raises(ManifestError) as refused:
             manifest.parse(CONTROL, where="own", overrides=[override])

@@ -245,7 +245,7 @@ def test_a_field_that_the_manifest_does_not_know_fails_before_anything_is_run(
 ) -> None:
     result = session(TEST.replace("pause_s", "pauses_s"))  # type: ignore[operator]
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*unknown field 'pausesSeconds'*did you mean 'pauseSeconds'*"])
+    result.stdout.fnmatch_lines(['*unknown key "pausesSeconds" (did you mean pauseSeconds?)*'])
     result.stdout.no_fnmatch_line("*cleaned*")
 
 

@@ -186,7 +186,7 @@ def log_ends(
     return {
         node: LogEnd(
             last=_whole(node, replica.term, replica.index, chain),
-            user=_whole(node, replica.last_user_cmd_term, replica.last_user_cmd_idx, chain),
+            user=_whole(node, replica.user_term, replica.last_user_cmd_idx, chain),
         )
         for node, replica in given.items()
     }

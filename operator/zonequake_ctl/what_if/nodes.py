@@ -15,7 +15,7 @@ class SupposedNodes:
 
     def __init__(self) -> None:
         self.topology = Topology(version=1)
-        self._attributes: dict[str, Attributes] = {}
+        self._attributes: dict[str, Mapping[str, str]] = {}
         self._processes: dict[str, int] = {}
         self._storages: dict[str, int] = {}
 
@@ -33,7 +33,7 @@ class SupposedNodes:
         self.add(join)
         return ended
 
-    def add(self, join: Mapping[str, Attributes]) -> None:
+    def add(self, join: Mapping[str, Mapping[str, str]]) -> None:
         """Nodes of the present topology version."""
         nodes = dict(self.topology.nodes)
         for name, attributes in join.items():

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from zonequake_ctl.what_if import given, reports
+from zonequake_ctl.what_if import reports
 from zonequake_ctl.what_if.actions import Action
+from zonequake_ctl.what_if.given import build
 from zonequake_ctl.what_if.lines import TimelineState, look
 from zonequake_ctl.what_if.reading.question import (
     AlterEvent,
@@ -19,6 +20,7 @@ from zonequake_ctl.what_if.reading.question import (
     CaughtUpEvent,
     DropEvent,
     GroupRestartEvent,
+    Happening,
     LeaderElectedEvent,
     MembershipEvent,
     OperatorRestartEvent,
@@ -30,6 +32,7 @@ from zonequake_ctl.what_if.reading.question import (
     StageReported,
     TargetEvent,
     TimelineEvent,
+    given,
 )
 from zonequake_ctl.what_if.rounds import Rounds
 from zonequake_ctl.what_if.world import KeysWrite, WhatIfWorld, is_back_at_stable
@@ -89,7 +92,7 @@ class _Run:
             yield from self._timers(event.at_ms)
             world.now_ms = event.at_ms
             yield from self._event(event)
-            if isinstance(event, DropEvent):
+            if isinstance(event.what, DropEvent):
                 return
         yield from self._timers(question.until_ms)
 
@@ -107,7 +110,7 @@ class _Run:
         for number, keys in question.partitions.items():
             self._highest = max(self._highest, keys.change_trigger_revision)
             group = world.new_group(number)
-            built = given.build(keys, group, alive, keys.change_trigger_revision + 1)
+            built = build(keys, group, alive, keys.change_trigger_revision + 1)
             world.give(number, built, group)
         world.set_logs(question.replicas)
         world.start_at(self._highest)
@@ -136,46 +139,45 @@ class _Run:
     # ------------------------------------------------------------------------------------- events
 
     def _event(self, event: TimelineEvent) -> Iterator[TimelineStep]:
-        world = self._world
-        if event.revision is not None and event.revision <= self._known:
+        world, what, revision = self._world, event.what, event.revision
+        if revision is not None and revision <= self._known:
             # Stale. A trigger's revision is the operator's to refuse; a topology or a spec that is
             # older than the stored one never reaches it, since both are one versioned resource.
-            if isinstance(event, TargetEvent):
-                yield from self._stale_trigger(event)
+            if isinstance(what, TargetEvent):
+                yield from self._stale_trigger(what)
             return
-        if isinstance(event, PartitionEvent) and not isinstance(event, TargetEvent):
-            world.as_given.discard(event.partition)
+        if isinstance(what, PartitionEvent) and not isinstance(what, TargetEvent):
+            world.as_given.discard(what.partition)
         else:
             world.as_given.clear()
-        cause = _cause(event)
-        match event:
+        match what:
             case MembershipEvent():
-                world.change_topology(event.join, event.leave)
-                self._raise_revision(event.revision)
+                world.change_topology(what.join, what.leave)
+                self._raise_revision(revision)
             case AlterEvent():
-                world.alter(event.changes)
-                self._raise_revision(event.revision)
+                world.alter(what.changes)
+                self._raise_revision(revision)
             case TargetEvent():
-                target = AssignmentSet.of(*event.nodes) if event.nodes else None
-                world.instead[event.partition] = target
-                self._raise_revision(event.revision, accepted=True)
+                target = AssignmentSet.of(*what.nodes) if what.nodes else None
+                world.instead[what.partition] = target
+                self._raise_revision(revision, accepted=True)
             case _:
-                self._highest = max(self._highest, self._number(event.revision))
-                self._known = max(self._known, event.revision or 0)
-                if isinstance(event, LEADERS_REPORTS) and is_back_at_stable(
-                    world.keys(event.partition)
+                self._highest = max(self._highest, self._number(revision))
+                self._known = max(self._known, revision or 0)
+                if isinstance(what, LEADERS_REPORTS) and is_back_at_stable(
+                    world.keys(what.partition)
                 ):
-                    world.reported = event.partition
-                if isinstance(event, ResetByHandEvent):
-                    self._reset_by_hand(event)
-                elif self._report(event):
+                    world.reported = what.partition
+                if isinstance(what, ResetByHandEvent):
+                    self._reset_by_hand(what)
+                elif self._report(what):
                     self._operator.settle(
-                        [event.partition] if isinstance(event, PartitionEvent) else None
+                        [what.partition] if isinstance(what, PartitionEvent) else None
                     )
-                if isinstance(event, PartitionEvent):
-                    world.group(event.partition).look_again()
+                if isinstance(what, PartitionEvent):
+                    world.group(what.partition).look_again()
                 world.reported = None
-        yield from self._changed(cause)
+        yield from self._changed(", ".join(event.kinds))
 
     def _stale_trigger(self, event: TargetEvent) -> Iterator[TimelineStep]:
         """Handles a trigger whose revision was handled before; the operator's own rule decides on
@@ -186,9 +188,9 @@ class _Run:
         world.instead[event.partition] = AssignmentSet.of(*event.nodes) if event.nodes else None
         self._operator.settle()
         world.instead = before
-        yield from self._changed(_cause(event))
+        yield from self._changed("target")
 
-    def _report(self, event: TimelineEvent) -> bool:
+    def _report(self, event: Happening) -> bool:
         """Returns what nodes report, or the operator's own restart; False if it says nothing
         new.
         """
@@ -205,7 +207,9 @@ class _Run:
                 if keys.pending is None or event.peers != keys.pending.nodes:
                     return False  # hole 2: a late callback of an older change
                 group = world.group(event.partition)
-                reports.report_applied(group, event.peers, event.term, event.index, keys)
+                reports.report_applied(
+                    group, event.peers, given(event.term), given(event.index), keys
+                )
             case LeaderElectedEvent():
                 keys = world.keys(event.partition)
                 stable = keys.stable.nodes if keys.stable else ()
@@ -217,7 +221,7 @@ class _Run:
                         return False
                     peers = stable
                 group = world.group(event.partition)
-                return reports.report_leader(group, event.node, event.term, peers, keys)
+                return reports.report_leader(group, event.node, given(event.term), peers, keys)
             case ReconfigurationErrorEvent() | StageReported():
                 return self._report_stage(event)
             case CaughtUpEvent():
@@ -237,7 +241,7 @@ class _Run:
         """Does what `zonequake reset` does; prints the reason if nothing changes."""
         world, number = self._world, event.partition
         before = world.keys(number)
-        proof = self._operator.prove(number, event.survivor)
+        proof = self._operator.prove(number, given(event.survivor))
         why = proof.refused
         if why is None:
             world.ask_for_reset(number, proof.request)
@@ -302,11 +306,3 @@ class _Run:
         )
         world.forget()
         return step
-
-
-def _cause(event: TimelineEvent) -> str:
-    """The event's key in the file."""
-    if isinstance(event, MembershipEvent):
-        return ", ".join(event.kinds)
-    name = type(event).__name__.removesuffix("Reported").removesuffix("Event")
-    return name[0].lower() + name[1:]

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.commands import cli
-from zonequake_ctl.what_if import timeline
-from zonequake_ctl.what_if.reading import events
 from zonequake_ctl.what_if.reading.fields import read
-from zonequake_ctl.what_if.reading.question import GivenKeys, GivenLink, GivenReplica
+from zonequake_ctl.what_if.reading.question import (
+    BARE,
+    OF_PARTITION,
+    GivenKeys,
+    GivenLink,
+    GivenReplica,
+)
 from zonequake_kube.errors import WhatIfError
+from zonequake_kube.yaml_fields import file_names
 
 WHOLE = """
 topology: {A: {region: US, storage: SSD}, B: [EU, HDD], C: {}}   # attributes, or a list of tags
@@ -35,6 +40,7 @@ events:
 - {at: 10, caughtUp: {partition: 0, peers: [A, B]}}
 - {at: 10, stage: {partition: 0, stage: None}}
 - {at: 10, groupRestart: {partition: 0, alive: [A, E]}}
+- {at: 10, resetByHand: {partition: 0}}
 - {at: 11, operatorRestart: true}
 - {at: 12, drop: true}
 until: 1000
@@ -216,7 +222,26 @@ REFUSED = [
     ("topology: {A: {}, A: {}}", 'line 1: found the key "A" again'),
     (ZONE + "partitions: {2: {}}", "partitions: found 2, expected a partition between 0 and 1"),
     (ZONE + "partitions: {0: {}, '0': {}}", "expected each partition once"),
-    (ZONE + "partitions: {0: {stable: A}}", 'partitions.0.stable: found "A", expected'),
+    (
+        ZONE + "partitions: {0: {stable: A}}",
+        'partitions.0.stable: found "A", expected a list of node names, or a mapping with nodes',
+    ),
+    (
+        ZONE + "partitions: {0: {stable: {nodes: [A], force: true}}}",
+        'partitions.0.stable: found the unknown key "force", expected only nodes',
+    ),
+    (
+        ZONE + "partitions: {0: {stable: [A, 1]}}",
+        "partitions.0.stable[1]: found 1, expected a node's name; YAML reads this as something",
+    ),
+    (
+        ZONE + "events: [{at: 1, applied: {partition: 0, peers: [A], term: null}}]",
+        "events[0].applied.term: found null, expected a term",
+    ),
+    (
+        ZONE + "events: [{at: 1, stage: {stage: None}}]",
+        'events[0].stage: found {"stage": "None"}, expected partition too',
+    ),
     (ZONE + "partitions: {0: {pending: [A]}}", "expected a stable set too"),
     (
         ZONE + "partitions: {0: {stable: [A], pendingLock: true}}",
@@ -350,25 +375,22 @@ def test_a_refusal_of_a_text_that_repeats_itself_many_times_ends() -> None:
 def test_the_page_names_every_event_and_field_of_the_file() -> None:
     page = (Path(__file__).parents[3] / "docs" / "what-if.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    for key, fields in events._OF_PARTITION.items():
+    for key, kind in OF_PARTITION.items():
         (row,) = [one for one in rows if f"`{key}`:" in one.split(" | ")[0]]
         said = row[: row.index(" | ", 2)]
-        assert [f for f in (*fields.required, *fields.optional) if f"`{f}`" not in said] == [], key
-    for key in (*events._BARE, "alter", "join", "leave", "at", "revision", "partition"):
+        assert [f for f in file_names(kind) if f"`{f}`" not in said] == ["partition"], key
+    for key in (*BARE, "alter", "join", "leave", "at", "revision", "partition"):
         assert f"`{key}`" in page, key
     lines = "".join(line for line in rows if line.startswith(("| `partitions`", "| `replicas`")))
     for given in (GivenKeys, GivenReplica, GivenLink):
-        for name in given.__dataclass_fields__:
-            first, *more = name.split("_")
-            assert first + "".join(word.capitalize() for word in more) in lines, name
+        for name in file_names(given):
+            assert name in lines, name
 
 
-@pytest.mark.parametrize("key", [*events._OF_PARTITION, *events._BARE])
+@pytest.mark.parametrize("key", [*OF_PARTITION, *BARE])
 def test_the_cause_of_a_line_is_the_key_of_its_event(key: str) -> None:
-    said = events._OF_PARTITION.get(key)
-    kind = said.event if said else events._BARE[key]
-    assert isinstance(kind, type)
-    assert timeline._cause(object.__new__(kind)) == key
+    (event,) = [one for one in read(WHOLE).events if one.kinds == (key,)]
+    assert isinstance(event.what, {**OF_PARTITION, **BARE}[key])
 
 
 # ----------------------------------------------------------------------------------- the command

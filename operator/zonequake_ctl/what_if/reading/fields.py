@@ -6,66 +6,52 @@ every refusal names the place, what was found there and what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
-from zonequake_ctl.what_if.reading.events import read_events
-from zonequake_ctl.what_if.reading.located import TextPlace, shown
 from zonequake_ctl.what_if.reading.question import (
-    AppliedEvent,
-    CaughtUpEvent,
+    BARE,
+    OF_PARTITION,
+    AlterEvent,
     GivenKeys,
-    GivenLink,
     GivenReplica,
-    GivenSet,
-    GroupRestartEvent,
-    LeaderElectedEvent,
+    Happening,
     MembershipEvent,
+    Nodes,
+    PartitionEvent,
     Question,
-    ReplicaLostEvent,
-    ResetByHandEvent,
-    TargetEvent,
+    Replicas,
+    Revision,
+    Seconds,
     TimelineEvent,
 )
-from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_term, read_whole
-from zonequake_ctl.what_if.reading.zone_fields import parsed, read_spec
+from zonequake_ctl.what_if.reading.zone_fields import check_spec, parsed, read_changes
 from zonequake_kube.errors import WhatIfError
+from zonequake_kube.yaml_fields import NotExpectedError, check_names, convert, refuse, shown
 from zonequake_kube.yaml_text import PlainLoader, read_yaml
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 
 T = TypeVar("T")
-
 _UP_TO = {"lastUserCmdTerm": "term", "lastUserCmdIdx": "index", "lastCfgIdx": "index"}
 """Fields of a report that can't be above another one."""
+_NULL_IS_NONE = ("stable", "pending", "planned", "switchReduce", "switchAppend", "chain")
 _TOP = ("topology", "zone", "partitions", "replicas", "events", "until", "autoApply")
+_KINDS = ("alter", *OF_PARTITION, *BARE)
+_EVENT_KEYS = ("at", "revision", "join", "leave", *_KINDS)
 
 
 def read(text: str) -> Question:
     """The question that a file asks. Raises WhatIfError."""
     try:
-        document = read_yaml(text, _UniqueKeys)
+        return _question(read_yaml(text, _UniqueKeys))
     except yaml.YAMLError as error:
         raise WhatIfError(f"the file isn't YAML: {error}") from error
-    top = {
-        key: inner
-        for key, inner in TextPlace(document).fields(_TOP).items()
-        if inner.value is not None  # `events:` without a value
-    }
-    zone = read_spec(top["zone"]) if "zone" in top else {}
-    partitions = parsed(zone).partitions
-    given = _by_partition(top.get("partitions"), partitions, _keys)
-    question = Question(
-        topology=read_nodes(top["topology"]) if "topology" in top else {},
-        zone=zone,
-        partitions=given,
-        replicas=_by_partition(top.get("replicas"), partitions, _replicas),
-        events=read_events(top.get("events"), partitions),
-        until_ms=top["until"].seconds_ms() if "until" in top else None,
-        auto_apply=top["autoApply"].flag() if "autoApply" in top else False,
-    )
-    _check_names(question)
-    return question
+    except NotExpectedError as error:
+        raise WhatIfError(str(error)) from error
 
 
 class _UniqueKeys(PlainLoader):
@@ -89,127 +75,154 @@ def _unique(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[object, object]
 _UniqueKeys.add_constructor("tag:yaml.org,2002:map", _unique)
 
 
-# ------------------------------------------------------------------------------- topology and keys
+def _question(document: Any) -> Question:  # noqa: ANN401 - whatever the text holds
+    if not isinstance(document, dict):
+        refuse("", document, f"a mapping with {', '.join(_TOP)}")
+    check_names(document, _TOP, "")
+    top = {key: inner for key, inner in document.items() if inner is not None}
+    zone = check_spec(top.get("zone", {}), "zone")
+    partitions = parsed(zone).partitions
+    question = Question(
+        topology=convert(top.get("topology", {}), Nodes, "topology"),
+        zone=zone,
+        partitions=_by_partition(top.get("partitions", {}), "partitions", partitions, _keys),
+        replicas=_by_partition(top.get("replicas", {}), "replicas", partitions, _replicas),
+        events=_events(top.get("events", []), partitions),
+        until_ms=_milliseconds(top["until"], "until") if "until" in top else None,
+        auto_apply=convert(top.get("autoApply", False), bool, "autoApply"),
+    )
+    _check_nodes(question)
+    return question
+
+
+def _milliseconds(value: object, path: str) -> int:
+    return round(convert(value, Seconds, path) * 1000)
+
+
+# -------------------------------------------------------------------------------- keys and reports
 
 
 def _by_partition(
-    place: TextPlace | None, partitions: int, read_one: Callable[[TextPlace], T]
+    value: object, where: str, partitions: int, read_one: Callable[[Any, str], T]
 ) -> dict[int, T]:
     found: dict[int, T] = {}
-    if place is None or place.value is None:
-        return found
-    for key, inner in place.entries("a mapping of partition numbers"):
-        number = read_number(TextPlace(key, place.path), partitions)
+    if not isinstance(value, dict):
+        refuse(where, value, "a mapping of partition numbers")
+    for key, inner in value.items():
+        number = _number(key, where, partitions)
         if number in found:
-            TextPlace(key, place.path).refuse("each partition once")
-        found[number] = read_one(inner)
+            refuse(where, key, "each partition once")
+        found[number] = read_one(inner, f"{where}.{key}")
     return found
 
 
-def _keys(place: TextPlace) -> GivenKeys:
-    fields = place.fields(
-        (
-            "stable",
-            "pending",
-            "planned",
-            "switchReduce",
-            "switchAppend",
-            "changeTriggerRevision",
-            "pendingLock",
-            "stopped",
-            "chain",
-        )
-    )
-    keys = GivenKeys(
-        stable=_set(fields.get("stable"), flags=False),
-        pending=_set(fields.get("pending"), flags=True),
-        planned=_set(fields.get("planned"), flags=True),
-        switch_reduce=_names(fields.get("switchReduce")),
-        switch_append=_names(fields.get("switchAppend")),
-        change_trigger_revision=read_whole(fields.get("changeTriggerRevision"), "a revision"),
-        pending_lock="pendingLock" in fields and fields["pendingLock"].flag(),
-        stopped="stopped" in fields and fields["stopped"].flag(),
-        chain=_chain(fields.get("chain")),
-    )
-    if keys.stopped and keys.stable is None:
-        fields["stopped"].refuse("a stable set too: a group that never stood can't have stopped")
-    if keys.stable is None and (keys.pending or keys.planned or keys.chain):
-        place.refuse("a stable set too: nothing moves before there is one")
-    if keys.chain and keys.stable and not {*keys.chain[-1].nodes} & {*keys.stable.nodes}:
-        last = f"{fields['chain'].path}[{len(keys.chain) - 1}].nodes"
-        expected = f"a node of stable ({', '.join(keys.stable.nodes)}) among them"
-        TextPlace(keys.chain[-1].nodes, last).refuse(expected)
-    if keys.pending_lock and keys.pending is None:
-        fields["pendingLock"].refuse("a pending set too: the lock is the grant for it")
-    if keys.pending is not None and keys.pending.force and len(keys.pending.nodes) != 1:
-        fields["pending"].refuse("one node: a forced pending is the node that goes on alone")
+def _number(value: object, path: str, partitions: int) -> int:
+    """A partition's number, written as a number or as a text."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < partitions:
+        last = partitions - 1
+        refuse(path, value, f"a partition between 0 and {last}" if last else "the partition 0")
+    return number
+
+
+def _keys(value: Any, path: str) -> GivenKeys:  # noqa: ANN401
+    fields = value
+    if isinstance(value, dict):
+        nulls = [key for key in _NULL_IS_NONE if value.get(key) is None]
+        fields = {key: inner for key, inner in value.items() if key not in nulls}
+        if isinstance(fields.get("stable"), dict):
+            check_names(fields["stable"], ("nodes",), f"{path}.stable")
+    keys = convert(fields, GivenKeys, path)
+    stable, pending, chain = keys.stable, keys.pending, keys.chain
+    if keys.stopped and stable is None:
+        expected = "a stable set too: a group that never stood can't have stopped"
+        refuse(f"{path}.stopped", True, expected)
+    if stable is None and (pending or keys.planned or chain):
+        refuse(path, value, "a stable set too: nothing moves before there is one")
+    for i, link in enumerate(chain):
+        if not link.nodes:
+            refuse(f"{path}.chain[{i}]", value["chain"][i], "a link with its nodes")
+    if chain and stable and not {*chain[-1].nodes} & {*stable.nodes}:
+        expected = f"a node of stable ({', '.join(stable.nodes)}) among them"
+        refuse(f"{path}.chain[{len(chain) - 1}].nodes", chain[-1].nodes, expected)
+    if keys.pending_lock and pending is None:
+        refuse(f"{path}.pendingLock", True, "a pending set too: the lock is the grant for it")
+    if pending is not None and pending.force and len(pending.nodes) != 1:
+        expected = "one node: a forced pending is the node that goes on alone"
+        refuse(f"{path}.pending", value["pending"], expected)
     return keys
 
 
-def _set(place: TextPlace | None, *, flags: bool) -> GivenSet | None:
-    if place is None or place.value is None:
-        return None
-    if isinstance(place.value, list):
-        names = place.names()
-        return GivenSet(nodes=names) if names else None
-    fields = place.fields(("nodes", "force", "fromReset") if flags else ("nodes",))
-    if "nodes" not in fields:
-        place.refuse("a list of node names, or a mapping with nodes")
-    found = GivenSet(
-        nodes=fields["nodes"].names(),
-        force="force" in fields and fields["force"].flag(),
-        from_reset="fromReset" in fields and fields["fromReset"].flag(),
-    )
-    if found.force and found.from_reset:
-        place.refuse("force or fromReset: they are the two phases of a reset")
-    return found if found.nodes else None
-
-
-def _chain(place: TextPlace | None) -> tuple[GivenLink, ...]:
-    if place is None or place.value is None:
-        return ()
-    links = []
-    for item in place.items("a list of links, the oldest first"):
-        fields = item.fields(("nodes", "term", "index"))
-        if "nodes" not in fields or not fields["nodes"].names():
-            item.refuse("a link with its nodes")
-        links.append(
-            GivenLink(
-                nodes=fields["nodes"].names(),
-                term=read_term(fields.get("term")),
-                index=read_whole(fields.get("index"), "an index"),
-            )
-        )
-    return tuple(links)
-
-
-def _replicas(place: TextPlace) -> dict[str, GivenReplica]:
-    found = {}
-    for name, inner in place.entries("a mapping of node names to what they would report"):
-        fields = inner.fields(("term", "index", "lastUserCmdTerm", "lastUserCmdIdx", "lastCfgIdx"))
-        user_index = read_whole(fields.get("lastUserCmdIdx"), "an index")
-        term = read_term(fields.get("term"))
-        found[TextPlace(name, place.path).text("a node's name")] = GivenReplica(
-            term=term,
-            index=read_whole(fields.get("index"), "an index"),
-            last_user_cmd_term=read_term(fields.get("lastUserCmdTerm"))
-            if "lastUserCmdTerm" in fields
-            else (term if user_index else 0),
-            last_user_cmd_idx=user_index,
-            last_cfg_idx=read_whole(fields.get("lastCfgIdx"), "an index"),
-        )
+def _replicas(value: Any, path: str) -> dict[str, GivenReplica]:  # noqa: ANN401
+    found: dict[str, GivenReplica] = convert(value, Replicas, path)
+    for node, fields in value.items():
         for key, end in _UP_TO.items():
-            most = read_whole(fields.get(end), f"the {end}")
-            if read_whole(fields.get(key), f"the {key}") > most:
-                fields[key].refuse(f"at most {end} ({most}), the end of the log")
+            if fields.get(key, 0) > (most := fields.get(end, 0)):
+                expected = f"at most {end} ({most}), the end of the log"
+                refuse(f"{path}.{node}.{key}", fields[key], expected)
     return found
 
 
-def _names(place: TextPlace | None) -> tuple[str, ...]:
-    return () if place is None or place.value is None else place.names()
+# ----------------------------------------------------------------------------------------- events
 
 
-def _check_names(question: Question) -> None:
+def _events(value: object, partitions: int) -> tuple[TimelineEvent, ...]:
+    if not isinstance(value, list):
+        refuse("events", value, "a list of events")
+    events = tuple(_event(raw, f"events[{i}]", partitions) for i, raw in enumerate(value))
+    for i, (earlier, event) in enumerate(pairwise(events), 1):
+        if event.at_ms < earlier.at_ms:
+            expected = f"a time not before {earlier.at_ms / 1000:g}: events in order"
+            refuse(f"events[{i}].at", value[i]["at"], expected)
+    return events
+
+
+def _event(raw: object, path: str, partitions: int) -> TimelineEvent:
+    if not isinstance(raw, dict):
+        refuse(path, raw, f"a mapping with {', '.join(_EVENT_KEYS)}")
+    check_names(raw, _EVENT_KEYS, path)
+    if "at" not in raw:
+        refuse(path, raw, "at, the second at which it happens")
+    kinds = sorted(raw.keys() - {"at", "revision"})
+    if len(kinds) != 1 and kinds != ["join", "leave"]:
+        expected = f"one of {', '.join(_KINDS)} (join and leave may stand together)"
+        refuse(path, raw, expected)
+    return TimelineEvent(
+        at_ms=_milliseconds(raw["at"], f"{path}.at"),
+        revision=convert(raw["revision"], Revision, f"{path}.revision")
+        if "revision" in raw
+        else None,
+        kinds=tuple(kinds),
+        what=_what(raw, kinds[0], path, partitions),
+    )
+
+
+def _what(raw: dict[str, Any], kind: str, path: str, partitions: int) -> Happening:
+    inner, inside = raw[kind], f"{path}.{kind}"
+    if kind in ("join", "leave"):
+        joined = {key: raw[key] for key in ("join", "leave") if key in raw}
+        return convert(joined, MembershipEvent, path)
+    if kind == "alter":
+        return AlterEvent(changes=read_changes(inner, inside))
+    if kind in BARE:
+        return BARE[kind]() if inner is True else refuse(inside, inner, "true")
+    if isinstance(inner, dict) and "partition" in inner:
+        number = _number(inner["partition"], f"{inside}.partition", partitions)
+        inner = {key: _word(key, said) for key, said in inner.items()} | {"partition": number}
+    return convert(inner, OF_PARTITION[kind], inside)
+
+
+def _word(key: str, said: object) -> object:
+    """The protocol's word for a stage or a status, which may be written without underscores."""
+    kinds = {"stage": Stage, "status": ReconfigurationStatus}.get(key, ())
+    word = str(said).upper().removeprefix("STAGE" if kinds is Stage else "").replace("_", "")
+    return next((kind.value for kind in kinds if kind.value.replace("_", "") == word), said)
+
+
+# ------------------------------------------------------------------------------------------ nodes
+
+
+def _check_nodes(question: Question) -> None:
     """Refuses a node that something is said of and that the file has nowhere: it is misspelled."""
     known = set(question.topology)
     for keys in question.partitions.values():
@@ -217,36 +230,23 @@ def _check_names(question: Question) -> None:
             known.update(one.nodes if one else ())
         known.update(keys.switch_reduce, keys.switch_append)
     for event in question.events:
-        if isinstance(event, MembershipEvent):
-            known.update(event.join)
-    places: dict[str, Iterable[str]] = {f"replicas.{n}": r for n, r in question.replicas.items()}
+        known.update(event.what.join if isinstance(event.what, MembershipEvent) else ())
+    for path, name in _named(question):
+        if name not in known:
+            expected = f"a node of the topology, or of any set ({', '.join(sorted(known))})"
+            refuse(path, name, expected)
+
+
+def _named(question: Question) -> Iterator[tuple[str, str]]:
+    """The nodes to which something happens, each after the place where the file names it."""
+    for number, replicas in question.replicas.items():
+        yield from ((f"replicas.{number}", node) for node in replicas)
     for i, event in enumerate(question.events):
-        places |= {f"events[{i}].{key}": names for key, names in _named(event).items()}
-    for path, names in places.items():
-        for name in names:
-            if name not in known:
-                expected = f"a node of the topology, or of any set ({', '.join(sorted(known))})"
-                TextPlace(name, path).refuse(expected)
-
-
-def _named(event: TimelineEvent) -> dict[str, tuple[str, ...]]:
-    """Returns the nodes to which an event happens, by the place where it names them."""
-    match event:
-        case MembershipEvent():
-            return {"leave": event.leave}
-        case TargetEvent():
-            return {"target.nodes": event.nodes}
-        case AppliedEvent():
-            return {"applied.peers": event.peers}
-        case CaughtUpEvent():
-            return {"caughtUp.peers": event.peers}
-        case LeaderElectedEvent():
-            return {"leaderElected.node": (event.node,), "leaderElected.peers": event.peers or ()}
-        case ReplicaLostEvent():
-            return {"replicaLost.node": (event.node,)}
-        case GroupRestartEvent():
-            return {"groupRestart.alive": event.alive}
-        case ResetByHandEvent(survivor=str(survivor)):
-            return {"resetByHand.survivor": (survivor,)}
-        case _:
-            return {}
+        if isinstance(event.what, MembershipEvent):
+            yield from ((f"events[{i}].leave", node) for node in event.what.leave)
+        elif isinstance(event.what, PartitionEvent):
+            for key, value in msgspec.structs.asdict(event.what).items():
+                nodes = (value,) if type(value) is str else value
+                if isinstance(nodes, tuple):
+                    path = f"events[{i}].{event.kinds[0]}.{key}"
+                    yield from ((path, node) for node in nodes)

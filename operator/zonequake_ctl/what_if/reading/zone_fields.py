@@ -7,8 +7,13 @@ meaning is the operator's own (`parse_zone_spec`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from zonequake_ctl.what_if.reading.located import TextPlace
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from zonequake_ctl.what_if.reading.question import MAX_WHOLE, FilePart
+from zonequake_kube.yaml_fields import check_names, convert, file_names, refuse
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filters
 from zonequake_operator.resources.model import (
@@ -25,45 +30,75 @@ MAX_SECONDS = 2147483647
 MAX_REPLICAS = 1000
 MAX_PARTITIONS = 65000
 
-_NAMES: dict[str, tuple[str, ...]] = {
-    "affinityFunction": ("rendezvous",),
-    "consistencyMode": tuple(mode.value for mode in ConsistencyMode),
-    "storage": tuple(storage.value for storage in StorageKind),
-    "changePeers": tuple(mode.value for mode in ChangePeersMode),
-}
-_FIELDS = (
-    "partitions",
-    "replicas",
-    AUTO_ADJUST,
-    SCALE_UP,
-    SCALE_DOWN,
-    "dataNodesFilter",
-    "partitionDistributionResetTimeout",
-    *_NAMES,
-    "fsync",
-    "catchUpBytesPerSecond",
-    "paused",
-)
+_FILTER = 'a filter such as ("US" || "EU") && "SSD"'
+_SECONDS = f"whole seconds (0 to {MAX_SECONDS})"
 
 
-def read_spec(place: TextPlace) -> dict[str, object]:
-    """A DistributionZone spec, checked as the API server would. Raises WhatIfError."""
-    return {
-        key: inner.value
-        for key, inner in _checked(place, removable=False).items()
-        if inner.value is not None
-    }
+def _count(most: int) -> Meta:
+    return Meta(ge=1, le=most, description=f"a whole number between 1 and {most}")
 
 
-def read_changes(place: TextPlace) -> dict[str, object]:
-    """Reads the fields that ALTER ZONE changes; null removes a field. Raises WhatIfError."""
-    fields = _checked(place, removable=True)
+Timer = Annotated[
+    Annotated[int, Meta(ge=0, le=MAX_SECONDS)] | Literal["Infinite"],
+    Meta(description=f"{_SECONDS} or Infinite"),
+]
+
+
+class ZoneFields(FilePart, frozen=True):
+    """A DistributionZone spec, as a file has it."""
+
+    partitions: Annotated[int, _count(MAX_PARTITIONS)] | UnsetType = UNSET
+    replicas: Annotated[int, _count(MAX_REPLICAS)] | UnsetType = UNSET
+    data_nodes_auto_adjust: Timer | UnsetType = UNSET
+    data_nodes_auto_adjust_scale_up: Timer | UnsetType = UNSET
+    data_nodes_auto_adjust_scale_down: Timer | UnsetType = UNSET
+    data_nodes_filter: Annotated[str, Meta(description=_FILTER)] | UnsetType = UNSET
+    partition_distribution_reset_timeout: (
+        Annotated[int, Meta(ge=0, le=MAX_SECONDS, description=_SECONDS)] | UnsetType
+    ) = UNSET
+    affinity_function: Literal["rendezvous"] | UnsetType = UNSET
+    consistency_mode: ConsistencyMode | UnsetType = UNSET
+    storage: StorageKind | UnsetType = UNSET
+    change_peers: ChangePeersMode | UnsetType = UNSET
+    fsync: bool | UnsetType = UNSET
+    catch_up_bytes_per_second: (
+        Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="bytes per second, or 0 for no limit")]
+        | UnsetType
+    ) = UNSET
+    paused: bool | UnsetType = UNSET
+
+
+def check_spec(spec: object, path: str) -> dict[str, object]:
+    """A DistributionZone spec, checked as the API server would. Raises NotExpectedError."""
+    fields = convert(spec, ZoneFields, path)
+    if fields.data_nodes_filter:
+        try:
+            filters.parse(fields.data_nodes_filter)
+        except FilterError as error:
+            refuse(f"{path}.dataNodesFilter", fields.data_nodes_filter, f"{_FILTER}: {error}")
+    found: dict[str, object] = msgspec.to_builtins(fields)
+    for key in (SCALE_UP, SCALE_DOWN):
+        if AUTO_ADJUST in found and key in found:
+            wrong = f"{AUTO_ADJUST} or {key}: they are incompatible, remove one of them"
+            refuse(path, spec, wrong)
+    return found
+
+
+def read_changes(value: Any, path: str) -> dict[str, object]:  # noqa: ANN401
+    """Reads the fields that ALTER ZONE changes; null removes a field. Raises NotExpectedError."""
+    nulls = {}
+    if isinstance(value, dict):
+        check_names(value, file_names(ZoneFields), path)
+        nulls = {key: inner for key, inner in value.items() if inner is None}
+        value = {key: inner for key, inner in value.items() if inner is not None}
+    found = check_spec(value, path) | nulls
     for key in IMMUTABLE:
-        if key in fields:
-            fields[key].refuse(f"no {key}: it can't be changed after the zone's creation")
-    if not fields:
-        place.refuse("at least one field of the zone's spec")
-    return {key: inner.value for key, inner in fields.items()}
+        if key in found:
+            what = f"no {key}: it can't be changed after the zone's creation"
+            refuse(f"{path}.{key}", found[key], what)
+    if not found:
+        refuse(path, value, "at least one field of the zone's spec")
+    return found
 
 
 def parsed(spec: Mapping[str, object]) -> ZoneSpec:
@@ -71,52 +106,3 @@ def parsed(spec: Mapping[str, object]) -> ZoneSpec:
     found = parse_zone_spec(spec)
     assert isinstance(found, ZoneSpec), found
     return found
-
-
-def _checked(place: TextPlace, *, removable: bool) -> dict[str, TextPlace]:
-    fields = place.fields(_FIELDS)
-    for key, inner in fields.items():
-        if inner.value is not None or not removable:
-            _check(key, inner)
-    if AUTO_ADJUST in fields and fields[AUTO_ADJUST].value is not None:
-        for key in (SCALE_UP, SCALE_DOWN):
-            if key in fields and fields[key].value is not None:
-                place.refuse(f"{AUTO_ADJUST} or {key}: they are incompatible, remove one of them")
-    return fields
-
-
-def _check(key: str, place: TextPlace) -> None:
-    if key in _NAMES:
-        if place.value not in _NAMES[key]:
-            place.refuse(" or ".join(_NAMES[key]))
-    elif key in (AUTO_ADJUST, SCALE_UP, SCALE_DOWN):
-        if place.value != "Infinite":
-            _up_to(place, f"whole seconds (0 to {MAX_SECONDS}) or Infinite", 0, MAX_SECONDS)
-    elif key == "partitions":
-        _up_to(place, f"a whole number between 1 and {MAX_PARTITIONS}", 1, MAX_PARTITIONS)
-    elif key == "replicas":
-        _up_to(place, f"a whole number between 1 and {MAX_REPLICAS}", 1, MAX_REPLICAS)
-    elif key == "partitionDistributionResetTimeout":
-        _up_to(place, f"whole seconds (0 to {MAX_SECONDS})", 0, MAX_SECONDS)
-    elif key == "catchUpBytesPerSecond":
-        place.whole("bytes per second, or 0 for no limit")
-    elif key == "dataNodesFilter":
-        _check_filter(place)
-    else:
-        place.flag()
-
-
-def _up_to(place: TextPlace, expected: str, least: int, most: int) -> None:
-    place.whole(expected, least, most)
-
-
-def _check_filter(place: TextPlace) -> None:
-    expected = 'a filter such as ("US" || "EU") && "SSD"'
-    if not isinstance(place.value, str):
-        place.refuse(expected)
-    if not place.value:
-        return  # as good as none
-    try:
-        filters.parse(place.value)
-    except FilterError as error:
-        place.refuse(f"{expected}: {error}")

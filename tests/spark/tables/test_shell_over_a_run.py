@@ -45,6 +45,7 @@ def shell(*arguments: str | Path, typed: str | None = None) -> subprocess.Comple
 def test_one_query_is_answered_in_each_form(
     spark: SparkSession, analysed: Analysed, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    open_tables(spark, analysed.run)  # views are the session's: another test may have opened others
     answer(spark, LOST, Form.TABLE, 10)
     assert capsys.readouterr().out.splitlines()[2:] == [
         "planted-lost-element          0",

@@ -13,10 +13,10 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from zonequake_analysis.errors import FolderHeld, RunFolderError
+from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.judgement.verdict_json import (
     JUNIT_FILE,
     REPORT_FILE,
@@ -75,7 +75,10 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 def tell_broken_off(run: Path | Place, why: str) -> None:
     """Writes a verdict that says that the analysis broke off; deletes report and tables."""
     (Place.of(run) / REPORT_FILE).delete()
-    (Place.of(run) / TABLES_FOLDER).delete_folder()
+    # A store that refuses to delete them must not keep the verdict from being told; the last table
+    # is not there, so that nothing opens what is left.
+    with suppress(OSError, PlaceError):
+        (Place.of(run) / TABLES_FOLDER).delete_folder()
     check = CheckEntry(
         name="analysis",
         kind=Kind.HARNESS,

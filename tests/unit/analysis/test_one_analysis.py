@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from zonequake_analysis import cli
-from zonequake_analysis.errors import FolderHeld, RunFolderError
+from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.judgement.one_analysis import TOLD_FILES, claimed
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.whole_files import write_whole
 
 
@@ -167,6 +168,21 @@ def test_an_analysis_that_breaks_off_leaves_no_tables(
     assert cli.analyze(run) == 255
     assert "found nothing" in json.loads((run / "verdict.json").read_text())["headline"]
     assert not (run / "tables").exists()
+
+
+def test_tables_that_can_not_be_removed_keep_no_verdict_from_being_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Place) -> None:
+        raise PlaceError("s3://bucket/run/tables: access denied")
+
+    def judge_run(*_: object, **__: object) -> None:
+        monkeypatch.setattr(Place, "delete_folder", refused)
+        raise RunFolderError("dumps/a.jsonl: found nothing")
+
+    monkeypatch.setattr(cli, "judge_run", judge_run)
+    assert cli.analyze(run) == 255
+    assert "found nothing" in json.loads((run / "verdict.json").read_text())["headline"]
 
 
 def test_an_analysis_that_finds_no_history_leaves_no_tables_of_the_one_before(run: Path) -> None:

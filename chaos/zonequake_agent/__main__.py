@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from zonequake_agent import failing_syncs, filling, leftovers, links, pods, probe, wall_clock
+from zonequake_agent import break_links, failing_syncs, filling, leftovers, pods, probe, wall_clock
 from zonequake_agent.delayer import delay
 from zonequake_agent.link_fault import LinkFault, OrderRefused
 from zonequake_agent.queue_socket import QueueRefused
@@ -24,7 +24,7 @@ ABSENT = 3
 _REFUSED = (
     OrderRefused,
     QueueRefused,
-    links.LinkTrouble,
+    break_links.LinkTrouble,
     failing_syncs.NotTraced,
     filling.SharedVolume,
     wall_clock.ClockUnreachable,
@@ -100,13 +100,13 @@ def _parser() -> argparse.ArgumentParser:
 def _do(asked: argparse.Namespace) -> None:
     match asked.verb:
         case "apply":
-            links.apply(asked.uid, LinkFault.of(asked.order), asked.order)
+            break_links.apply(asked.uid, LinkFault.of(asked.order), asked.order)
         case "undo":
-            links.undo(asked.uid, asked.name)
+            break_links.undo(asked.uid, asked.name)
         case "counts":
-            _answer(links.counted(asked.uid, asked.name))
+            _answer(break_links.counted(asked.uid, asked.name))
         case "holds":
-            _answer(links.holds(asked.uid, asked.name, time.time()))
+            _answer(break_links.holds(asked.uid, asked.name, time.time()))
         case "leftovers":
             _answer(leftovers.left(asked.uid))
         case "heal":
@@ -141,7 +141,7 @@ def _do(asked: argparse.Namespace) -> None:
         case "empty":
             _answer(asdict(filling.empty(asked.uid, asked.path)))
         case "sweep":
-            _answer(links.sweep(time.time()))
+            _answer(break_links.sweep(time.time()))
         case "watch":
             watch()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from zonequake_agent import failing_syncs, filling, links, pods, wall_clock
+from zonequake_agent import break_links, failing_syncs, filling, pods, wall_clock
 
 _PROGRAM = ("-m", "zonequake_agent")
 _HARMS = ("apply", "fail-syncs", "fill", "step-clock")
@@ -23,7 +23,7 @@ def left(uid: str) -> list[str]:
     """Returns the remains as sentences; empty if there are none. Raises LinkTrouble, OSError."""
     return [
         *(f"agent process {pid}, which still runs {verb}" for pid, verb in _under_way(uid)),
-        *links.left(uid),
+        *break_links.left(uid),
         *failing_syncs.left(uid),
         *(f"stepped clock of process {pid}" for pid in _stepped(uid)),
         *(f"fill file at {path}" for path in filling.left(uid)),
@@ -35,7 +35,7 @@ def heal(uid: str) -> None:
 
     Raises LinkTrouble, OSError.
     """
-    links.undo(uid)
+    break_links.undo(uid)
     if failing_syncs.left(uid):
         failing_syncs.end(uid)
     for pid in _stepped(uid):

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from zonequake_agent import leftovers, links, pods
+from zonequake_agent import break_links, leftovers, pods
 
 SWEEP_S = 5.0
 
@@ -22,12 +22,12 @@ def watch() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     while not ended.wait(SWEEP_S):
-        for words in links.sweep(time.time()):
+        for words in break_links.sweep(time.time()):
             _say(f"past its deadline: {words}")
     for uid in pods.all_uids():
         try:
             leftovers.heal(uid)
-        except (links.LinkTrouble, OSError) as trouble:
+        except (break_links.LinkTrouble, OSError) as trouble:
             _say(f"the pod with UID {uid}: {trouble}")
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from zonequake_simulation import disk_trouble, links
+from zonequake_simulation import cut_links, disk_trouble
 from zonequake_simulation.api import API
 from zonequake_simulation.checks.model import TransactionMoment
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.control import GroupOperator
+from zonequake_simulation.cut_links import Link
 from zonequake_simulation.disk_trouble import DiskTrouble
-from zonequake_simulation.links import Link
 from zonequake_simulation.losses import Losses
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import CALM, Network
@@ -129,7 +129,7 @@ class Trouble:
             case FaultKind.ISOLATE | FaultKind.DEAF | FaultKind.MUTE:
                 self._cut_off(node, fault)
             case FaultKind.SPLIT | FaultKind.LEAK:
-                self._cut(links.between_halves(self._nodes, fault.choice, fault.kind), fault)
+                self._cut(cut_links.between_halves(self._nodes, fault.choice, fault.kind), fault)
             case FaultKind.STORM:
                 self._storm(fault)
             case FaultKind.COMPACT:
@@ -291,7 +291,7 @@ class Trouble:
         others = [name for name in (*self._nodes, API) if name != node.name]
         if fault.choice & 1024:
             others.append(self._client)
-        self._cut(links.around(node.name, others, fault.kind), fault)
+        self._cut(cut_links.around(node.name, others, fault.kind), fault)
 
     def _majority(self, fault: Fault) -> list[SimulatedNode]:
         """Returns a majority of the peers that a group wants, as `choice` says."""
@@ -311,7 +311,7 @@ class Trouble:
         outside = [name for name in (*self._nodes, API) if name not in inside]
         if fault.choice & 4096:
             outside.append(self._client)
-        self._cut(links.between(inside, outside), self._long(fault))
+        self._cut(cut_links.between(inside, outside), self._long(fault))
 
     def _storm(self, fault: Fault) -> None:
         self._network.weather = replace(

@@ -11,7 +11,8 @@ from tests.chart.network_model import End, Policies, Port
 from tests.chart.network_table import Connection, listed
 from tests.chart.rights import PAGE
 from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
-from zonequake_chaos.load.objects import Installation, load_objects
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import load_objects
 from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_load.pod.control import LoadPlan
 

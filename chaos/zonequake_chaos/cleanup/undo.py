@@ -11,7 +11,7 @@ from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
 from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
 from zonequake_chaos.load.pods import delete_load
-from zonequake_chaos.node_access.links import undo_links
+from zonequake_chaos.node_access.agent_links import undo_links
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, asked_if_there
 from zonequake_chaos.record.cleanup_journal import (

@@ -25,15 +25,16 @@ from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
 from zonequake_chaos.deployments.choice import DEFAULT, TargetChoice, deployment_for
 from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.deployments.protocol import SystemDescription
-from zonequake_chaos.faults.kinds.links import check_shell
+from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
+from zonequake_chaos.load.installation import installation
 from zonequake_chaos.node_access.agent_pods import shell_for
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
-from zonequake_chaos.release.consent import check_consent, check_dumps, installation, longest_s
+from zonequake_chaos.runner.consent import check_consent, check_dumps, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import RunProgress

@@ -11,7 +11,7 @@ from zonequake_chaos.deployments.etcd_plan import check_run
 from zonequake_chaos.deployments.names import ETCD, OURS, TARGETS
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube

@@ -22,7 +22,8 @@ from zonequake_chaos.deployments.etcd_objects import (
 )
 from zonequake_chaos.deployments.etcd_observer import EtcdMemberSource, etcd_at, incarnation
 from zonequake_chaos.deployments.protocol import SystemDescription
-from zonequake_chaos.load.objects import RUN_LABEL, Installation, load_plan
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import RUN_LABEL, load_plan
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteEtcd

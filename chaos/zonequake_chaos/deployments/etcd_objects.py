@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_chaos.load.objects import RUN_LABEL, Installation
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_kube.objects import (
     HANDS_CONTAINER,

@@ -10,7 +10,8 @@ from zonequake_chaos.deployments.collect import applied_alike, dump_replicas, st
 from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.deployments.zones import create_zone, wait_available, wait_departed
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
-from zonequake_chaos.load.objects import Installation, load_plan
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import load_plan
 from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
 from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
-from zonequake_chaos.faults.kinds.links import NetworkLoss, NetworkPartition, NetworkSlow
 from zonequake_chaos.faults.kinds.load_pause import LoadPause
+from zonequake_chaos.faults.kinds.network import NetworkLoss, NetworkPartition, NetworkSlow
 from zonequake_chaos.faults.kinds.node_outage import NodeOutage
 from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause, ForceDelete
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause

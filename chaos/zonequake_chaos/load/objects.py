@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.scenario.run import RunLoad, RunZone
-from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
 from zonequake_load.pod.control import (
     AppendListWorkload,
@@ -30,37 +29,6 @@ RUN_LABEL = "zonequake.io/run"
 _VOLUME_SIZE = "2Gi"
 _TLS_FOLDER = "/tls"
 _TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
-    """The content of the release's harness ConfigMap (docs/interfaces.md, charts/zonequake)."""
-
-    release: str
-    namespace: str
-    load_image: str
-    load_pull_policy: str
-    store_service: str
-    prometheus_service: str
-    tls: TlsPlace | None
-    agent_namespace: str = ""
-    gives_dumps: bool = True
-
-    @classmethod
-    def of(cls, config_map: Json) -> Installation:
-        """Reads the ConfigMap `<release>-harness`."""
-        data: Mapping[str, str] = config_map["data"]
-        return cls(
-            release=data["release"],
-            namespace=config_map["metadata"]["namespace"],
-            load_image=data["loadImage"],
-            load_pull_policy=data["loadPullPolicy"],
-            store_service=data["storeService"],
-            prometheus_service=data.get("prometheusService", ""),
-            tls=TlsPlace.of(data),
-            agent_namespace=data.get("faultAgentNamespace", ""),
-            gives_dumps=data.get("dumps", "true") == "true",  # in releases before that field
-        )
 
 
 def load_plan(

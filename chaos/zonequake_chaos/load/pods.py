@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_chaos.load.objects import LOAD_PORT, Installation, load_objects
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import LOAD_PORT, load_objects
 from zonequake_chaos.record.clock import RunClock
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase

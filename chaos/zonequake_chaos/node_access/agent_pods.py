@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.load.installation import Installation, installation
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeShell, PodOnNode, to_its_end
-from zonequake_chaos.release.consent import installation
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed, UsageError
 from zonequake_kube.execution import ExecResult

@@ -21,7 +21,7 @@ from zonequake_analysis.harness_report import ABORTED
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.run_marker import ABORT, RunMark, answer, read_mark
 from zonequake_chaos.record.clock import RunClock
-from zonequake_chaos.release.consent import check_consent
+from zonequake_chaos.runner.consent import check_consent
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError, in_words
 

@@ -22,7 +22,8 @@ from zonequake_chaos.cleanup.undo import pay
 from zonequake_chaos.deployments.collect import pod_logs
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.faults.life import FaultWorld
-from zonequake_chaos.load.objects import RUN_LABEL, Installation
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell

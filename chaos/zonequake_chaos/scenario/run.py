@@ -143,7 +143,7 @@ class RunSpec(ManifestPart, frozen=True, kw_only=True):
     """Everything that a run does.
 
     `max_duration_s`: a run that has not reached its last phases by then is aborted, healed and
-    cleaned. The namespace of a foreign cluster caps it (`zonequake_chaos.release.consent`).
+    cleaned. The namespace of a foreign cluster caps it (`zonequake_chaos.runner.consent`).
     `control`: see `zonequake_chaos.scenario.control`.
     """
 

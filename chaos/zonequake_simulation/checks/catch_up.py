@@ -19,7 +19,7 @@ from zonequake_store.catchup.messages import (
 )
 from zonequake_store.network.peer_protocol import CatchUpFrame
 from zonequake_store.raft.api import RaftRole, RaftSettings
-from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
+from zonequake_store.raft.catch_up import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Peer
 

@@ -14,12 +14,12 @@ import uvloop
 import yaml
 
 from tests.kube.operator.audit_log import entries
+from zonequake_chaos.load.installation import installation
+from zonequake_chaos.node_access.agent_links import break_links
 from zonequake_chaos.node_access.agent_pods import shell_for
 from zonequake_chaos.node_access.leftovers import left_behind
-from zonequake_chaos.node_access.links import break_links
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
-from zonequake_chaos.release.consent import installation
 from zonequake_chaos.scenario import manifest
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import STORE_LABELS, pod_view

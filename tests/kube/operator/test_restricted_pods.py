@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.kube.operator.api_server import CHART
-from zonequake_chaos.load.objects import Installation, load_objects
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import load_objects
 from zonequake_cluster.supply import tools
 from zonequake_load.pod.control import LoadPlan
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from zonequake_chaos.cleanup.undo import pay
-from zonequake_chaos.faults.kinds.links import (
+from zonequake_chaos.faults.kinds.network import (
     LinkFaultLife,
     NetworkLoss,
     NetworkPartition,
@@ -47,7 +47,7 @@ import asyncio, json, sys
 from pathlib import Path
 from zonequake_cluster.instance import Instance
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, JoinNetwork
-from zonequake_chaos.node_access.links import break_links
+from zonequake_chaos.node_access.agent_links import break_links
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.node_access.own_machine import OwnMachine
 

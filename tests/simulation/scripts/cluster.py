@@ -17,7 +17,7 @@ from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId, Transaction, Value, Write
 from zonequake_simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
 from zonequake_simulation.control import leader_of
-from zonequake_simulation.links import between
+from zonequake_simulation.cut_links import between
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane, place_of
 from zonequake_simulation.operated.objects import Object

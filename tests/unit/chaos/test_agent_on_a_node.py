@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_agent import ending, filling, links, pods
+from zonequake_agent import break_links, ending, filling, pods
 from zonequake_agent.delayer import Delayer
 from zonequake_agent.link_fault import LinkFault
 from zonequake_agent.queue_socket import HeldPacket, QueueSocket
@@ -52,11 +52,11 @@ def test_a_delayer_that_never_listens_is_ended_and_told_of(
         return process
 
     monkeypatch.setattr(subprocess, "Popen", noted)
-    monkeypatch.setattr(links, "_READY_S", 0.2)
-    monkeypatch.setattr(links, "_saved", lambda uid: "")
+    monkeypatch.setattr(break_links, "_READY_S", 0.2)
+    monkeypatch.setattr(break_links, "_saved", lambda uid: "")
     monkeypatch.setattr(pods, "in_network", lambda uid, command: ["sleep", "60"])
-    with pytest.raises(links.LinkTrouble, match=r"did not listen within 0\.2 s"):
-        links.apply(UID, LinkFault.of(ORDER), ORDER)
+    with pytest.raises(break_links.LinkTrouble, match=r"did not listen within 0\.2 s"):
+        break_links.apply(UID, LinkFault.of(ORDER), ORDER)
     assert [ending.runs(pid) for pid in started] == [False]
 
 
@@ -69,14 +69,14 @@ def test_a_sweep_that_cannot_undo_one_fault_goes_on_with_the_others(
 COMMIT
 """
     monkeypatch.setattr(pods, "all_uids", lambda: ["1", "2"])
-    monkeypatch.setattr(links, "_saved", lambda uid: saved.replace("{n}", uid))
+    monkeypatch.setattr(break_links, "_saved", lambda uid: saved.replace("{n}", uid))
 
     def undo(uid: str, name: str) -> None:
         if uid == "1":
-            raise links.LinkTrouble("somebody holds the lock")
+            raise break_links.LinkTrouble("somebody holds the lock")
 
-    monkeypatch.setattr(links, "undo", undo)
-    first, second = links.sweep(100.0)
+    monkeypatch.setattr(break_links, "undo", undo)
+    first, second = break_links.sweep(100.0)
     assert first.startswith("ZQ-00000001 ")
     assert "could not be undone: somebody holds the lock" in first
     assert second == "ZQ-00000002 at the pod with UID 2 was undone"
@@ -99,10 +99,12 @@ def test_a_process_that_outlives_its_kill_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ending, "_PATIENCE_S", 0.05)
     monkeypatch.setattr(ending, "runs", lambda pid: True)
     monkeypatch.setattr(os, "kill", lambda pid, number: None)
-    monkeypatch.setattr(links, "_saved", lambda uid: "")
-    monkeypatch.setattr(links, "delayers", lambda uid, name=None: [4_000_000])
-    with pytest.raises(links.LinkTrouble, match=r"are still running after SIGKILL, as \[4000000\]"):
-        links.undo(UID)
+    monkeypatch.setattr(break_links, "_saved", lambda uid: "")
+    monkeypatch.setattr(break_links, "delayers", lambda uid, name=None: [4_000_000])
+    with pytest.raises(
+        break_links.LinkTrouble, match=r"are still running after SIGKILL, as \[4000000\]"
+    ):
+        break_links.undo(UID)
 
 
 def test_a_link_in_the_place_of_the_fill_file_is_not_followed(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_chaos.load.objects import Installation
-from zonequake_chaos.release.consent import check_dumps
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.runner.consent import check_dumps
 from zonequake_kube.errors import GuardError
 
 

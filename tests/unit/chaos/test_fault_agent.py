@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.faults.kinds.links import check_shell
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.faults.kinds.network import check_shell
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.node_access.agent_pods import AgentShell, shell_for
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import PodOnNode

@@ -24,7 +24,7 @@ from zonequake_store.catchup.supplier import (
     WINDOW_SUPPLIES,
 )
 from zonequake_store.errors import LogCorrupt
-from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
+from zonequake_store.raft.catch_up import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.messages import Message, MessageKind, Peer
 from zonequake_store.raft.peer_supply import PeerSupply
 

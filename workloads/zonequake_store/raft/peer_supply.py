@@ -6,7 +6,7 @@ pieces of the applied state where the log does not reach back.
 
 from __future__ import annotations
 
-from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
+from zonequake_store.raft.catch_up import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.messages import Message, Peer
 from zonequake_store.raft.progress import Flow
 from zonequake_store.raft.replica import RaftState

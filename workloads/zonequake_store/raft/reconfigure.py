@@ -27,7 +27,7 @@ from zonequake_store.raft.api import (
     ReconfigurationError,
     StageChanged,
 )
-from zonequake_store.raft.catchup import PeerCatchUp
+from zonequake_store.raft.catch_up import PeerCatchUp
 from zonequake_store.raft.errors import InvalidPeers
 from zonequake_store.raft.messages import Configuration, Entry, Peer
 

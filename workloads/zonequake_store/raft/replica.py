@@ -14,7 +14,7 @@ from zonequake_store.raft.api import (
     ReadState,
     SupplyPeer,
 )
-from zonequake_store.raft.catchup import CatchUpLimit
+from zonequake_store.raft.catch_up import CatchUpLimit
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.log import RaftLog

@@ -19,7 +19,7 @@ from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import RunOptions, planned, run_once
 from zonequake_chaos.deployments.choice import TargetChoice
 from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteEtcd
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from zonequake_chaos.faults.life import Injection, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_answering
-from zonequake_chaos.node_access.links import (
+from zonequake_chaos.node_access.agent_links import (
     LinkFaultEffect,
     break_links,
     holds,

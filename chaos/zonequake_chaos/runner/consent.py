@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_ctl.release.install import ALLOWED, CAP_LABEL, LABEL
 from zonequake_kube.client import Kube
@@ -94,13 +94,3 @@ def check_dumps(installed: Installation) -> None:
             f"or with `helm upgrade {installed.release} CHART --reuse-values --set "
             "harness.dumps=true`, CHART being the one that it was installed from"
         )
-
-
-async def installation(kube: Kube, release: str) -> Installation:
-    """Returns the release's description of itself. Raises UsageError if it is not installed."""
-    try:
-        return Installation.of(await kube.get("ConfigMap", f"{release}-harness"))
-    except NotFound as error:
-        raise UsageError(
-            f"release {release} is not installed in namespace {kube.namespace}: zonequake install"
-        ) from error

@@ -1,0 +1,52 @@
+"""Reads what a release says of itself to the harness: images, services, permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zonequake_ctl.release.tls_settings import TlsPlace
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import NotFound, UsageError
+from zonequake_kube.objects import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """The content of the release's harness ConfigMap (docs/interfaces.md, charts/zonequake)."""
+
+    release: str
+    namespace: str
+    load_image: str
+    load_pull_policy: str
+    store_service: str
+    prometheus_service: str
+    tls: TlsPlace | None
+    agent_namespace: str = ""
+    gives_dumps: bool = True
+
+    @classmethod
+    def of(cls, config_map: Json) -> Installation:
+        """Reads the ConfigMap `<release>-harness`."""
+        data: Mapping[str, str] = config_map["data"]
+        return cls(
+            release=data["release"],
+            namespace=config_map["metadata"]["namespace"],
+            load_image=data["loadImage"],
+            load_pull_policy=data["loadPullPolicy"],
+            store_service=data["storeService"],
+            prometheus_service=data.get("prometheusService", ""),
+            tls=TlsPlace.of(data),
+            agent_namespace=data.get("faultAgentNamespace", ""),
+            gives_dumps=data.get("dumps", "true") == "true",  # in releases before that field
+        )
+
+
+async def installation(kube: Kube, release: str) -> Installation:
+    """Returns the release's description of itself. Raises UsageError if it is not installed."""
+    try:
+        return Installation.of(await kube.get("ConfigMap", f"{release}-harness"))
+    except NotFound as error:
+        raise UsageError(
+            f"release {release} is not installed in namespace {kube.namespace}: zonequake install"
+        ) from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -65,6 +68,22 @@ def test_mixed_groups_agree_and_settle(raft_rs: ModuleType, seeds: range) -> Non
 
 def test_a_seed_decides_everything(raft_rs: ModuleType) -> None:
     assert run(7, raft_rs) == run(7, raft_rs)
+
+
+def test_a_group_may_be_collected_by_another_thread(raft_rs: ModuleType) -> None:
+    kept = [MixedGroup(7, raft_rs)]
+
+    def collect() -> None:
+        kept.clear()
+        gc.collect()
+
+    collector = threading.Thread(target=collect)
+    with pytest.MonkeyPatch.context() as patch:
+        unraisable: list[object] = []
+        patch.setattr(sys, "unraisablehook", unraisable.append)
+        collector.start()
+        collector.join()
+    assert unraisable == []
 
 
 def votes_twice(patch: pytest.MonkeyPatch) -> None:

@@ -133,10 +133,14 @@ async def test_a_single_attempt_that_was_refused_is_fail(
 async def test_a_named_write_is_retried_until_ok_and_applied_once(
     store: ReferenceStore, client: Client, fault: Fault
 ) -> None:
+    silent = fault is Fault.SILENT_AFTER_APPLY
     store.script = first(fault, times=2)
-    outcome = await client.execute(WRITE, limits(attempt_s=0.1), ONCE)
+    outcome = await client.execute(WRITE, limits(attempt_s=0.1 if silent else 10.0), ONCE)
     assert outcome.type is Type.OK
-    assert 3 <= outcome.attempts <= 4, "after silence another member may be asked, who names it"
+    assert outcome.attempts >= 3
+    # After each loss another member may be asked, who names the leader. Silence ends after 0.1 s,
+    # which a busy machine's answers exceed, too.
+    assert silent or outcome.attempts <= 5
     assert applied(store) == [7]
 
 

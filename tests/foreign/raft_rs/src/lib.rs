@@ -80,7 +80,7 @@ fn message_type(number: i32) -> PyResult<MessageType> {
 
 /// A replica; `timeout_ticks` is its election time-out, always the same, because the crate draws it
 /// from a generator that nobody can seed.
-#[pyclass(unsendable)]
+#[pyclass]
 struct Replica {
     node: RawNode<MemStorage>,
     storage: MemStorage,

@@ -14,16 +14,16 @@ check: setup ## format, lint, types, layers and the unit tests of what changed: 
 	.venv/bin/python scripts/check.py
 
 test: setup ## every check and every test
-	.venv/bin/python scripts/run_tests.py
+	.venv/bin/python -m scripts.run_tests
 
 test-all: setup ## that, and then the long sweeps: hours
-	.venv/bin/python scripts/run_tests.py --all
+	.venv/bin/python -m scripts.run_tests --all
 
 $(GROUPS): setup ## one group of `test`
-	.venv/bin/python scripts/run_tests.py $@
+	.venv/bin/python -m scripts.run_tests $@
 
 $(LONG_GROUPS): setup ## one sweep of `test-all`
-	.venv/bin/python scripts/run_tests.py $@
+	.venv/bin/python -m scripts.run_tests $@
 
 setup: ## system packages and .venv; does nothing if nothing is missing
 	scripts/setup.sh

@@ -1,0 +1,123 @@
+"""Names the groups of checks and tests, and which may run beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Lane(Enum):
+    """What runs one after another; the lanes run beside each other."""
+
+    COMPUTES = "computes"
+    """Our own code, on what the lane that waits leaves of the processors."""
+    OTHERS = "others"
+    """The same for other people's programs: compilers, buildah, Spark, etcd, TLC."""
+    WAITS = "waits"
+    """Mostly for elections, disks and kubelets, and measures times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group: all its commands run, or its folder's tests; `needs` names groups before it."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...] = ()
+    folder: str | None = None
+    options: tuple[str, ...] = ()
+    limit_s: int = 600
+    lane: Lane = Lane.COMPUTES
+    needs: tuple[str, ...] = ()
+
+
+GROUPS = (
+    Group(
+        name="programs",  # compiled once, for the groups below; minutes on a fresh machine
+        commands=(
+            ("python", "-c", "from zonequake_cluster.supply.tools import helm_path; helm_path()"),
+        ),
+        limit_s=2400,
+        lane=Lane.OTHERS,
+    ),
+    Group(
+        name="lint",
+        commands=(
+            ("ruff", "check", "."),
+            ("ruff", "format", "--check", "."),
+            ("mypy",),
+            ("lint-imports",),
+            ("python", "scripts/words.py"),
+        ),
+    ),
+    Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),
+    Group(
+        name="images",  # built once, for `cluster`
+        commands=(("zonequake", "images", "build"),),
+        limit_s=2400,
+        needs=("programs",),
+        lane=Lane.OTHERS,
+    ),
+    Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=1800),
+    Group(
+        name="processes",
+        folder="tests/processes",
+        options=("-n", "4"),
+        limit_s=1800,
+        lane=Lane.WAITS,
+    ),
+    Group(name="chart", folder="tests/chart", limit_s=900, needs=("programs",)),
+    # By files: the tests of one share a zone, which takes a while to begin.
+    Group(
+        name="kube",
+        folder="tests/kube",
+        options=("-n", "3", "--dist", "loadfile"),
+        limit_s=1200,
+        lane=Lane.WAITS,
+        needs=("programs",),
+    ),
+    Group(name="spark", folder="tests/spark", limit_s=1800, lane=Lane.OTHERS),
+    Group(
+        name="foreign",
+        folder="tests/foreign",
+        limit_s=1800,  # compiles, the first time
+        needs=("programs",),
+        lane=Lane.OTHERS,
+    ),
+    Group(name="model", folder="tests/model", limit_s=1200, lane=Lane.OTHERS),
+    Group(
+        name="cluster",
+        folder="tests/cluster",
+        limit_s=2700,
+        lane=Lane.WAITS,
+        needs=("programs", "images"),
+    ),
+)
+
+
+def _long(name: str, *options: str) -> Group:
+    """The tests of a folder that are marked `long`."""
+    marked = ("--long", "-m", "long")
+    return Group(
+        name=f"long-{name}",
+        folder=f"tests/{name}",
+        options=(*options, *marked),
+        limit_s=3 * 3600,
+        lane=Lane.WAITS,
+    )
+
+
+LONG_GROUPS = (
+    # Each rule of docs/rules.md, broken on purpose.
+    Group(name="audit", commands=(("python", "-m", "tests.rules_audit.audit"),), limit_s=3600),
+    # Seeds that nobody ran before, over all scenarios.
+    Group(name="hunt", commands=(("python", "-m", "tests.simulation.hunt"),), limit_s=3 * 3600),
+    # What docs/testing.md says why it is left to them.
+    _long("unit", "-n", "2"),
+    _long("processes", "-n", "3"),
+    _long("kube", "-n", "2", "--dist", "loadfile"),
+    _long("spark"),
+    _long("foreign"),
+    _long("model"),
+    _long("cluster"),
+)
+"""Sweeps that take too long for each change: `make test-all` runs them behind `GROUPS`."""

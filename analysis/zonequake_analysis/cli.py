@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import AnalysisError, FolderHeld, PlaceError
+from zonequake_analysis.errors import AnalysisError, FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
@@ -22,6 +22,7 @@ from zonequake_analysis.spark_pass.placement import told_of_python
 from zonequake_analysis.spark_pass.session import build_session, size_of
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
@@ -42,13 +43,14 @@ def judge_folder(
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
-    `run`: a folder, or the URI of one (docs/analysis.md, "Where a run may lie"). `master`: a Spark
+    `run`: a folder, or the URI of one (docs/storage.md). `master`: a Spark
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
     which executors find this process; `archives`: their Python, a file of `zonequake
     executor-archive`. Raises AnalysisError for a folder that can't be judged at all.
     """
     run = Place.of(run)
     run.check_reachable()
+    check_whole(run)
     files = history_files(run)
     with claimed(run) as still_ours:
         history_bytes, metrics_bytes = (
@@ -97,7 +99,7 @@ def analyze(
             )
             return USAGE_EXIT_CODE
         return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives)]
-    except FolderHeld as error:
+    except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except AnalysisError as error:
         if isinstance(error, PlaceError) and error.unreachable:
@@ -116,10 +118,10 @@ def analyze(
 
 
 def _is_run(run: Place) -> bool:
-    """Returns whether the folder has files of a run. Raises PlaceError if its bucket isn't
-    there.
+    """Returns whether the folder has files of a run, or is to have them. Raises PlaceError if its
+    bucket isn't there.
     """
-    if any((run / name).exists() for name in _OF_A_RUN):
+    if any((run / name).exists() for name in (*_OF_A_RUN, MARK_FILE)):
         return True
     run.listed()
     return False

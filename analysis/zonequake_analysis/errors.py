@@ -3,6 +3,7 @@
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   ├── FolderHeld      another process analyses it
+│   ├── RunNotWhole     its record was not uploaded as a whole
 │   └── PlaceError      its place can't be reached, or refuses the request
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
@@ -23,6 +24,10 @@ class RunFolderError(AnalysisError):
 
 class FolderHeld(RunFolderError):
     """Another process analyses the run folder."""
+
+
+class RunNotWhole(RunFolderError):
+    """The record of the run was not uploaded as a whole; nothing may be written there."""
 
 
 class PlaceError(RunFolderError):

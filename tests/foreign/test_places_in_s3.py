@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -117,6 +118,86 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(
             (Place.of(str(run)) / "file").write(os.urandom(40_000_000))
     assert parts > 1
     assert (run / "file").read_bytes() == b"old"
+
+
+def test_a_file_is_copied_in_parts_over_breaking_connections(
+    run: Place, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(90_000_000)
+    (tmp_path / "file").write_bytes(content)
+    with relayed(server.endpoint, each_third) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        (Place.of(str(run)) / "file").copy_from(tmp_path / "file")
+    assert relay.faults
+    assert (run / "file").read_bytes() == content
+
+
+def test_a_copy_that_breaks_off_leaves_the_old_file(
+    run: Place, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "file").write(b"old")
+    (tmp_path / "file").write_bytes(os.urandom(60_000_000))
+    parts = 0
+
+    def plan(_: int, method: str, path: str) -> Fault | None:
+        nonlocal parts
+        parts += method == "PUT" and "partNumber" in path
+        return Fault.RESET if parts > 1 and method == "PUT" else None
+
+    monkeypatch.setattr(limits, "ATTEMPTS", 2)
+    with relayed(server.endpoint, plan) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        with pytest.raises(PlaceError, match="nothing answers"):
+            (Place.of(str(run)) / "file").copy_from(tmp_path / "file")
+        gc.collect()  # the stream that broke off is dropped
+    assert (run / "file").read_bytes() == b"old"
+
+
+_COPIED = """
+import resource, sys
+from pathlib import Path
+from zonequake_analysis.storage.place import Place
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+place = Place.of(sys.argv[1])
+(place / "small").copy_from(Path(sys.argv[2]))
+before = peak_mb()
+(place / "large").copy_from(Path(sys.argv[3]))
+print(peak_mb() - before)
+"""
+
+
+def test_a_copy_to_a_slow_store_never_holds_the_file_in_memory(
+    run: Place, server: S3Server, tmp_path: Path
+) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(b"x")
+    with large.open("wb") as file:
+        file.truncate(400_000_000)
+
+    def slow(_: int, method: str, path: str) -> None:
+        if "partNumber" in path:
+            time.sleep(0.3)
+
+    with relayed(server.endpoint, slow) as relay:
+        grown_mb = subprocess.run(
+            [sys.executable, "-c", _COPIED, str(run), small, large],
+            env={**os.environ, "AWS_ENDPOINT_URL": relay.endpoint},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    assert int(grown_mb) < 150
+    assert (run / "large").size_bytes() == 400_000_000
+
+
+def test_folders_of_a_prefix_are_those_with_anything_in_them(run: Place) -> None:
+    for name in ("b/run.yaml", "a/history/x.jsonl", "file"):
+        (run / name).write(b"x")
+    assert run.folders() == [run / "a", run / "b"]
+    assert (run / "gone").folders() == []
 
 
 def test_history_lines_are_read_whole_over_breaking_connections(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage import limits
 from zonequake_analysis.storage.causes import in_words, patiently
-from zonequake_analysis.whole_files import write_whole
+from zonequake_analysis.whole_files import copy_whole, write_whole
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 SCHEMES = ("file", "s3", "gs", "hdfs")
 _BUFFER_BYTES = 1024 * 1024
 """Bytes read at once to find a line's end: a request to a store takes longer than a MiB."""
+
+_PART_BYTES = 4 * 1024 * 1024
+"""Bytes of a file that are read at once while it is copied."""
+
+_PARTS_ON_THEIR_WAY = 8
+"""Most of these parts that wait in memory for the store's answers."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,7 +71,7 @@ class Place:
         if any(sign in rest for sign in "?#") or (scheme != "hdfs" and "@" in rest.split("/")[0]):
             raise PlaceError(
                 f"{scheme}://…: expected no credentials and no options in a URI; give them by the "
-                'environment (docs/analysis.md, "Where a run may lie")'
+                "environment (docs/storage.md)"
             )
         if scheme == "file":
             return cls(str(Path(_local_path(text))))
@@ -91,6 +98,12 @@ class Place:
     def name(self) -> str:
         """The last part of the path."""
         return Path(self.path).name if self.local is not None else self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Place:
+        """The folder that this is in."""
+        above = self.path.rpartition("/")[0] if self.local is None else str(self.local.parent)
+        return replace(self, path=above)
 
     def resolve(self) -> Place:
         """Returns the same place for a process with another working directory."""
@@ -144,6 +157,21 @@ class Place:
         beginning = len(self._key().rstrip("/")) + 1
         names = sorted(info.path[beginning:] for info in infos if info.type == FileType.File)
         return [self / name for name in names if name.endswith(ending)]
+
+    def folders(self) -> list[Place]:
+        """Returns the folders in this one, by name, without links; none if it isn't there.
+
+        Raises OSError, PlaceError.
+        """
+        if (path := self.local) is not None:
+            found = path.iterdir() if path.is_dir() else iter(())
+            names = sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
+            return [self / name for name in names]
+        from pyarrow.fs import FileSelector, FileType
+
+        with in_words(self):
+            infos = self._system().get_file_info(FileSelector(self._key(), allow_not_found=True))
+        return [self / i.base_name for i in infos if i.type == FileType.Directory]
 
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.
@@ -201,11 +229,30 @@ class Place:
             return
         with in_words(self):
             if self.path.startswith("hdfs:"):
-                self._write_renamed(content)
+                self._write_renamed([content])
                 return
-            stream = self._system().open_output_stream(self._key())
-            stream.write(content)  # nothing is there until `close`, which completes the upload
-            stream.close()
+            self._write_parts([content], self._key())
+
+    def copy_from(self, file: Path) -> None:
+        """Copies a file of this machine here, in parts, so that memory never holds all of it.
+
+        It appears whole, or not at all. Raises OSError, PlaceError.
+        """
+        if (path := self.local) is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            copy_whole(file, path)
+            return
+        with file.open("rb") as source:
+            size_bytes = os.fstat(source.fileno()).st_size
+            parts = iter(lambda: source.read(_PART_BYTES), b"")
+            with in_words(self):
+                if self.path.startswith("hdfs:"):
+                    self._write_renamed(parts)
+                else:
+                    self._write_parts(parts, self._key())
+        # A stream that an error left open is completed when Python drops it.
+        if self.size_bytes() != size_bytes:
+            raise PlaceError(f"{self}: the store has not as many bytes as {file}; try again")
 
     def delete(self) -> None:
         """Deletes a file, if it is there. Raises OSError, PlaceError."""
@@ -252,11 +299,18 @@ class Place:
         if not bucket.exists():
             raise PlaceError(f"{self}: there is no bucket {bucket} at this endpoint")
 
-    def _write_renamed(self, content: bytes | memoryview) -> None:
+    def _write_parts(self, parts: Iterable[bytes | memoryview], key: str) -> None:
+        stream = self._system().open_output_stream(key)
+        for number, part in enumerate(parts, 1):
+            stream.write(part)
+            if number % _PARTS_ON_THEIR_WAY == 0:
+                stream.flush()  # a slow store's requests wait in memory
+        stream.close()  # nothing is there until then: it completes the upload
+
+    def _write_renamed(self, parts: Iterable[bytes | memoryview]) -> None:
         draft = replace(self, path=f"{self.path}.{os.urandom(8).hex()}")
         system = self._system()
-        with system.open_output_stream(draft._key()) as stream:
-            stream.write(content)
+        self._write_parts(parts, draft._key())
         with suppress(FileNotFoundError):
             system.delete_file(self._key())
         system.move(draft._key(), self._key())

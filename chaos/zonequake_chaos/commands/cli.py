@@ -44,7 +44,14 @@ Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a 
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Seed for target choice and load; random if omitted.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write. Default: runs/<id>.")]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        help="Run folder to write, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://… "
+        "Default: runs/<id>.",
+    ),
+]
 Override = Annotated[
     list[str] | None, typer.Option("--set", help="Override path.in.spec=value; repeatable.")
 ]
@@ -95,13 +102,16 @@ def run(
 
     from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
     from zonequake_chaos.commands.run import RunOptions, planned, print_dry_run
+    from zonequake_chaos.commands.upload import chosen_place
     from zonequake_chaos.deployments.choice import TargetChoice
 
+    folder, store = chosen_place(out)
     options = RunOptions(
         scenario=scenario,
         overrides=override or [],
         seed=seed,
-        out=out,
+        out=folder,
+        store=store,
         analyze=analyze,
         choice=TargetChoice(target=target, image=image),
     )
@@ -125,9 +135,16 @@ def demo(
     """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
     from zonequake_chaos.commands.demo import run_demo
     from zonequake_chaos.commands.run import RunOptions, planned
+    from zonequake_chaos.commands.upload import chosen_place
 
+    folder, store = chosen_place(out)
     options = RunOptions(
-        scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True
+        scenario=scenario,
+        overrides=override or [],
+        seed=seed,
+        out=folder,
+        store=store,
+        analyze=True,
     )
     planned(options)
     _exit(run_demo(options, console, keep=keep))
@@ -217,6 +234,27 @@ def pack(
     for what, count in packed.removed.items():
         if count:
             console.print(f"removed: {what}, {count} times")
+
+
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake upload runs/leader-kill-1")
+def upload(
+    run: Annotated[str, typer.Argument(help="Run folder, or name of a run in runs/.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Place to write: s3://bucket/prefix, gs://…, hdfs://… Default: the run's --out.",
+        ),
+    ] = None,
+) -> None:
+    """Upload a run folder to a store, as `run --out s3://…` does at its end. Repeatable."""
+    from zonequake_chaos.commands.clean import RUNS
+    from zonequake_chaos.commands.upload import upload_folder
+    from zonequake_chaos.record.run_folder import RunFolder
+
+    here = RUNS / run
+    folder = RunFolder.open(here if (here / "run.yaml").is_file() else Path(run))
+    upload_folder(folder, to, console)
 
 
 MOUNTED: dict[str, str] = {}

@@ -14,6 +14,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
+from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import append_summary, render_summary
@@ -30,7 +31,7 @@ from zonequake_chaos.commands.run import (
     summarize,
 )
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
+from zonequake_kube.errors import USAGE_EXIT_CODE, HarnessError, UsageError, in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class RepeatedRuns:
     """A series of runs: their number, and the files to report them in.
 
     `junit` is overwritten, `summary` is appended to. With `repeat` above 1 each run has its own
-    folder `seed-<seed>` in `options.out`, which holds the reports of all runs.
+    folder `seed-<seed>` in `options.out` or `options.store`, which holds the reports of all runs.
     """
 
     repeat: int = 1
@@ -69,7 +70,7 @@ def run_series(
         _walk(options, series, find, console, walked)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
         walked.failure = error
-    _tell(options, series, walked)
+    _tell(options, series, walked, console)
     if walked.failure is not None and not walked.ended:
         raise walked.failure
     if walked.failure is not None:
@@ -104,19 +105,29 @@ def _walk(
             folder, report = uvloop.run(run_once(current, place, console))
             # A run restores the handlers, and an analysis that SIGTERM kills would report nothing.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            ended = judge_run(current, folder, report, console)
+            ended, told = _told_of(current, judge_run(current, folder, report, console))
             walked.ended.append(ended)
-            walked.told.append(
-                verdict_json.Told(
-                    document=verdict_json.read_document(ended.folder), folder=str(ended.folder)
-                )
-            )
+            walked.told += told
             failed = ended.verdict is not Verdict.PASSED
             if report.interrupted or (failed and series.fail_fast):
                 return
     except (Exception, KeyboardInterrupt) as error:
         walked.told.append(broken(current, error))
         raise
+
+
+def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_json.Told]]:
+    """Returns the end of a run with its report entries: its own, and one for each failure of the
+    store that was to take it. Raises RunFolderError."""
+    try:
+        document = verdict_json.read_document(ended.folder)
+    except PlaceError as error:
+        verdict = worst([ended.verdict, Verdict.HARNESS_FAILED])
+        return replace(ended, verdict=verdict), [broken(options, HarnessError(str(error)))]
+    told = [verdict_json.Told(document=document, folder=str(ended.folder))]
+    if ended.not_stored:
+        told.append(broken(options, HarnessError(ended.not_stored)))
+    return ended, told
 
 
 def each(options: RunOptions, repeat: int) -> list[RunOptions]:
@@ -127,7 +138,10 @@ def each(options: RunOptions, repeat: int) -> list[RunOptions]:
     seeds = range(first, first + repeat)
     return [
         replace(
-            options, seed=seed, out=None if options.out is None else options.out / f"seed-{seed}"
+            options,
+            seed=seed,
+            out=None if options.out is None else options.out / f"seed-{seed}",
+            store=None if options.store is None else options.store / f"seed-{seed}",
         )
         for seed in seeds
     ]
@@ -154,10 +168,14 @@ def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
     return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
 
 
-def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results) -> None:
+def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results, console: Console) -> None:
     """Writes the requested reports; in `options.out` only those that no run has written there."""
-    if options.out is not None and not (options.out / "run.yaml").exists():
-        write_together(walked.told, options.out, asked=series.repeat)
+    out = options.store or options.out
+    try:
+        if out is not None and not (out / "run.yaml").exists():
+            write_together(walked.told, out, asked=series.repeat)
+    except PlaceError as error:
+        console.print(f"no report of all runs can be written: {error}", style="red", markup=False)
     if series.junit is not None:
         series.junit.parent.mkdir(parents=True, exist_ok=True)
         series.junit.write_bytes(render_junit(walked.told))

@@ -9,19 +9,23 @@ import secrets
 import shlex
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
+from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
+from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.deployments.choice import DEFAULT, TargetChoice, deployment_for
 from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.deployments.protocol import SystemDescription
@@ -34,6 +38,7 @@ from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
+from zonequake_chaos.record.upload import claimed_for
 from zonequake_chaos.runner.consent import check_consent, check_dumps, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
@@ -54,7 +59,10 @@ LOOK_S = 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of a run, as the user gave them."""
+    """The options of a run, as the user gave them.
+
+    `store`: the place that the run is brought to when it has ended; its folder is a spool then.
+    """
 
     scenario: str
     overrides: Sequence[str]
@@ -62,14 +70,19 @@ class RunOptions:
     out: Path | None
     analyze: bool
     choice: TargetChoice = DEFAULT
+    store: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """The end of one run: its folder and its verdict."""
+    """The end of one run: where it is, its verdict, and why it isn't in the store it was to be in.
 
-    folder: Path
+    The verdict is at least *harness-failed* then; what was judged is in the folder.
+    """
+
+    folder: Path | Place
     verdict: Verdict
+    not_stored: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -153,9 +166,12 @@ async def run_once(
             plan=run,
             target=deployment.described,
             replay=replay_command(options, seed),
+            store="" if options.store is None else str(options.store),
         )
         folder.write(record)
         held.enter_context(folder.held(wait_s=0))
+        if options.store is not None:
+            held.enter_context(claimed_for(folder, options.store))
         plan = build_plan(run, seed=seed, target=options.choice.foreign)
         print_plan(console, plan)
         progress = RunProgress(plan=plan, console=console, clock=clock)
@@ -193,34 +209,62 @@ async def run_once(
 def judge_run(
     options: RunOptions, folder: RunFolder, report: HarnessReport, console: Console
 ) -> RunEnd:
-    """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`.
+    """Brings the run to its store, if it has one, and runs the analysis where it is then; that
+    reads the harness's own verdict from `run.yaml`.
 
     An analysis that fails for any reason counts as a failure of the harness; the run is reported.
     """
+    has_history = folder.has_history()
+    place, why = Place.of(folder.path), ""
+    if options.store is not None:
+        why = move_to_store(folder, options.store, console, clean=not report.unclean)
+        place = place if why else options.store
+    unjudged = partial(_unjudged, folder, report, place, console)
     if not options.analyze:
-        return _unjudged(folder, report, Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
-    if not folder.has_history():
-        why = "found no history, so there is nothing to judge"
-        console.print(f"Analysis: {why}")
-        return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
+        judged = unjudged(Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
+    elif not has_history:
+        told = "found no history, so there is nothing to judge"
+        console.print(f"Analysis: {told}")
+        judged = unjudged(Verdict.UNKNOWN, why=told)
+    else:
+        judged = _analyzed(place, console, unjudged)
+    if why:
+        judged = worst([judged, Verdict.HARNESS_FAILED])
+    return RunEnd(folder=place.local or place, verdict=judged, not_stored=why)
+
+
+def _analyzed(place: Place, console: Console, unjudged: Callable[..., Verdict]) -> Verdict:
     started_s = time.monotonic()
     console.print("Analysis …")
     try:
         # Imported only here, because it starts a Java virtual machine.
         from zonequake_analysis.cli import judge_folder
 
-        judged = judge_folder(folder.path)
+        judged = judge_folder(place)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
         why = f"the analysis broke off: {in_words(error)}"
         console.print(why, style="red", markup=False)
-        (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
-        return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
+        with suppress(PlaceError, OSError):
+            (place / "logs" / "analysis.txt").write(traceback.format_exc().encode())
+        return unjudged(Verdict.HARNESS_FAILED, why=why)
     console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
-    return RunEnd(folder=folder.path, verdict=judged)
+    return judged
 
 
-def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> RunEnd:
-    return RunEnd(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
+def _unjudged(
+    folder: RunFolder,
+    report: HarnessReport,
+    place: Place,
+    console: Console,
+    judged: Verdict,
+    *,
+    why: str,
+) -> Verdict:
+    try:
+        return folder.conclude(judged, report, why=why, place=place)
+    except PlaceError as error:
+        console.print(f"no verdict can be written: {error}", style="red", markup=False)
+        return worst([judged, report.verdict, Verdict.HARNESS_FAILED])
 
 
 def replay_command(options: RunOptions, seed: int) -> str:
@@ -236,9 +280,16 @@ def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
     """Prints where the reports are; returns the worst verdict."""
     for one in ended:
         report = one.folder / "report.html"
-        where = report if report.exists() else one.folder
+        where = report if _exists(report) else one.folder
         console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
     return worst(one.verdict for one in ended)
+
+
+def _exists(file: Path | Place) -> bool:
+    """Returns whether there is such a file, as far as its store tells."""
+    with suppress(PlaceError):
+        return file.exists()
+    return False
 
 
 def _run_id(run: ChaosRun) -> str:

@@ -15,6 +15,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
@@ -45,7 +46,8 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.yaml`. The analysis judges by `expectations`; `plan` is the resolved
     scenario; `replay` is the command that repeats the run; `target` is the system under test;
-    `files` are the files that the analysis reads, with their sizes in bytes when the run ended.
+    `files` are the files that the analysis reads, with their sizes in bytes when the run ended;
+    `store` is the place that the folder is to be uploaded to, empty if there is none.
     """
 
     run: str
@@ -61,6 +63,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)
     files: dict[str, int] = msgspec.field(default_factory=dict)
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ class RunFolder:
         """Creates the folder. Raises UsageError if it exists and holds a run."""
         if path.parts and path.parts[0].endswith(":"):
             raise UsageError(
-                f"--out {path}: expected a folder of this machine; copy it to a store when the run "
-                "has ended, and analyze it there"
+                f"found Path('{path}'), expected a folder of this machine: a Path has no // of a "
+                "URI"
             )
         if (path / "run.yaml").exists():
             raise UsageError(
@@ -132,6 +135,12 @@ class RunFolder:
             )
         return str(raw["run"])
 
+    def store(self) -> str:
+        """Returns where the folder is to be uploaded to, empty if nowhere. Raises UsageError."""
+        raw = self._raw()
+        found = raw.get("store") if isinstance(raw, dict) else None
+        return found if isinstance(found, str) else ""
+
     def _raw(self) -> Any:  # noqa: ANN401 - whatever the file holds
         file = self.path / "run.yaml"
         try:
@@ -148,11 +157,15 @@ class RunFolder:
         found = sorted(file for pattern in _JUDGED for file in self.path.glob(pattern))
         return {file.relative_to(self.path).as_posix(): file.stat().st_size for file in found}
 
-    def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
+    def conclude(
+        self, judged: Verdict, harness: HarnessReport, *, why: str, place: Place | None = None
+    ) -> Verdict:
         """Writes the reports of a run without an analysis, and returns its verdict.
 
-        `judged` stands in for the analysis's verdict, and `why` gives the reason.
+        `judged` stands in for the analysis's verdict, and `why` gives the reason. `place`: where
+        the run is, if not in the folder. Raises PlaceError.
         """
+        place = place or Place.of(self.path)
         missing = verdict_json.CheckEntry(
             name="analysis",
             kind=Kind.COVERAGE,
@@ -163,12 +176,12 @@ class RunFolder:
         told = verdict_json.Told(
             document=verdict_json.without_analysis(
                 [*map(verdict_json.entry, harness_checks(harness)), missing],
-                verdict_json.read_facts(self.path),
+                verdict_json.read_facts(place),
                 verdict=worst([judged, harness.verdict]),
             ),
-            folder=str(self.path),
+            folder=str(place),
         )
-        write_told(told, self.path)
+        write_told(told, place)
         return worst([judged, harness.verdict])
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunEnd, RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
@@ -36,8 +37,8 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
     folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
-    def judge_folder(run: Path) -> Verdict:
-        (run / "verdict.json").write_text(document)
+    def judge_folder(run: Place) -> Verdict:
+        (tmp_path / "verdict.json").write_text(document)
         return Verdict.VIOLATED
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)

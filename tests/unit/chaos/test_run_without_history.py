@@ -27,7 +27,7 @@ def test_a_run_without_history_is_unknown_and_says_why(tmp_path: Path) -> None:
     assert written["checks"][0]["summary"] == "the load does 0.0 operations/s"
 
 
-def test_a_run_is_written_into_a_folder_and_not_to_a_store() -> None:
-    with pytest.raises(UsageError, match="copy it to a store when the run has ended"):
+def test_a_path_that_was_a_uri_is_refused() -> None:
+    with pytest.raises(UsageError, match="a Path has no // of a URI"):
         RunFolder.create(Path("s3://bucket/run"))
     assert not Path("s3:").exists()

@@ -1,0 +1,56 @@
+"""The mark of a run that is not whole in its store yet, since its record is still elsewhere.
+
+The harness writes it before a run, uploads `run.yaml` last of all files, and deletes the mark. So a
+place with a mark and without `run.yaml` is not whole; nothing else could tell it from a folder of
+histories alone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zonequake_analysis.errors import RunFolderError, RunNotWhole
+from zonequake_analysis.storage.place import Place
+
+MARK_FILE = ".upload.json"
+
+
+class UploadMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that the place was chosen for, and where its record is meanwhile."""
+
+    run: str
+    host: str
+    folder: str
+
+    @property
+    def remedy(self) -> str:
+        """Returns the command that makes the run whole, in words."""
+        return f"`zonequake upload {self.folder}` on {self.host} uploads it"
+
+
+def read_mark(run: Place) -> UploadMark | None:
+    """Returns the mark of a place, None if it has none. Raises RunFolderError, PlaceError."""
+    file = run / MARK_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=UploadMark)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise RunFolderError(f"{file}: {error}; expected what `zonequake run` writes") from error
+
+
+def write_mark(run: Place, mark: UploadMark) -> None:
+    """Marks a place. Raises PlaceError."""
+    (run / MARK_FILE).write(msgspec.json.encode(mark))
+
+
+def check_whole(run: Place) -> None:
+    """Raises RunNotWhole if the record of the run has not been uploaded as a whole."""
+    if (run / "run.yaml").exists():
+        return
+    mark = read_mark(run)
+    if mark is not None:
+        raise RunNotWhole(
+            f"{run}: the run {mark.run} is not whole here: either it still goes on, or its record "
+            f"is in {mark.folder}, and {mark.remedy}"
+        )

@@ -1,0 +1,85 @@
+"""`zonequake upload RUN`, and the same at the end of `zonequake run --out s3://…`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.storage.place import Place
+from zonequake_chaos.record.run_folder import RunFolder
+from zonequake_chaos.record.upload import Uploaded, delete_spool, upload
+from zonequake_kube.errors import HarnessError, UsageError
+
+
+def chosen_place(given: str | None) -> tuple[Path | None, Place | None]:
+    """Returns what `--out` names: a folder of this machine, or a place in a store. Raises
+    UsageError."""
+    if given is None:
+        return None, None
+    try:
+        place = Place.of(given)
+    except PlaceError as error:
+        raise UsageError(f"--out {error}") from error
+    return (place.local, None) if place.local is not None else (None, place)
+
+
+def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Place:
+    """Uploads a run of this machine to `to`, or to where its `zonequake run` was to bring it.
+
+    The folder stays. Raises UsageError, HarnessError.
+    """
+    given = to or folder.store()
+    if not given:
+        raise UsageError(
+            f"{folder.path}: its run was not to go into a store; name a place: "
+            f"zonequake upload {folder.path} --to s3://bucket/prefix"
+        )
+    _, store = chosen_place(given)
+    if store is None:
+        raise UsageError(f"--to {given}: expected a store, such as s3://bucket/prefix")
+    with folder.held(wait_s=0):
+        _told(folder, store, console)
+    console.print(f"next: zonequake analyze {store}", markup=False)
+    return store
+
+
+def move_to_store(folder: RunFolder, store: Place, console: Console, *, clean: bool) -> str:
+    """Uploads a run that has ended. Returns why it could not, empty if it is in the store.
+
+    The spool is deleted then, unless it holds what `zonequake clean` needs. An interrupted upload
+    says where the record is, too.
+    """
+    try:
+        with folder.held(wait_s=0):
+            _told(folder, store, console)
+            if clean:
+                delete_spool(folder)
+    except (UsageError, HarnessError) as error:
+        why = f"not uploaded: {error}; {_where(folder, store)}"
+        console.print(why, style="red", markup=False)
+        return why
+    except BaseException:
+        console.print(f"not uploaded: {_where(folder, store)}", style="red", markup=False)
+        raise
+    return ""
+
+
+def _told(folder: RunFolder, store: Place, console: Console) -> Uploaded:
+    console.print(f"Uploading to {store} …", markup=False)
+    started_s = time.monotonic()
+    uploaded = upload(folder, store)
+    console.print(
+        f"Uploaded: {uploaded.files} files, {uploaded.size_bytes / 1e6:,.1f} MB "
+        f"({time.monotonic() - started_s:.1f} s)"
+    )
+    return uploaded
+
+
+def _where(folder: RunFolder, store: Place) -> str:
+    return (
+        f"the run's record is whole in {folder.path}; bring it to {store} with: zonequake upload "
+        f"{folder.path}"
+    )

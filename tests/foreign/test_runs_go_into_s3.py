@@ -1,0 +1,254 @@
+"""A run's record goes into a real S3, whole or not at all, and nothing of it is ever lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from tests.foreign.faulty_s3 import Fault, each_third, relayed
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
+from tests.unit.chaos.runner import conftest as made_up
+from zonequake_analysis.cli import analyze
+from zonequake_analysis.storage import limits
+from zonequake_analysis.storage.place import Place
+from zonequake_chaos.commands.upload import move_to_store
+from zonequake_chaos.record.run_folder import RunFolder
+from zonequake_chaos.record.upload import claim
+from zonequake_ctl.context import ReleasePlace
+from zonequake_kube.errors import UsageError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+TESTS = Path(__file__).parents[1]
+QUICK = (
+    *("--set", "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}"),
+    *("--set", "load={registerRate: 10}", "--seed", "1"),
+)
+CONSOLE = Console(width=300)
+cluster_type, cluster, release = made_up.cluster_type, made_up.cluster, made_up.place
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture
+def prefix(
+    request: pytest.FixtureRequest,
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """A prefix of its own for each test, for this process too, whose folder is `tmp_path`."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return str(request.node.name)[:40]
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> RunFolder:
+    return made(tmp_path / "runs" / "one-1", "one-1")
+
+
+def made(folder: Path, name: str) -> RunFolder:
+    """A run that has ended, with files of several folders."""
+    run = RunFolder.create(folder)
+    line = '{"schema":1,"type":"invoke","f":"read","process":1,"op":"1-1"}\n'
+    (folder / "history" / "load-0.jsonl").write_text(line * 100)
+    (folder / "dumps" / "0-zq-0.jsonl").write_text("{}\n")
+    (folder / "events.jsonl").write_text("{}\n" * 10)
+    (folder / "run.yaml").write_text(yaml.safe_dump({"run": name, "files": run.files()}))
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder; of a bucket, those that are there for a reader of objects."""
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+async def zonequake(
+    *words: str, folder: Path, environment: dict[str, str], program: tuple[str, ...] = ()
+) -> tuple[int | None, str]:
+    """The exit code of the command, and what it said."""
+    called = program or ("-c", "from zonequake_chaos.commands.cli import main; main()")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *called, *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+        env={**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "COLUMNS": "300"},
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_a_run_goes_into_the_store_over_faults_and_is_judged_there(
+    cluster: Any,
+    release: ReleasePlace,
+    server: S3Server,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    uri = f"s3://{BUCKET}/{prefix}"
+    with relayed(server.endpoint, each_third) as relay:
+        code, said = await zonequake(
+            *("run", "leader-kill", "--kubeconfig", str(release.kubeconfig), "--out", uri, *QUICK),
+            folder=tmp_path,
+            environment=server.environment(relay.endpoint),
+        )
+    there = server.bucket / prefix
+    document = json.loads((there / "verdict.json").read_bytes())
+    assert code == document["exit_code"], said
+    assert document["verdict"] in ("passed", "unknown", "violated"), said
+    assert {Fault.SLOW_DOWN, Fault.RESET, Fault.RESET_DONE} <= set(relay.faults)
+    described = yaml.safe_load((there / "run.yaml").read_bytes())
+    assert "history/zq-load-chaos-0.jsonl" in described["files"]
+    for name, size_bytes in described["files"].items():
+        assert (there / name).stat().st_size == size_bytes
+    written = [path.partition("?")[0] for method, path in relay.requests if method == "PUT"]
+    manifest = max(n for n, path in enumerate(written) if path.endswith("/run.yaml"))
+    record = [n for n, p in enumerate(written) if "/history/" in p or p.endswith("events.jsonl")]
+    assert max(record) < manifest, "the manifest comes last"
+    assert not (there / ".upload.json").exists()
+    assert list((tmp_path / "runs").iterdir()) == [], "the spool is gone"
+    assert f"{uri}/report.html" in said
+    for text in (said, *(text.decode(errors="replace") for text in contents(there).values())):
+        assert SECRET_KEY not in text
+
+
+async def test_a_run_whose_harness_was_killed_is_uploaded_afterwards_and_nothing_is_lost(
+    cluster: Any,
+    release: ReleasePlace,
+    server: S3Server,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    uri = f"s3://{BUCKET}/{prefix}"
+    killed = TESTS / "cluster" / "killed_harness"
+    code, said = await zonequake(
+        *("run", str(killed / "scenarios" / "mortal-loss.yaml"), "--seed", "1", "--out", uri),
+        *("--kubeconfig", str(release.kubeconfig)),
+        folder=tmp_path,
+        environment=server.environment(),
+        program=(str(killed / "mortal.py"), str(tmp_path / "steps"), "journal fsync", "3",
+                 "after", "--"),
+    )  # fmt: skip
+    assert code == -9, said
+    (spool,) = (tmp_path / "runs").iterdir()
+    there = server.bucket / prefix
+    assert set(contents(there)) == {".upload.json"}
+    assert await asyncio.to_thread(analyze, uri) == 255
+    assert set(contents(there)) == {".upload.json"}, "no verdict on what is not whole"
+    code, said = await zonequake(
+        "upload", spool.name, folder=tmp_path, environment=server.environment()
+    )
+    assert code == 0, said
+    assert f"next: zonequake analyze {uri}" in said
+    assert contents(there) == contents(spool), "the folder stays"
+    assert b"run.phase" in (there / "events.jsonl").read_bytes()
+    assert (there / "cleanup.jsonl").stat().st_size > 0
+
+
+def test_a_run_stays_in_its_spool_while_the_store_is_away_and_is_told_how_to_upload_it(
+    spool: RunFolder,
+    server: S3Server,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    uri = f"s3://{BUCKET}/{prefix}"
+    before = contents(spool.path)
+    monkeypatch.setattr(limits, "ATTEMPTS", 2)
+    tried = 0
+
+    def plan(_: int, method: str, path: str) -> Fault | None:
+        nonlocal tried
+        tried += method == "PUT" and "/history/" in path
+        return Fault.RESET if tried else None
+
+    with relayed(server.endpoint, plan) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        why = move_to_store(spool, Place.of(uri), Console(width=300), clean=True)
+    assert "nothing answers at this store" in why
+    assert f"the run's record is whole in {spool.path}" in why
+    assert f"zonequake upload {spool.path}" in why
+    assert SECRET_KEY not in why
+    assert contents(spool.path) == before
+    assert not (server.bucket / prefix / "run.yaml").exists()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    assert analyze(uri) == 255
+    assert "the run one-1 is not whole here" in capsys.readouterr().err
+    assert move_to_store(spool, Place.of(uri), Console(width=300), clean=True) == ""
+    assert contents(server.bucket / prefix) == before
+    assert not spool.path.exists()
+
+
+def test_a_run_that_is_still_to_be_cleaned_up_keeps_its_folder(
+    spool: RunFolder, server: S3Server, prefix: str
+) -> None:
+    place = Place.of(f"s3://{BUCKET}/{prefix}")
+    assert move_to_store(spool, place, CONSOLE, clean=False) == ""
+    assert contents(spool.path) == contents(server.bucket / prefix)
+
+
+def test_two_runs_never_share_a_place(
+    spool: RunFolder, server: S3Server, prefix: str, tmp_path: Path
+) -> None:
+    place, other = Place.of(f"s3://{BUCKET}/{prefix}"), made(tmp_path / "runs" / "two", "two-2")
+    claim(place, spool)
+    claim(place, spool)
+    with pytest.raises(UsageError, match=r"kept for the run one-1.*zonequake upload .*/one-1"):
+        claim(place, other)
+    assert move_to_store(spool, place, CONSOLE, clean=False) == ""
+    assert "holds the run one-1" in move_to_store(other, place, CONSOLE, clean=True)
+    assert other.path.exists()
+    assert move_to_store(spool, place, CONSOLE, clean=False) == "", "the same run, once more"
+    (server.bucket / f"{prefix}-2" / "history").mkdir(parents=True)
+    (server.bucket / f"{prefix}-2" / "history" / "x.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match="holds history, expected nothing there"):
+        claim(Place.of(f"s3://{BUCKET}/{prefix}-2"), other)
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "told"),
+    [
+        ("s3://nowhere/x", 255, "there is no bucket s3://nowhere"),
+        (f"s3://{SECRET_KEY}@runs/x", 254, "expected no credentials"),
+        ("ftp://host/x", 254, "expected a folder, or a URI"),
+    ],
+)
+async def test_a_store_that_can_not_take_the_run_is_told_of_before_it_begins(
+    cluster: Any,
+    release: ReleasePlace,
+    server: S3Server,
+    prefix: str,
+    tmp_path: Path,
+    out: str,
+    code: int,
+    told: str,
+) -> None:
+    ended, said = await zonequake(
+        *("run", "leader-kill", "--kubeconfig", str(release.kubeconfig), "--out", out, *QUICK),
+        folder=tmp_path,
+        environment=server.environment(),
+    )
+    assert (ended, told in said) == (code, True), said
+    assert SECRET_KEY not in said
+    assert "Traceback" not in said
+    assert not any(name.startswith("runs/") for name in contents(tmp_path))

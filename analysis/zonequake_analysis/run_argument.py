@@ -1,4 +1,4 @@
-"""The argument of commands that read one run, wherever it lies."""
+"""Arguments of commands that read runs, and write files, wherever they lie."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ def _folder_or_uri(given: str) -> str:
     return given
 
 
+def folders_or_uris(given: list[str] | None) -> list[str] | None:
+    """Does the same for each of several."""
+    return given and [_folder_or_uri(one) for one in given]
+
+
+def path_or_uri(given: str | None) -> str | None:
+    """Refuses, as wrong usage, a URI that there can't be, for a file or a folder to write."""
+    try:
+        return given and str(Place.of(given))
+    except PlaceError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+FolderOfRuns = Annotated[
+    str,
+    typer.Argument(
+        help="Folder of run folders, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://…",
+        callback=_folder_or_uri,
+    ),
+]
 RunPlace = Annotated[
     str,
     typer.Argument(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.foreign import porcupine_judge
+from tests.foreign.s3_server import S3Server, serving
 from tests.processes.load.load_pod import LoadPods
 
 
@@ -15,6 +16,13 @@ from tests.processes.load.load_pod import LoadPods
 def porcupine() -> porcupine_judge.Judge:
     """The compiled judge."""
     return porcupine_judge.Judge.build()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One S3 server for all modules, each test under a prefix of its own."""
+    with serving(tmp_path_factory.mktemp("s3")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from zonequake_analysis.storage import claim, limits, systems
 from zonequake_analysis.storage.place import Place
 
 pytestmark = pytest.mark.timeout(900)  # compiles, the first time
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with serving(tmp_path_factory.mktemp("s3")) as started:
-        yield started
 
 
 @pytest.fixture(autouse=True)

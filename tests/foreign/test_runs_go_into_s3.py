@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
-from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.unit.chaos.runner import conftest as made_up
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.storage import limits
@@ -35,12 +34,6 @@ QUICK = (
 )
 CONSOLE = Console(width=300)
 cluster_type, cluster, release = made_up.cluster_type, made_up.cluster, made_up.place
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with serving(tmp_path_factory.mktemp("s3")) as started:
-        yield started
 
 
 @pytest.fixture

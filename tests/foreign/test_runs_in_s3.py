@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,7 +17,7 @@ import pyspark
 import pytest
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
-from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
+from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
 from tests.spark.clusters.standalone import standalone
 from zonequake_analysis import submit
@@ -29,12 +28,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 VIOLATED = 1
 SQL_SHELL = "from zonequake_analysis.sql_shell.command import app; app()"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with serving(tmp_path_factory.mktemp("s3")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.foreign.s3_server import S3Server, serving
 from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
+from tests.histories.judged_runs import JudgedRun, write_run
 from tests.spark.clusters.machines import (
     Machine,
     Network,
@@ -36,6 +38,7 @@ from zonequake_analysis.storage.claim import DEAD_AFTER_S
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
+TREND = "from zonequake_analysis.many_runs.trend_command import app; app()"
 ANALYZE = "from zonequake_analysis.cli import app; app()"
 VIOLATED, FAILED = 1, 255
 LIMIT_S = 900.0
@@ -311,6 +314,25 @@ def test_a_driver_that_was_killed_can_begin_again(
     assert again.returncode == VIOLATED, said
     assert told(cluster.verdict("again")) == told_here
     assert not list(place.glob(".analysis-*"))
+
+
+def test_a_trend_is_read_by_workers_that_share_only_the_store(
+    cluster: Elsewhere, archive: Path
+) -> None:
+    workers = with_two_workers(cluster)
+    there = cluster.server.bucket / "trend"
+    for number in range(8):
+        write_run(there, JudgedRun(name=f"r{number}", day=number, seed=number, operations=500))
+    words = ["--master", cluster.url, "--driver-host", cluster.wire.address]
+    driver = cluster.begun(
+        [sys.executable, "-c", TREND, "s3://runs/trend", *words, "--archives", str(archive)]
+    )
+    said = ended(driver)
+    assert driver.returncode == 0, said
+    assert "s3://runs/trend/trend.html: 8 runs, 0 left out" in said
+    rows = pq.read_table(there / "trend.parquet").to_pylist()
+    assert len([row for row in rows if row["objective"] == "run"]) == 8
+    assert any(list(worker.folder.glob("work/app-*")) for worker in workers)
 
 
 def test_workers_without_python_and_archive_are_told_of_with_the_way_out(

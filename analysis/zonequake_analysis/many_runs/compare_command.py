@@ -17,6 +17,8 @@ from typer.core import TyperCommand
 
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
+from zonequake_analysis.run_argument import folders_or_uris
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_analysis.whole_files import write_whole
 
@@ -54,27 +56,27 @@ def each_named(args: Sequence[str]) -> list[str]:
 _DEFAULTS = ", ".join(f"{name}={value:g}" for name, value in DEFAULTS.items())
 
 Runs = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Argument(
-        metavar="[BASE CANDIDATE]", exists=True, file_okay=False, help="Two run folders."
+        metavar="[BASE CANDIDATE]",
+        callback=folders_or_uris,
+        help="Two run folders, or their URIs: s3://bucket/prefix, gs://…, hdfs://…, file://…",
     ),
 ]
 Base = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--base",
-        exists=True,
-        file_okay=False,
-        help="Run folders of the base, or folders of them.",
+        callback=folders_or_uris,
+        help="Run folders of the base, or folders of them, or URIs.",
     ),
 ]
 Candidate = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--candidate",
-        exists=True,
-        file_okay=False,
-        help="Run folders of the candidate, or folders of them.",
+        callback=folders_or_uris,
+        help="Run folders of the candidate, or folders of them, or URIs.",
     ),
 ]
 Bound = Annotated[
@@ -118,20 +120,20 @@ def compare_command(
 
 
 def _sides(
-    runs: Sequence[Path], base: Sequence[Path], candidate: Sequence[Path]
-) -> tuple[Sequence[Path], Sequence[Path]]:
+    runs: Sequence[str], base: Sequence[str], candidate: Sequence[str]
+) -> tuple[Sequence[Place], Sequence[Place]]:
     """Returns the folders of both sides. Raises BadParameter."""
     if len(runs) == 2 and not base and not candidate:
-        return runs[:1], runs[1:]
+        base, candidate, runs = runs[:1], runs[1:], ()
     if base and candidate and not runs:
-        return base, candidate
+        return [Place.of(run) for run in base], [Place.of(run) for run in candidate]
     raise typer.BadParameter(
         f"found {len(runs)} run folders, {len(base)} --base and {len(candidate)} --candidate, "
         "expected two run folders, or --base RUN... --candidate RUN..."
     )
 
 
-def _each_once(folders: Sequence[Path]) -> Sequence[Path]:
+def _each_once(folders: Sequence[Place]) -> Sequence[Place]:
     """Returns the folders. Raises BadParameter if one is there twice: it would count twice."""
     resolved = [folder.resolve() for folder in folders]
     for folder in folders:
@@ -141,7 +143,7 @@ def _each_once(folders: Sequence[Path]) -> Sequence[Path]:
 
 
 def _compared(
-    sides: tuple[Sequence[Path], Sequence[Path]],
+    sides: tuple[Sequence[Place], Sequence[Place]],
     bound: Sequence[str],
     above_ms: float,
     markdown: Path | None,
@@ -157,6 +159,8 @@ def _compared(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     try:
+        for place in dict.fromkeys(one for side in sides for one in side):
+            place.check_reachable()
         base, candidate = (
             [read_run(run) for run in _each_once(runs)]
             for runs in (

@@ -5,8 +5,8 @@ No other module here reads files of runs.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,10 @@ from zonequake_analysis.many_runs.measured_run import (
     MeasuredRun,
     measured,
 )
+from zonequake_analysis.storage.place import Place
+
+_ASKED_AT_ONCE = 16
+"""Folders that are looked at together: each question to a store waits for its answer."""
 
 _METRICS = ("span_kind", "metric", "measure", "unit", "before", "during", "score")
 
@@ -35,31 +39,36 @@ _COLUMNS = ("role", "f", "outcome", "sched", "fin", "copy")
 _PHASE = b'"run.phase"'
 
 
-def run_folders(folder: Path) -> list[Path]:
+def run_folders(folder: Path | Place) -> list[Place]:
     """Returns the folders below `folder`, or itself, that have a verdict, in order of their names.
 
-    Does not follow links, and does not search for runs within a run.
+    Does not follow links, and does not search for runs within a run. Raises OSError, PlaceError.
     """
-    return sorted(_below(folder, DEEPEST))
+    found: list[Place] = []
+    level = [Place.of(folder)]
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        for deeper in range(DEEPEST, -1, -1):
+            judged = list(pool.map(_has_verdict, level))
+            found += [place for place, is_run in zip(level, judged, strict=True) if is_run]
+            others = [place for place, is_run in zip(level, judged, strict=True) if not is_run]
+            level = [
+                one for inner in pool.map(Place.folders, others if deeper else ()) for one in inner
+            ]
+    return sorted(found)
 
 
-def _below(folder: Path, deeper: int) -> Iterator[Path]:
-    if (folder / VERDICT_FILE).is_file():
-        yield folder
-    elif deeper:
-        with os.scandir(folder) as entries:
-            inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for path in inner:
-            yield from _below(Path(path), deeper - 1)
+def _has_verdict(place: Place) -> bool:
+    return (place / VERDICT_FILE).exists()
 
 
-def read_run(run: Path) -> MeasuredRun:
+def read_run(folder: Path | Place) -> MeasuredRun:
     """Returns the numbers of a run folder.
 
     Raises:
         RunFolderError: it has no verdict, or one of its files can't be read.
     """
-    if not (run / VERDICT_FILE).is_file():
+    run = Place.of(folder)
+    if not _has_verdict(run):
         raise RunFolderError(
             f"{run}: found no {VERDICT_FILE}, expected a run that was judged: run "
             f"`zonequake analyze {run}` first"
@@ -76,16 +85,16 @@ def read_run(run: Path) -> MeasuredRun:
     )
 
 
-def read_load(run: Path) -> LoadOperations | None:
+def read_load(run: Place) -> LoadOperations | None:
     """Returns the answered operations of the load; None without `tables/ops`.
 
     An operation of a partition that was reset is there only once. Raises RunFolderError.
     """
-    files = sorted((run / "tables" / "ops").glob("*.parquet"))
+    files = (run / "tables" / "ops").listed(".parquet")
     if not files:
         return None
     try:
-        table = pa.concat_tables(pq.read_table(file, columns=list(_COLUMNS)) for file in files)
+        table = pa.concat_tables(_read_table(file, _COLUMNS) for file in files)
     except (OSError, pa.ArrowException) as error:
         raise RunFolderError(
             f"{run / 'tables' / 'ops'}: {error}; expected what `zonequake analyze` writes: run it "
@@ -108,16 +117,24 @@ def read_load(run: Path) -> LoadOperations | None:
     )
 
 
-def read_metrics(run: Path) -> tuple[MeasuredMetric, ...]:
+def _read_table(file: Place, columns: Sequence[str]) -> pa.Table:
+    with file.open() as stream:
+        return pq.read_table(stream, columns=list(columns))
+
+
+def _columns_of(file: Place) -> list[str]:
+    with file.open() as stream:
+        return list(pq.read_schema(stream).names)
+
+
+def read_metrics(run: Place) -> tuple[MeasuredMetric, ...]:
     """Returns how metrics moved with the faults, of each metric the series that moved most; none
     without `tables/metric_changes`, or if it has other columns. Raises RunFolderError."""
-    files = sorted((run / "tables" / "metric_changes").glob("*.parquet"))
+    files = (run / "tables" / "metric_changes").listed(".parquet")
     try:
-        if not files or not set(_METRICS) <= set(pq.read_schema(files[0]).names):
+        if not files or not set(_METRICS) <= set(_columns_of(files[0])):
             return ()
-        rows = pa.concat_tables(
-            pq.read_table(file, columns=list(_METRICS)) for file in files
-        ).to_pylist()
+        rows = pa.concat_tables(_read_table(file, _METRICS) for file in files).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise RunFolderError(
             f"{run / 'tables' / 'metric_changes'}: {error}; expected what `zonequake analyze` "
@@ -134,10 +151,10 @@ def read_metrics(run: Path) -> tuple[MeasuredMetric, ...]:
     return tuple(strongest.values())
 
 
-def read_phases(run: Path) -> dict[str, int]:
+def read_phases(run: Place) -> dict[str, int]:
     """Returns when each phase began by the events, in ns; skips lines that can't be read."""
     file = run / "events.jsonl"
-    if not file.is_file():
+    if not file.exists():
         return {}
     decode = msgspec.json.Decoder(RecordedEvent).decode
     found: dict[str, int] = {}

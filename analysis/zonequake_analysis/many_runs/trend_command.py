@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 
 from zonequake_analysis.errors import AnalysisError
+from zonequake_analysis.run_argument import FolderOfRuns, path_or_uri
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
-from zonequake_analysis.whole_files import write_whole
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
 
@@ -24,18 +25,33 @@ PAGE, TABLE = "trend.html", "trend.parquet"
 
 @app.command("trend", epilog="Example: zonequake trend runs --out trend.html")
 def trend_command(
-    folder: Annotated[
-        Path, typer.Argument(exists=True, file_okay=False, help="Folder of run folders.")
-    ],
+    folder: FolderOfRuns,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Page to write. Default: FOLDER/trend.html.")
+        str | None,
+        typer.Option(
+            "--out",
+            callback=path_or_uri,
+            help="Page to write, a path or a URI. Default: FOLDER/trend.html.",
+        ),
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option("--table", help="Table to write. Default: trend.parquet beside the page."),
+        str | None,
+        typer.Option(
+            "--table",
+            callback=path_or_uri,
+            help="Table to write. Default: trend.parquet beside the page.",
+        ),
     ] = None,
     master: Annotated[
         str | None, typer.Option("--master", help="Spark master, default local[*].")
+    ] = None,
+    driver_host: Annotated[
+        str | None,
+        typer.Option(help="Address at which the workers of --master find this process."),
+    ] = None,
+    archives: Annotated[
+        Path | None,
+        typer.Option(help="Python of the workers of --master: a file of executor-archive."),
     ] = None,
 ) -> None:
     """Show how each objective went over many runs and versions, with its change points.
@@ -43,35 +59,51 @@ def trend_command(
     Looks up to three folders deep for runs with a verdict; writes one page that loads nothing, and
     the table `trend`.
     """
-    page = out or folder / PAGE
-    raise typer.Exit(_written(folder, page, table or page.with_name(TABLE), master))
+    place = Place.of(folder)
+    page = Place.of(out) if out is not None else place / PAGE
+    written = Place.of(table) if table is not None else page.parent / TABLE
+    raise typer.Exit(_written(place, page, written, master, driver_host, archives))
 
 
-def _written(folder: Path, page: Path, table: Path, master: str | None) -> int:
+def _written(
+    folder: Place,
+    page: Place,
+    table: Place,
+    master: str | None,
+    driver_host: str | None,
+    archives: Path | None,
+) -> int:
     # Loaded only here: it starts a Java virtual machine.
     from zonequake_analysis.many_runs.folders import run_folders
     from zonequake_analysis.many_runs.trend_job import read_rows, write_table
     from zonequake_analysis.many_runs.trend_page import render_trend
     from zonequake_analysis.many_runs.trend_rows import trends
+    from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
+    from zonequake_analysis.spark_pass.placement import told_of_python
     from zonequake_analysis.spark_pass.session import Size, build_session
 
     try:
+        for place in (folder, page, table):
+            place.check_reachable()
         runs = run_folders(folder)
         if not runs:
             raise typer.BadParameter(
                 f"found no verdict.json in {folder} and three folders below it, expected judged "
                 "runs: run `zonequake analyze` over each first"
             )
-        spark = build_session(size=Size.SMALL, master=master)
+        spark = build_session(
+            size=Size.SMALL, master=master, driver_host=driver_host, archives=archives
+        )
         try:
-            rows = read_rows(spark, runs)
+            with ended_if_executors_die(spark):
+                rows = read_rows(spark, runs)
         finally:
             spark.stop()
         found = trends(rows)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        table.parent.mkdir(parents=True, exist_ok=True)
+        page.parent.make_folder()
+        table.parent.make_folder()
         write_table(table, rows)
-        write_whole(page, render_trend(found, rows, folder.resolve().name).encode())
+        page.write(render_trend(found, rows, folder.resolve().name).encode())
         steps = sum(len(series.steps) for trend in found for series in trend.series)
         left_out = sum(row.problem is not None for row in rows)
         print(  # noqa: T201
@@ -82,8 +114,11 @@ def _written(folder: Path, page: Path, table: Path, master: str | None) -> int:
         print(f"trend: {error}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:
         raise
-    except Exception:  # noqa: BLE001 - Python's own exit code would mean a violation
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
+        if (told := told_of_python(str(error))) is None:
+            traceback.print_exc()
+        else:
+            print(f"trend: {told}", file=sys.stderr)  # noqa: T201
     else:
         return 0
     return EXIT_CODES[Verdict.HARNESS_FAILED]

@@ -26,7 +26,7 @@ from zonequake_analysis.storage.causes import in_words, patiently
 from zonequake_analysis.whole_files import copy_whole, write_whole
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
 
 SCHEMES = ("file", "s3", "gs", "hdfs")
 _BUFFER_BYTES = 1024 * 1024
@@ -167,26 +167,20 @@ class Place:
             found = path.iterdir() if path.is_dir() else iter(())
             names = sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
             return [self / name for name in names]
-        from pyarrow.fs import FileSelector, FileType
+        from pyarrow.fs import FileType
 
-        with in_words(self):
-            infos = self._system().get_file_info(FileSelector(self._key(), allow_not_found=True))
-        return [self / i.base_name for i in infos if i.type == FileType.Directory]
+        return [self / i.base_name for i in self._infos() if i.type == FileType.Directory]
 
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.
 
         Raises PlaceError.
         """
-        from pyarrow.fs import FileSelector, FileType
+        from pyarrow.fs import FileType
 
-        with in_words(self):
-            found = self._system().get_file_info(FileSelector(self._key(), allow_not_found=True))
-        if not found and not self.has_folders:
-            self._check_bucket()
         return {
             info.base_name: (info.mtime_ns or 0) / 1e9
-            for info in found
+            for info in self._infos()
             if info.type == FileType.File
         }
 
@@ -292,6 +286,16 @@ class Place:
     def has_folders(self) -> bool:
         """Whether folders exist by themselves; in an object store they are prefixes of names."""
         return not self.path.startswith(("s3:", "gs:"))
+
+    def _infos(self) -> list[FileInfo]:
+        """Returns what a store has right below this prefix. Raises PlaceError."""
+        from pyarrow.fs import FileSelector
+
+        with in_words(self):
+            found = self._system().get_file_info(FileSelector(self._key(), allow_not_found=True))
+        if not found and not self.has_folders:
+            self._check_bucket()
+        return list(found)
 
     def _check_bucket(self) -> None:
         """Raises PlaceError if there is no bucket: an empty listing doesn't tell."""

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.processes.store.ports import free_ports
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.storage import limits
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
@@ -31,3 +34,28 @@ def test_a_path_that_was_a_uri_is_refused() -> None:
     with pytest.raises(UsageError, match="a Path has no // of a URI"):
         RunFolder.create(Path("s3://bucket/run"))
     assert not Path("s3:").exists()
+
+
+def test_a_run_whose_store_stays_away_is_told_of_in_its_folder_and_ends_with_255(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.path / "run.yaml").write_text("run: one-1\n")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
+    monkeypatch.setattr(limits, "FIRST_ATTEMPTS", 1)
+    said = io.StringIO()
+    ask = RunOptions(
+        scenario="leader-kill",
+        overrides=[],
+        seed=1,
+        out=None,
+        analyze=True,
+        store=Place.of("s3://bucket/x"),
+    )
+    ended = judge_run(
+        ask, folder, HarnessReport(verdict=Verdict.PASSED), Console(file=said, width=1000)
+    )
+    assert ended.exit_code == 255
+    assert f"zonequake upload {folder.path}" in ended.not_stored
+    assert ended.not_stored in said.getvalue()
+    assert json.loads((folder.path / "verdict.json").read_text())["verdict"] == "unknown"

@@ -33,6 +33,7 @@ class Runs:
         self._ends = list(ends)
         self.seeds: list[int | None] = []
         self.interrupted = False
+        self.not_stored = ""
 
     async def run_once(
         self, ask: RunOptions, place: ReleasePlace, console: Console
@@ -52,7 +53,8 @@ class Runs:
     ) -> RunEnd:
         end = self._ends.pop(0)
         assert isinstance(end, Verdict)
-        return RunEnd(folder=folder.path, verdict=folder.conclude(end, report, why=f"it {end}"))
+        concluded = folder.conclude(end, report, why=f"it {end}")
+        return RunEnd(folder=folder.path, verdict=concluded, not_stored=self.not_stored)
 
 
 @pytest.fixture
@@ -105,6 +107,18 @@ def test_of_several_runs_the_worst_counts_and_all_are_told_of_in_one_file(
     assert summary.read_text().startswith("before\n# ✗ leader-kill: violated in 3 runs")
     assert (out / "junit.xml").read_bytes() == junit.read_bytes()
     assert (out / "seed-6" / "junit.xml").exists()
+
+
+def test_a_run_that_is_not_in_its_store_is_told_of_in_the_file_beside_its_own_verdict(
+    ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = ends(Verdict.PASSED)  # type: ignore[operator]
+    runs.not_stored = "not uploaded: the store is away"
+    words = ["run", "leader-kill", "--out", str(tmp_path / "out"), "--junit", str(tmp_path / "j")]
+    zonequake(*words, monkeypatch=monkeypatch)
+    problems = [result for suite in JUnitXml.fromfile(str(tmp_path / "j")) for case in suite
+                for result in case.result]  # fmt: skip
+    assert any("not uploaded: the store is away" in str(found.message) for found in problems)
 
 
 def test_fail_fast_stops_at_the_first_that_does_not_pass(

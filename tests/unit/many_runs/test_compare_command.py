@@ -13,6 +13,7 @@ import typer.main
 from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.many_runs.compare_command import app, each_named
 from zonequake_analysis.many_runs.folders import read_run, run_folders
+from zonequake_analysis.storage.place import Place
 
 
 def compared(*arguments: str | Path) -> int:
@@ -180,6 +181,6 @@ def test_runs_are_found_below_a_folder_and_not_within_a_run(tmp_path: Path) -> N
     made(outer / "history", "inner")
     deep = made(tmp_path / "a" / "b", "c")
     made(tmp_path / "a" / "b" / "c2" / "d", "too-deep")
-    assert run_folders(tmp_path) == [deep, outer]
-    assert run_folders(outer) == [outer]
+    assert run_folders(tmp_path) == [Place.of(deep), Place.of(outer)]
+    assert run_folders(outer) == [Place.of(outer)]
     assert pq.read_table(outer / "tables" / "ops").num_rows == 4003

@@ -110,7 +110,7 @@ class Shape:
 
     Of the operations on registers `reads` read and `cas` compare and swap; `lists` is the share of
     all operations that go to append-lists. `unknown` of the writes have no outcome, `cut_off` of
-    those no completion either.
+    those no completion either. `stale` of the reads miss the newest write: no valid history.
     """
 
     operations: int
@@ -125,13 +125,15 @@ class Shape:
     list_length: int = 20
     unknown: float = 0.005
     cut_off: float = 0.1
+    stale: float = 0.0
     seed: int = 1
 
 
 def synthesize(run: Path, shape: Shape) -> None:
-    """Writes a valid history of registers and append-lists, with final reads, under `run`.
+    """Writes a history of registers and append-lists, with final reads, under `run`.
 
-    Each file has its own partitions and processes, so the files are written in parallel.
+    It is valid unless `shape.stale` spoils it. Each file has its own partitions and processes, so
+    the files are written in parallel.
     """
     (run / "history").mkdir(parents=True, exist_ok=True)
     if shape.files == 1:
@@ -170,6 +172,9 @@ class _Writer:
         self._registers: dict[tuple[int, int], int] = {}
         self._lists: dict[tuple[int, int, int], list[int]] = {}
         self._generation: dict[tuple[int, int], int] = {}
+        # Of each key what was there before its newest write, as the place and as a read shows it.
+        self._before: dict[str, tuple[int, object]] = {}
+        self._stale = random.Random(rng.random()) if shape.stale else None
         self._index = dict.fromkeys(partitions, 0)
         self._keys_each = max(1, shape.keys // shape.partitions)
         # An operation takes at most this long on each side of its instant, so that a process has
@@ -227,8 +232,13 @@ class _Writer:
             )
             if rng.random() < 0.5:
                 write = False
+        place = self._index[partition]
+        if f == "read" and self._stale is not None and self._stale.random() < shape.stale:
+            place, value = self._before.get(name, (place, value))
         if write:
-            self._index[partition] += 1
+            if self._stale is not None:
+                self._before[name] = (place, self._shown(partition, key, is_list=f == "append"))
+            place = self._index[partition] = place + 1
             if f == "append":
                 elements.append(new)
             else:
@@ -256,8 +266,15 @@ class _Writer:
             f'{invoke}{{"schema":1,"type":"ok",{common}"value":{value},"applied":{applied},'
             f'"found":{found},"time":{fin},"wall":{fin + WALL_OFFSET_NS},'
             f'"node":"zq-default-{partition % 3}","lineage":0,"term":1,'
-            f'"index":{self._index[partition] * INDEX_STEP},"error":null,"attempts":1}}\n'
+            f'"index":{place * INDEX_STEP},"error":null,"attempts":1}}\n'
         )
+
+    def _shown(self, partition: int, key: int, *, is_list: bool) -> object:
+        """What a read of the key shows by now, as JSON."""
+        if not is_list:
+            return self._registers.get((partition, key)) or "null"
+        elements = self._lists[partition, key, self._generation.get((partition, key), 0)]
+        return str(elements).replace(" ", "") if elements else "null"
 
     def final_reads(self) -> Iterator[bytes]:
         """Every key, read by two processes after everything else."""

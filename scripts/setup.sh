@@ -97,6 +97,8 @@ system_packages() {
         is_installed "$name" || missing+=("$name")
     done
     has_java || missing+=(default-jre-headless)
+    # The reports are tested in a browser. Ubuntu has it as a snap alone: there its tests are skipped.
+    has_browser || ! is_debian || missing+=(chromium chromium-driver)
     if ! is_root; then
         if ((${#missing[@]})); then
             echo "setup: left out, for only root can install them: ${missing[*]}"
@@ -119,6 +121,15 @@ python_environment() {
     local pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
     "${pip[@]}" install --use-pep517 --require-hashes --requirement requirements/all.txt
     "${pip[@]}" install --no-deps --no-build-isolation --editable .
+}
+
+has_browser() {
+    command -v chromedriver >/dev/null &&
+        { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
+}
+
+is_debian() {
+    grep -qx 'ID=debian' /etc/os-release 2>/dev/null
 }
 
 go_toolchain() {

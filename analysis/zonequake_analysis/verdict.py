@@ -100,6 +100,11 @@ def most_severe_first(checks: Iterable[_J]) -> list[_J]:
     return sorted(checks, key=lambda check: (severity(check.verdict), not check.judged))
 
 
+def verdicts_of(checks: Iterable[Check]) -> dict[str, str]:
+    """Returns the verdict of each check by its name, as the table `findings` has it."""
+    return {check.name: str(check.verdict) for check in checks}
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Returns the verdict that outranks the others; `unknown` if there is none: nothing was
     shown.

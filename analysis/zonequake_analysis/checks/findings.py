@@ -6,6 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 
+def is_of(check: str, kind: str) -> Column:
+    """Returns the condition that a finding is of this check and kind."""
+    return (F.col("check") == check) & (F.col("kind") == kind)
+
+
 def findings(
     rows: DataFrame,
     *,

@@ -16,16 +16,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from zonequake_analysis.checks import claimed_order, diverged, list_prefixes, loss, sets
+from zonequake_analysis.checks import claimed_order, list_prefixes
 from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
-from zonequake_analysis.checks.search.named_witness import witness_of
-from zonequake_analysis.checks.search.witness import (
-    Finding,
-    Witness,
-    operation,
-    operations_at,
-    operations_of,
-)
 from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
@@ -37,7 +29,6 @@ from zonequake_analysis.inputs.run_folder import (
     read_dumps,
     read_events,
 )
-from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
 from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.metric_checks import metric_checks
@@ -45,8 +36,8 @@ from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.judgement.reset_checks import reset_checks
 from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
-from zonequake_analysis.judgement.two_places import TWO_PLACES, counted, meaning
-from zonequake_analysis.measures.hidden_writes import count_hidden
+from zonequake_analysis.judgement.two_places import counted, meaning
+from zonequake_analysis.measures.hidden_writes import count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
@@ -55,6 +46,8 @@ from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
 from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.metrics.facts import metric_facts
+from zonequake_analysis.post_mortem.over_time import FindingsOverTime, findings_over_time
+from zonequake_analysis.post_mortem.shown import Shown, witnesses
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
@@ -67,28 +60,10 @@ _T = TypeVar("_T")
 MOST_FINDINGS = 2000
 """Most rows kept of each kind; all are counted."""
 
-MOST_WITNESSES = 12
-"""Most findings that get a witness: the first of each check and kind, on different keys."""
-
-_WITNESSES_OF_A_KIND = 3
-_TELLING = (diverged.CHECK, loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
-"""Checks, those whose names explain a fault best first; several often find the same fault."""
-
-_OF_ANY_KEY = ("session", "entry-twice")
-"""Kinds whose operations may be on several keys of a partition, all at the finding's place."""
-
 _ASSUMPTIONS = ("value-twice",)
 _UNPROVEN = (*_ASSUMPTIONS, "phantom")
 """Kinds of findings that leave a key unproven: a value written twice and, if lines of unknown
 keys are missing, a value that no line writes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A finding with its witness."""
-
-    finding: Finding
-    witness: Witness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +78,7 @@ class Judgement:
     events: Sequence[RecordedEvent]
     timeline: Timeline
     shown: Sequence[Shown]
+    over_time: FindingsOverTime
     steps_s: dict[str, float]
     placement: Placement | None
 
@@ -144,10 +120,14 @@ def _judged(
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
     findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
+    near, lost_ones = near_suspects(ops, suspects), None
     if findings is not None:
         at_end.callback(findings.persist().unpersist)
+        lost_ones = lost_writes(near, findings)
+        if dumps:  # then it is needed twice
+            at_end.callback(lost_ones.persist().unpersist)
     unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
-    rows, without_order, hidden = _collected(ops, findings, dumps, unproven)
+    rows, without_order, hidden = _collected(near, findings, lost_ones, dumps, unproven)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -155,7 +135,7 @@ def _judged(
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
     totals = {(row["check"], row["kind"]): row["total"] for row in rows}
     of_two_places = meaning(totals, compared)
-    shown = _witnesses(ops, rows, of_two_places=of_two_places)
+    shown = witnesses(ops, rows, of_two_places=of_two_places)
     done("witnesses")
     faults = fault_landings(events)
     evidence = Evidence(
@@ -201,21 +181,36 @@ def _judged(
     done("metrics")
     evidence = replace(evidence, metrics=facts)
     checks = judge(evidence)
-    write_tables_of_verdict(
+    written = write_tables_of_verdict(
         spark,
         run,
         evidence,
         checks,
         events,
         OfOperations(
-            ops=near_suspects(ops, suspects),
+            ops=near,
             found=findings,
+            lost=lost_ones,
             of_two_places=of_two_places,
             dumps=dumps,
         ),
         wall_offset_ns=ingested.wall_offset_ns,
     )
+    if written.of_operations is not None:
+        at_end.callback(written.of_operations.unpersist)
     done("tables")
+    over_time = findings_over_time(
+        spark,
+        of_operations=written.of_operations,
+        of_checks=written.of_checks,
+        ops=ops,
+        checks=checks,
+        start_ns=drawn.start_ns,
+        end_ns=drawn.end_ns,
+        kinds=len(evidence.found.counts),
+        partitions=len(drawn.partitions),
+    )
+    done("post-mortem")
     return Judgement(
         description=description,
         verdict=worst(check.verdict for check in checks),
@@ -225,6 +220,7 @@ def _judged(
         events=events,
         timeline=drawn,
         shown=shown,
+        over_time=over_time,
         steps_s=steps,
         placement=placement_of(spark),
     )
@@ -249,15 +245,19 @@ def judge(evidence: Evidence) -> list[Check]:
 
 
 def _collected(
-    ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump], unproven: Sequence[str]
+    ops: DataFrame,
+    found: DataFrame | None,
+    lost: DataFrame | None,
+    dumps: Sequence[Dump],
+    unproven: Sequence[str],
 ) -> tuple[list[Row], WithoutOrder, int]:
     """Returns the findings to keep, the number of keys among all, and of hidden writes."""
-    if found is None:
+    if found is None or lost is None:
         return [], _without_order({}), 0
     return (
         _first_of_each_kind(found),
         _without_order(_keys_by_checks(found, unproven)),
-        count_hidden(ops, found, dumps),
+        count_hidden(ops, lost, dumps),
     )
 
 
@@ -299,69 +299,6 @@ def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
         by_claim_only=keys.get((True, False), 0),
         by_black_box_only=keys.get((False, True), 0),
     )
-
-
-def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows to show: of each kind a few keys, first those that no kind before has shown.
-
-    One fault breaks many rules: after a diverged key, another stale key tells a reader more.
-    """
-    by_kind: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
-        by_kind.setdefault((row["check"], row["kind"]), {}).setdefault(row["key_id"], row)
-    chosen: list[Row] = []
-    seen: set[int] = set()
-    for of_kind in by_kind.values():
-        few = sorted(of_kind.values(), key=lambda row: row["key_id"] in seen)
-        chosen += few[:_WITNESSES_OF_A_KIND]
-        seen |= {row["key_id"] for row in few[:_WITNESSES_OF_A_KIND]}
-    return chosen
-
-
-def _witnesses(
-    ops: DataFrame, rows: Sequence[Row], *, of_two_places: tuple[str, str]
-) -> list[Shown]:
-    """Returns names and witnesses for a few findings of each kind, on different keys.
-
-    `of_two_places`: the check and kind that a write at two places counts as.
-    """
-    chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
-    by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
-    elsewhere = operations_at(
-        ops,
-        [
-            (row["partition_id"], row["position"])
-            for row in chosen
-            if row["kind"] in _OF_ANY_KEY and row["position"] is not None
-        ],
-    )
-    shown: list[Shown] = []
-    for row in chosen:
-        operations = [operation(found) for found in by_key.get(row["key_id"], [])]
-        first = by_key[row["key_id"]][0] if operations else None
-        position, named = row["position"], (row["check"], row["kind"])
-        check, kind_of = of_two_places if named == TWO_PLACES else named
-        finding = Finding(
-            check=check,
-            kind=kind_of,
-            zone=first["zone"] if first else "",
-            partition=first["partition"] if first else None,
-            key=first["key"] if first else "",
-            value=row["value"],
-            op=next((o.op for o in operations if o.step.inv_ns == row["at_ns"]), ""),
-            at_ns=row["at_ns"],
-            position=None
-            if position is None
-            else (
-                position >> (TERM_BITS + INDEX_BITS),
-                position >> INDEX_BITS & ((1 << TERM_BITS) - 1),
-                position & ((1 << INDEX_BITS) - 1),
-            ),
-            magnitude_ns=row["magnitude_ns"],
-        )
-        there = [operation(found) for found in elsewhere.get((row["partition_id"], position), ())]
-        shown.append(Shown(finding=finding, witness=witness_of(operations, finding, there)))
-    return shown
 
 
 def _p99s(drawn: Timeline, events: Sequence[RecordedEvent]) -> P99s:

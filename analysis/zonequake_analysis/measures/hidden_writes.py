@@ -8,21 +8,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks import loss
+from zonequake_analysis.checks.findings import is_of
 from zonequake_analysis.inputs.run_folder import Dump
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 HeldValue = tuple[str, int, str, int]
 """Zone, partition and key, and a value that a dump shows there."""
 
+LOST = (loss.CHECK, "lost")
+"""Check and kind of the finding that an acknowledged write is missing."""
+
 _KEY = ["partition_id", "key_id"]
 
 
-def count_hidden(ops: DataFrame, findings: DataFrame, dumps: Sequence[Dump]) -> int:
-    """Returns how many of all writes that were found lost are in a dump of their partition."""
+def count_hidden(ops: DataFrame, lost: DataFrame, dumps: Sequence[Dump]) -> int:
+    """Returns how many of the `lost_writes` are in a dump of their partition."""
     if not dumps:
         return 0
     held = held_values(dumps)
-    lost = lost_writes(ops, findings)
     names = (
         ops.join(lost.select("key_id").distinct(), "key_id", "left_semi")
         .select("key_id", "zone", "partition", "key")
@@ -56,7 +59,6 @@ def lost_writes(ops: DataFrame, findings: DataFrame) -> DataFrame:
     null where no acknowledged write has the finding's place. Of a list a finding names the value,
     of a register, where `value` is what was read in its place, the place alone.
     """
-    is_lost = (F.col("check") == loss.CHECK) & (F.col("kind") == "lost")
     by_place = F.col("position").isNotNull()
     sought = F.struct(by_place.alias("by_place"), F.coalesce("position", "value").alias("number"))
     f = F.col("f")
@@ -81,7 +83,7 @@ def lost_writes(ops: DataFrame, findings: DataFrame) -> DataFrame:
         )
     )
     return (
-        findings.where(is_lost)
+        findings.where(is_of(*LOST))
         .withColumn("sought", sought)
         .join(writes, [*_KEY, "sought"], "left")
         .drop("sought")

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
+from urllib.parse import urlencode
 
 import jinja2
 
 from zonequake_analysis.importing.values import original_values
-from zonequake_analysis.judgement.judge import Judgement, Shown
+from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.rebalances import STAGES
-from zonequake_analysis.measures.timeline import Timeline, all_of
-from zonequake_analysis.report import svg
+from zonequake_analysis.post_mortem.shown import Shown
+from zonequake_analysis.report import svg, time_rows
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.moved_metrics import span_cards
+from zonequake_analysis.report.page_data import (
+    as_json,
+    kinds_by_severity,
+    page_data,
+    partitions_by_severity,
+    timeless_rows,
+)
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
+from zonequake_analysis.report.time_rows import Axis
 from zonequake_analysis.report.witness_text import severity_of
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.tables.kinds import named
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, MARKS, Check
 
 MOST_WINDOWS = 200
+MOST_ROWS = 24
+"""Partitions that are shown at first; a button shows the others."""
+
+_SCRIPTS = ("d3.min.js", "time_axis.js", "findings.js")
 
 _EXPLAINED = {
     "lost": "An acknowledged write that the last read of its key no longer shows.",
@@ -69,7 +83,8 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
     environment.filters["duration"] = svg.duration
     e, drawn = judgement.evidence, judgement.timeline
     originals = original_values(run)
-    axis = svg.Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
+    axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
+    partitions = _partitions(axis, judgement)
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
     if e.metrics is not None and e.metrics.problem:
         told(e.metrics.problem)
@@ -81,25 +96,40 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
         headline=headline(judgement),
         numbers=numbers(judgement),
         seconds=axis.seconds,
-        panels=svg.time_panels(drawn, e.faults, judgement.events),
-        hover=_hover(drawn),
+        rows=_rows(axis, judgement),
+        partitions=partitions,
+        most_rows=MOST_ROWS,
+        first_hidden_is_clean=not any(
+            one["found"] or one["failed"] for one in partitions[MOST_ROWS:]
+        ),
+        over_time=judgement.over_time,
+        timeless=timeless_rows(judgement),
+        time_link=axis.link,
+        has_wall=bool(judgement.ingested.wall_offset_ns),
+        day=_day(judgement),
+        data=as_json(page_data(run, judgement, originals)),
+        scripts=_scripts(),
         stages=STAGES,
-        rebalance_chart=svg.rebalance_chart(e.rebalances, e.faults, axis),
         windows=windows[:MOST_WINDOWS],
         windows_left_out=max(0, len(windows) - MOST_WINDOWS),
         resets=reset_rows(e),
         reset_columns=RESET_COLUMNS,
         violations=[
-            _violation(shown, originals)
+            _violation(shown, originals, axis)
             for shown in distinct_findings(judgement.shown, judgement.checks)
         ],
-        found=sorted(
-            e.found.counts.items(),
-            key=lambda item: (severity_of(item[0][1], judgement.checks), item[0]),
-        ),
         metric_spans=span_cards(judgement),
         run_name=run.resolve().name,
     )
+
+
+def _day(judgement: Judgement) -> str:
+    """Returns the date on which the run began, in UTC; empty if no history says it."""
+    unix_s = (judgement.timeline.start_ns + judgement.ingested.wall_offset_ns) / 1e9
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _visible(value: object) -> object:
@@ -109,28 +139,43 @@ def _visible(value: object) -> object:
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def _hover(drawn: Timeline) -> str:
-    """Returns the data of the crosshair: per slice p50, p99, max in ms, ok and not ok."""
-    if not drawn.latencies:
-        return "{}"
-    load = all_of(drawn.latencies.values())
+def _scripts() -> list[str]:
+    """Returns the scripts that the page runs, in their order; d3 with its licence."""
+    folder = resources.files("zonequake_analysis.report")
+    scripts = [(folder / "scripts" / name).read_text("utf-8") for name in _SCRIPTS]
+    licence = (folder / "scripts" / "d3.LICENSE").read_text("utf-8")
+    return [f"/*\n{licence}*/", *scripts]
 
-    def rounded(values: Sequence[float]) -> list[float | None]:
-        return [None if math.isnan(v) else round(v / 1e6, 2) for v in values]
 
-    return json.dumps(
+def _rows(axis: Axis, judgement: Judgement) -> dict[str, str]:
+    """Returns the rows of the time axis, as markup."""
+    e, drawn, events = judgement.evidence, judgement.timeline, judgement.events
+    return {
+        "behind": time_rows.behind(axis, e.faults, events),
+        "phases": time_rows.phase_row(axis, events),
+        "faults": time_rows.fault_rows(axis, e.faults),
+        "latency": time_rows.latency_row(axis, drawn),
+        "rate": time_rows.rate_row(axis, drawn),
+        "leaders": time_rows.leader_row(axis, events),
+        "rebalances": time_rows.rebalance_rows(axis, e.rebalances),
+    }
+
+
+def _partitions(axis: Axis, judgement: Judgement) -> list[dict[str, object]]:
+    """Returns the rows of partitions, those with the most severe findings first."""
+    drawn, cells = judgement.timeline, judgement.over_time.cells
+    kinds = kinds_by_severity(cells, judgement.checks)
+    answers = {(one.zone, one.partition): one for one in drawn.partitions}
+    with_findings = {(cell.zone, cell.partition) for cell in cells}
+    return [
         {
-            "slice": drawn.slice_ns / 1e9,
-            "left": svg.LEFT / svg.WIDTH,
-            "right": svg.RIGHT / svg.WIDTH,
-            "p50": rounded(list(load.percentiles_ns(0.5))),
-            "p99": rounded(list(load.percentiles_ns(0.99))),
-            "max": rounded([float(v) for v in load.max_ns]),
-            "ok": load.ok.tolist(),
-            "bad": load.bad.tolist(),
-        },
-        separators=(",", ":"),
-    )
+            "name": f"{place[0]}/{place[1]}",
+            "strip": time_rows.strip(axis, drawn, answers[place]) if place in answers else "",
+            "found": place in with_findings,
+            "failed": place in answers and bool(answers[place].bad.any()),
+        }
+        for place in partitions_by_severity(drawn, cells, kinds)
+    ]
 
 
 def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[Shown]:
@@ -148,10 +193,16 @@ def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[S
     return kept[:20]
 
 
-def _violation(shown: Shown, originals: dict[int, str]) -> dict[str, object]:
+def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str, object]:
     finding, operations = shown.finding, shown.witness.operations
     names = aliases(operations)
+    place = {
+        "kind": f"{named((finding.check, finding.kind))[0]}/{finding.kind}",
+        "partition": f"{finding.zone}/{finding.partition}",
+        "at": f"{axis.seconds(finding.at_ns):.6f}",
+    }
     return {
+        "link": f"#{urlencode(place)}",
         "finding": finding,
         "value": None if finding.value is None else originals.get(finding.value, finding.value),
         "explained": _EXPLAINED.get(finding.kind, ""),

@@ -6,7 +6,7 @@ Rows of the checks over operations come from Spark (`operation_findings`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from zonequake_analysis.judgement.evidence import Evidence
@@ -61,10 +61,9 @@ def check_findings(
 
 
 def finding_rows(
-    found: Iterable[CheckFinding], checks: Sequence[Check], unix: UnixTime
+    found: Iterable[CheckFinding], verdicts: Mapping[str, str], unix: UnixTime
 ) -> list[Row]:
-    """Rows of the table `findings`."""
-    verdicts = {check.name: str(check.verdict) for check in checks}
+    """Rows of the table `findings`. `verdicts`: by the name of the check."""
     return [
         {
             "check": one.check,

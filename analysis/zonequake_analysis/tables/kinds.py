@@ -10,13 +10,13 @@ from zonequake_analysis.checks import (
     register_zones,
     sets,
 )
+from zonequake_analysis.measures.hidden_writes import LOST
 
 CheckAndKind = tuple[str, str]
 
 LINEARIZABILITY = "linearizability"
 """The check of every kind that says only that there is no order."""
 
-LOST = (loss.CHECK, "lost")
 HIDDEN = "hidden-writes"
 """The check of a lost write that a dump still has."""
 

@@ -13,11 +13,12 @@ from itertools import chain
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from zonequake_analysis.checks.findings import is_of
 from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.judgement.two_places import TWO_PLACES
-from zonequake_analysis.measures.hidden_writes import HeldValue, lost_writes
+from zonequake_analysis.measures.hidden_writes import LOST, HeldValue
 from zonequake_analysis.metrics.small_tables import small_table
-from zonequake_analysis.tables.kinds import HIDDEN, LOST, NAMED, CheckAndKind, named
+from zonequake_analysis.tables.kinds import HIDDEN, NAMED, CheckAndKind, named
 from zonequake_analysis.tables.schemas import FINDINGS, columns_of
 from zonequake_analysis.tables.unix_time import UnixTime
 
@@ -30,6 +31,7 @@ def operation_findings(
     spark: SparkSession,
     ops: DataFrame,
     found: DataFrame,
+    lost: DataFrame,
     *,
     of_two_places: CheckAndKind,
     held: Collection[HeldValue],
@@ -38,13 +40,13 @@ def operation_findings(
 ) -> DataFrame:
     """Every finding as a row.
 
-    `ops`: at least all operations of the keys that have findings. `of_two_places`: the check and
+    `ops`: at least all operations of the keys that have findings. `lost`: those of `found` that are
+    lost writes, each with its write (`lost_writes`). `of_two_places`: the check and
     the kind that a write at two places counts as. `held`: what dumps show, so that a lost write
     that one of them shows is a hidden one. `verdicts`: by the name of the check.
     """
     near = ops.join(found.select(*_KEY).distinct(), _KEY, "left_semi")
-    lost = lost_writes(near, found)
-    rest = found.where(~_is(LOST)).withColumns(
+    rest = found.where(~is_of(*LOST)).withColumns(
         {name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()}
     )
     rows = (
@@ -55,14 +57,9 @@ def operation_findings(
     return _table(_with_hidden(spark, rows, held), verdicts, unix)
 
 
-def _is(pair: CheckAndKind) -> Column:
-    check, kind = pair
-    return (F.col("check") == check) & (F.col("kind") == kind)
-
-
 def _renamed(found: DataFrame, of_two_places: CheckAndKind) -> DataFrame:
     check, kind = of_two_places
-    is_open = _is(TWO_PLACES)
+    is_open = is_of(*TWO_PLACES)
     return found.withColumn(
         "found_by", F.when(is_open, check).otherwise(F.col("check"))
     ).withColumn("kind", F.when(is_open, kind).otherwise(F.col("kind")))

@@ -22,7 +22,11 @@ from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.measures.hidden_writes import held_values
 from zonequake_analysis.metrics.table import written
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.tables.check_findings import check_findings, finding_rows
+from zonequake_analysis.tables.check_findings import (
+    CheckFinding,
+    check_findings,
+    finding_rows,
+)
 from zonequake_analysis.tables.kinds import HIDDEN, CheckAndKind, named
 from zonequake_analysis.tables.operation_findings import operation_findings
 from zonequake_analysis.tables.rows import (
@@ -36,20 +40,34 @@ from zonequake_analysis.tables.rows import (
 from zonequake_analysis.tables.schemas import FINDINGS, OF_THE_VERDICT, arrow_schema
 from zonequake_analysis.tables.unix_time import UnixTime
 from zonequake_analysis.untrusted_text import visible
-from zonequake_analysis.verdict import Check
+from zonequake_analysis.verdict import Check, verdicts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfOperations:
     """The findings over operations: `found` in the operations `ops`, None if there are none.
 
+    `lost`: those of `found` that are lost writes, each with its write (`lost_writes`).
     `of_two_places`: the check and the kind that a write at two places counts as.
     """
 
     ops: DataFrame
     found: DataFrame | None
+    lost: DataFrame | None
     of_two_places: CheckAndKind
     dumps: Sequence[Dump]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFindings:
+    """The rows of the table `findings` as they can be read again.
+
+    `of_operations`: the table as Spark reads it, None if no check over operations found anything.
+    It may be kept in memory: `unpersist` it. `of_checks`: the rows of the other checks.
+    """
+
+    of_operations: DataFrame | None
+    of_checks: Sequence[CheckFinding]
 
 
 def write_tables_of_verdict(
@@ -61,30 +79,32 @@ def write_tables_of_verdict(
     of_operations: OfOperations,
     *,
     wall_offset_ns: int,
-) -> None:
+) -> WrittenFindings:
     """Writes all tables but `ops` and those of metrics. Raises OSError, PlaceError."""
     unix = UnixTime(wall_offset_ns=wall_offset_ns)
     tables = Place.of(run).resolve() / "tables"
     findings = tables / "findings"
     findings.delete_folder()
-    verdicts = {check.name: str(check.verdict) for check in checks}
-    if of_operations.found is not None:
+    verdicts = verdicts_of(checks)
+    in_table = None
+    if of_operations.found is not None and of_operations.lost is not None:
         rows = operation_findings(
             spark,
             of_operations.ops,
             of_operations.found,
+            of_operations.lost,
             of_two_places=of_operations.of_two_places,
             held=held_values(of_operations.dumps),
             verdicts=verdicts,
             unix=unix,
         )
-        written(spark, rows, findings, FINDINGS).unpersist()  # of a store it is kept
+        in_table = written(spark, rows, findings, FINDINGS)
     named_checks = {named(pair)[0] for pair, count in evidence.found.counts.items() if count}
     if evidence.found.lost_on_replica:
         named_checks.add(HIDDEN)
     found = check_findings(evidence, checks, named_checks)
     findings.make_folder()  # which Spark has made, if it had anything to write
-    write_rows(findings / "of-checks.parquet", "findings", finding_rows(found, checks, unix))
+    write_rows(findings / "of-checks.parquet", "findings", finding_rows(found, verdicts, unix))
 
     spans = evidence.metrics.spans if evidence.metrics is not None else None
     small = {
@@ -97,6 +117,7 @@ def write_tables_of_verdict(
     for name, of_table in small.items():
         (tables / name).empty_folder()
         write_rows(tables / name / "all.parquet", name, of_table)
+    return WrittenFindings(of_operations=in_table, of_checks=found)
 
 
 def write_rows(file: Place, table: str, rows: Sequence[Row]) -> None:

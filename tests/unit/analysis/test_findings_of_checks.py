@@ -38,7 +38,7 @@ from zonequake_analysis.tables.rows import (
 from zonequake_analysis.tables.schemas import FINDINGS, OF_THE_VERDICT, columns_of
 from zonequake_analysis.tables.unix_time import UnixTime
 from zonequake_analysis.tables.write import OfOperations, write_rows, write_tables_of_verdict
-from zonequake_analysis.verdict import Verdict
+from zonequake_analysis.verdict import Verdict, verdicts_of
 
 UNIX = UnixTime(wall_offset_ns=1_700_000_000_000_000_000)
 MS = 1_000_000
@@ -170,7 +170,7 @@ def test_sacrifices_that_are_expected_are_findings_of_a_check_that_passed() -> N
     )
     e = evidence(cuts=(cut,))
     checks = judge(e)
-    (row,) = finding_rows(check_findings(e, checks, set()), checks, UNIX)
+    (row,) = finding_rows(check_findings(e, checks, set()), verdicts_of(checks), UNIX)
     assert (row["check"], row["verdict"], row["count"]) == ("sacrificed-writes", "passed", 17)
 
 
@@ -306,7 +306,7 @@ def test_rows_have_the_columns_of_their_table_alone_and_can_be_written(tmp_path:
         event(6, "fault.hit", fault="\x1b[2Jx", partition=2**40),
     ]
     made = {
-        "findings": finding_rows(check_findings(e, checks, set()), checks, UNIX),
+        "findings": finding_rows(check_findings(e, checks, set()), verdicts_of(checks), UNIX),
         "windows": window_rows(e.availability.windows, None, UNIX),
         "faults": fault_rows(fault_landings(events), None, UNIX),
         "rebalances": rebalance_rows(rebalances(events), UNIX),
@@ -333,7 +333,9 @@ def test_a_run_without_findings_over_operations_has_every_table(tmp_path: Path) 
             e,
             judge(e),
             [event(5, "node.started")],
-            OfOperations(ops=nothing, found=None, of_two_places=("sets", "two-places"), dumps=()),
+            OfOperations(
+                ops=nothing, found=None, lost=None, of_two_places=("sets", "two-places"), dumps=()
+            ),
             wall_offset_ns=0,
         )
     counts = {

@@ -34,7 +34,7 @@ from zonequake_analysis.measures.rebalances import early_joints, fault_landings,
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.windows import availability
-from zonequake_analysis.report import svg
+from zonequake_analysis.report import time_rows
 from zonequake_analysis.report.summary import faults_in_words
 from zonequake_analysis.spark_pass.ingest import history_files
 
@@ -218,8 +218,10 @@ def told_of(events: list[RecordedEvent]) -> None:
     resets(lineages, events, lost)
     audit([], events, [])
     faults_in_words(landings)
-    axis = svg.Axis(start_ns=0, end_ns=100)
-    svg.rebalance_chart(rebalances(events), landings, axis)
+    axis = time_rows.Axis(start_ns=0, end_ns=100)
+    time_rows.rebalance_rows(axis, rebalances(events))
+    time_rows.fault_rows(axis, landings)
+    time_rows.behind(axis, landings, events)
 
 
 def test_all_events_are_read_and_understood() -> None:

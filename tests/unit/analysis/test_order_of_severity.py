@@ -11,10 +11,11 @@ from tests.unit.analysis.made_up_evidence import evidence, finding, found
 from tests.unit.analysis.told_runs import check, every_kind, told
 from zonequake_analysis.checks.search.witness import Witness
 from zonequake_analysis.inputs.run_folder import Expectations
-from zonequake_analysis.judgement.judge import Shown, judge
+from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import without_analysis
+from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report.page import distinct_findings
 from zonequake_analysis.verdict import Verdict, most_severe_first
 

@@ -1,0 +1,101 @@
+"""The few findings that a report shows in full, each with a witness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row
+
+from zonequake_analysis.checks import claimed_order, diverged, list_prefixes, loss, sets
+from zonequake_analysis.checks.search.named_witness import witness_of
+from zonequake_analysis.checks.search.witness import (
+    Finding,
+    Witness,
+    operation,
+    operations_at,
+    operations_of,
+)
+from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
+from zonequake_analysis.judgement.two_places import TWO_PLACES
+
+MOST_WITNESSES = 12
+"""Most findings that get a witness: the first of each check and kind, on different keys."""
+
+_WITNESSES_OF_A_KIND = 3
+_TELLING = (diverged.CHECK, loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
+"""Checks, those whose names explain a fault best first; several often find the same fault."""
+
+_OF_ANY_KEY = ("session", "entry-twice")
+"""Kinds whose operations may be on several keys of a partition, all at the finding's place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A finding with its witness."""
+
+    finding: Finding
+    witness: Witness
+
+
+def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows to show: of each kind a few keys, first those that no kind before has shown.
+
+    One fault breaks many rules: after a diverged key, another stale key tells a reader more.
+    """
+    by_kind: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
+        by_kind.setdefault((row["check"], row["kind"]), {}).setdefault(row["key_id"], row)
+    chosen: list[Row] = []
+    seen: set[int] = set()
+    for of_kind in by_kind.values():
+        few = sorted(of_kind.values(), key=lambda row: row["key_id"] in seen)
+        chosen += few[:_WITNESSES_OF_A_KIND]
+        seen |= {row["key_id"] for row in few[:_WITNESSES_OF_A_KIND]}
+    return chosen
+
+
+def witnesses(
+    ops: DataFrame, rows: Sequence[Row], *, of_two_places: tuple[str, str]
+) -> list[Shown]:
+    """Returns names and witnesses for a few findings of each kind, on different keys.
+
+    `of_two_places`: the check and kind that a write at two places counts as.
+    """
+    chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
+    by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
+    elsewhere = operations_at(
+        ops,
+        [
+            (row["partition_id"], row["position"])
+            for row in chosen
+            if row["kind"] in _OF_ANY_KEY and row["position"] is not None
+        ],
+    )
+    shown: list[Shown] = []
+    for row in chosen:
+        operations = [operation(found) for found in by_key.get(row["key_id"], [])]
+        first = by_key[row["key_id"]][0] if operations else None
+        position, named = row["position"], (row["check"], row["kind"])
+        check, kind_of = of_two_places if named == TWO_PLACES else named
+        finding = Finding(
+            check=check,
+            kind=kind_of,
+            zone=first["zone"] if first else "",
+            partition=first["partition"] if first else None,
+            key=first["key"] if first else "",
+            value=row["value"],
+            op=next((o.op for o in operations if o.step.inv_ns == row["at_ns"]), ""),
+            at_ns=row["at_ns"],
+            position=None
+            if position is None
+            else (
+                position >> (TERM_BITS + INDEX_BITS),
+                position >> INDEX_BITS & ((1 << TERM_BITS) - 1),
+                position & ((1 << INDEX_BITS) - 1),
+            ),
+            magnitude_ns=row["magnitude_ns"],
+        )
+        there = [operation(found) for found in elsewhere.get((row["partition_id"], position), ())]
+        shown.append(Shown(finding=finding, witness=witness_of(operations, finding, there)))
+    return shown

@@ -1,7 +1,8 @@
 """History lines as columns, read by ranges of bytes, one range to a task.
 
-Spark's own reader spends most of a run's time on JSON; Arrow's is several times as fast. If Arrow
-refuses a piece of a file because of a torn or strange line, that piece is read line by line.
+Lines of one form are read as CSV (`even_lines`), all others as JSON. Spark's own reader spends most
+of a run's time on JSON; Arrow's is several times as fast. What Arrow refuses because of a torn or
+strange line is read line by line.
 
 Half of all lines are invokes that their completions repeat. They are recognized by the bytes that
 the writer puts at the beginning of each line, and dropped before they are parsed, if a completion
@@ -30,6 +31,7 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from zonequake_analysis.inputs.even_lines import even_columns, text_of
 from zonequake_analysis.inputs.long_lines import pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.storage.place import Place
@@ -77,24 +79,28 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
         begun = starts[invoke]
         asked_ops = _ops(asked)
         asks = {op: row for row, op in enumerate(asked_ops) if op is not None}
-        columns = _parsed(others, torn=piece.torn)
-        completions = _completions(columns)
-        answered = set(completions)
+        groups = [
+            (columns, begins, _completions(columns))
+            for columns, begins in _parsed(others, starts[~invoke], torn=piece.torn)
+        ]
+        answered = {op for _, _, completions in groups for op in completions}
         twice = _named_twice(asked_ops, asks, open_invokes)
         for op in twice:
             asks.pop(op, None)
-        paired = [op in asks or (op in open_invokes and op not in twice) for op in completions]
+        for columns, begins, completions in groups:
+            paired = [op in asks or (op in open_invokes and op not in twice) for op in completions]
+            yield _batch(columns, part.file, begins, paired)
         for op in (open_invokes.keys() & answered) - twice:
             del open_invokes[op]
         for op in asks.keys() - answered:
-            open_invokes[op] = (_text(asked.slice(asks[op], 1)), int(begun[asks[op]]))
-        yield _batch(columns, part.file, starts[~invoke], paired)
+            open_invokes[op] = (text_of(asked.slice(asks[op], 1)), int(begun[asks[op]]))
         kept = [row for row, op in enumerate(asked_ops) if op is None or op in twice]
         if kept:
-            yield _unpaired(asked.take(pa.array(kept, pa.int64())), part.file, begun[kept])
+            yield from _unpaired(asked.take(pa.array(kept, pa.int64())), part.file, begun[kept])
     if open_invokes:
-        texts, begins = zip(*open_invokes.values(), strict=True)
-        yield _unpaired(pa.array(texts, pa.binary()), part.file, np.array(begins, np.int64))
+        texts, places = zip(*open_invokes.values(), strict=True)
+        invokes = pa.array(texts, pa.binary())
+        yield from _unpaired(invokes, part.file, np.array(places, np.int64))
 
 
 def _named_twice(
@@ -118,8 +124,9 @@ def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
     return result
 
 
-def _unpaired(lines: pa.Array, file: int, starts: NDArray[np.int64]) -> pa.RecordBatch:
-    return _batch(_parsed(lines), file, starts, [False] * len(lines))
+def _unpaired(lines: pa.Array, file: int, starts: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    for columns, begins in _parsed(lines, starts):
+        yield _batch(columns, file, begins, [False] * len(begins))
 
 
 def _batch(
@@ -132,9 +139,30 @@ def _batch(
     return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
 
 
-def _parsed(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
+def _parsed(
+    lines: pa.Array, starts: NDArray[np.int64], *, torn: bool = False
+) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.int64]]]:
+    """Yields lines as columns with their `starts`: those of one form, then all others.
+
+    `torn`: the last line has no end in the file.
+    """
+    if not len(lines):
+        return
+    taken = np.zeros(len(lines), bool)
+    if _is_text(text_of(lines)):
+        found = even_columns(lines, _PARSED)
+        if found is not None:
+            columns, taken = found
+            none = pa.nulls(int(taken.sum()), pa.string())
+            yield {CORRUPT: none} | columns, starts[taken]
+    if not taken.all():
+        rest = lines.filter(pa.array(~taken)) if taken.any() else lines
+        yield _from_json(rest, torn=torn and not taken[-1]), starts[~taken]
+
+
+def _from_json(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
     """Returns lines as columns; `torn`: the last one has no end in the file."""
-    text = _text(lines)
+    text = text_of(lines)
     if text and _is_text(text):
         try:
             table = pj.read_json(
@@ -166,7 +194,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
-    """Returns what `_parsed` gives, where not every line is an object of the schema."""
+    """Returns what `_from_json` gives, where not every line is an object of the schema."""
     rows: list[dict[str, object]] = []
     for line in text.split(b"\n")[:-1]:
         try:
@@ -223,14 +251,6 @@ def _split(piece: bytes | memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
     return lines.filter(pa.array(~blank)), starts[~blank]
 
 
-def _text(lines: pa.Array) -> bytes:
-    """Returns the lines' bytes, one line after the other."""
-    if not len(lines):
-        return b""
-    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines) + 1]
-    return bytes(lines.buffers()[2][int(offsets[0]) : int(offsets[-1])])
-
-
 def _whole(lines: pa.Array) -> np.ndarray:
     """Returns whether each line ends as a JSON object does."""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines) + 1]
@@ -243,16 +263,17 @@ def _ops(lines: pa.Array) -> list[bytes | None]:
     if not len(lines):
         return []
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines)]
-    data = lines.buffers()[2]
+    text = bytes(lines.buffers()[2]) + bytes(_MOST_OP_BYTES)
     found = pc.find_substring(lines, _OP).to_numpy()
     begin = offsets.astype(np.int64) + found + len(_OP)
-    window = begin[:, None] + np.arange(_MOST_OP_BYTES)
-    letters = np.frombuffer(data, np.uint8)[np.minimum(window, data.size - 1)]
+    # Eight letters at once, from any byte on: a quarter of the time of single letters.
+    words = np.ndarray((len(text) - 7,), np.uint64, text, strides=(1,))
+    window = begin[:, None] + np.arange(0, _MOST_OP_BYTES, 8)
+    letters = words[window].view(np.uint8)
     ends = (letters == _QUOTE) | (letters == _BACKSLASH) | (letters == _NEWLINE)
     length = ends.argmax(axis=1)
     plain = (found >= 0) & (letters[np.arange(len(lines)), length] == _QUOTE)
-    text = memoryview(data)
     return [
-        bytes(text[first : first + size]) if good else None
+        text[first : first + size] if good else None
         for first, size, good in zip(begin.tolist(), length.tolist(), plain.tolist(), strict=True)
     ]

@@ -23,7 +23,7 @@ def kept(file: Path, size: int = 1 << 20) -> list[dict[str, object]]:
             for batch in kept_lines(part):
                 yield from batch.to_pylist()
 
-    return list(rows())
+    return sorted(rows(), key=lambda row: int(str(row["at"])))
 
 
 def written(folder: Path, *lines: str, end: str = "\n") -> Path:

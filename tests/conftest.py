@@ -43,14 +43,7 @@ def spark() -> Iterator[SparkSession]:
     from zonequake_analysis.spark_pass.session import Size, build_session
 
     session = build_session(
-        size=Size.SMALL,
-        master="local[2]",
-        settings={
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.shuffle.partitions": "1",
-        },
+        size=Size.SMALL, master="local[2]", settings={"spark.sql.shuffle.partitions": "1"}
     )
     yield session
     session.stop()

@@ -16,6 +16,7 @@ from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.placement import told_of_python
@@ -57,14 +58,21 @@ def judge_folder(
             sum(file.size_bytes() for file in some) for some in (files, metric_files(run))
         )
         size = size_of(history_bytes, metrics_bytes)
+        kind = ArchivedRun.METRICS if metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
-            size=size, master=master, remote=remote, driver_host=driver_host, archives=archives
+            size=size,
+            master=master,
+            remote=remote,
+            driver_host=driver_host,
+            archives=archives,
+            recorded=kind,
         )
         with ended_if_executors_die(spark):
             judgement = judge_run(spark, run, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
         judgement.ingested.ops.unpersist()
+        keep_at_exit(kind)
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
             _say(run, f"{check.verdict}: {check.name}: {check.summary}")

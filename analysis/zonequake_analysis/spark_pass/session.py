@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
+from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options
 from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, is_local
 
 LOCAL = "local[*]"
@@ -58,16 +59,17 @@ class Size(StrEnum):
     LARGE = "large"
 
 
+_JAVA = "spark.driver.extraJavaOptions"
 _BY_SIZE = {
     Size.SMALL: {
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        _JAVA: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     },
     Size.LARGE: {
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        _JAVA: "-XX:+UseParallelGC",
     },
 }
 
@@ -89,13 +91,15 @@ def build_session(
     driver_host: str | None = None,
     archives: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    recorded: ArchivedRun | None = None,
 ) -> SparkSession:
     """Returns a session at `master` (default `local[*]`), or through Spark Connect at `remote`.
 
     `settings` come before the defaults of this module. Under `spark-submit` its `--master`,
     `--conf` and `spark-defaults.conf` win. `driver_host`: the address at which executors find this
     process; Spark's own choice if it is None and the master isn't local. `archives`: the file of
-    `zonequake executor-archive` that executors of such a master take their Python from.
+    `zonequake executor-archive` that executors of such a master take their Python from. `recorded`:
+    the kind of run whose classes the JVM may write into an archive, if there is none.
 
     Raises:
         SessionError: Spark doesn't start, runs elsewhere than asked for, has no executor within
@@ -118,7 +122,7 @@ def build_session(
                 f"found --master {master} beside spark-submit's {wanted}, expected one of them"
             )
         check_given(given.get("spark.archives", "") or "")
-        defaults = _defaults(size, wanted) | dict(settings or {})
+        defaults = _defaults(size, wanted, recorded) | dict(settings or {})
         if archives is not None:
             defaults["spark.archives"] = f"{archives.resolve().as_uri()}#{ENVIRONMENT}"
         if driver_host is not None:
@@ -176,7 +180,8 @@ def _check_archives(archives: Path, master: str | None, remote: str | None) -> N
     check_fits(archives)
 
 
-def _defaults(size: Size, master: str) -> dict[str, str]:
+def _defaults(size: Size, master: str, recorded: ArchivedRun | None) -> dict[str, str]:
+    by_size = _BY_SIZE[size]
     cores = os.cpu_count() or 2
     local = _ON_ONE_MACHINE if is_local(master) else {}
     if local:
@@ -185,7 +190,8 @@ def _defaults(size: Size, master: str) -> dict[str, str]:
         **_PORTABLE,
         **_STATIC,
         **local,
-        **_BY_SIZE[size],
+        **by_size,
+        _JAVA: f"{by_size[_JAVA]} {archive_options(recorded)}".strip(),
         "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
     }
 

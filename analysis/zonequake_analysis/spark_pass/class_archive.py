@@ -1,0 +1,116 @@
+"""The classes of Spark's JVM as an archive, so that it starts with half the work.
+
+Most of a small analysis is a JVM that reads and verifies ten thousand classes. The first analysis
+on a machine has its JVM write them, as it ends, into an archive (class-data sharing), which all
+later ones map into memory:
+
+    ~/.cache/zonequake/spark-<Java and Spark>-metrics.jsa   of a run with metrics: for any run
+    ~/.cache/zonequake/spark-<Java and Spark>-history.jsa   of one without: until there is the other
+
+An archive of another Java or Spark has another name, and the JVM itself passes over one that
+doesn't fit. The folder may be deleted at any time; if it can't be written, there is no archive.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkContext
+
+_QUIET = "-Xlog:cds*=off"
+_END_S = 60.0
+"""Longest time that the JVM may take to write its archive."""
+_LEFT_BEHIND_S = 3600.0
+
+
+class ArchivedRun(StrEnum):
+    """The runs whose classes an archive has, those with most classes first."""
+
+    METRICS = "metrics"
+    HISTORY = "history"
+
+
+def archive_options(recorded: ArchivedRun | None) -> str:
+    """Returns the JVM's options: to read the archive or, if there is none, to write it as it ends.
+
+    `recorded`: the kind of run whose classes may be written; None if none may.
+    """
+    try:
+        for kind in ArchivedRun:
+            if (file := _file(kind)).exists():
+                return f"-XX:SharedArchiveFile={file} {_QUIET}"
+            if kind is recorded:
+                break  # an archive of fewer classes would keep this one from being written
+        if recorded is None:
+            return ""
+        written = _written(recorded)
+        written.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(written.parent)
+        if not os.access(written.parent, os.W_OK):
+            return ""
+    except (OSError, RuntimeError):  # no Java, no home folder
+        return ""
+    return f"-XX:+IgnoreUnrecognizedVMOptions -XX:ArchiveClassesAtExit={written} {_QUIET}"
+
+
+def keep_at_exit(recorded: ArchivedRun) -> None:
+    """Has the end of this process end its JVM, and keep the archive that it writes, if it does."""
+    with suppress(OSError, RuntimeError):
+        atexit.register(_keep, _written(recorded), _file(recorded))
+
+
+def _keep(written: Path, file: Path) -> None:
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if context is None or process is None or str(written) not in _options_of(context):
+        return
+    context.stop()
+    process.stdin.close()  # the JVM ends with it
+    with suppress(OSError, subprocess.TimeoutExpired):
+        process.wait(_END_S)
+        written.replace(file)
+
+
+def _options_of(context: SparkContext) -> str:
+    return context.getConf().get("spark.driver.extraJavaOptions", "") or ""
+
+
+def _written(kind: ArchivedRun) -> Path:
+    file = _file(kind)
+    return file.with_name(f"{file.name}.{os.getpid()}")
+
+
+def _file(kind: ArchivedRun) -> Path:
+    """Returns the place of an archive. Raises OSError without Java, RuntimeError without a home."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(cache) if cache else Path.home() / ".cache") / "zonequake"
+    return folder / f"spark-{_java_and_spark()}-{kind}.jsa"
+
+
+def _java_and_spark() -> str:
+    """Returns a name for this Java and this Spark, as they were installed."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if found is None:
+        raise FileNotFoundError("java")
+    package = Path(pyspark.__file__).parent
+    jars = Path(os.environ.get("SPARK_HOME", package)) / "jars"
+    java = Path(found).resolve()
+    parts = [str(part) for path in (java, jars) for part in (path, path.stat().st_mtime_ns)]
+    return sha256("\0".join([pyspark.__version__, *parts]).encode()).hexdigest()[:12]
+
+
+def _remove_left_behind(folder: Path) -> None:
+    """Removes archives of analyses that never came to their end."""
+    for file in folder.glob("spark-*.jsa.*"):
+        if time.time() - file.stat().st_mtime > _LEFT_BEHIND_S:
+            file.unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""The archive of the JVM's classes: who reads which, and who may write one."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from zonequake_analysis.spark_pass import class_archive
+from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options, keep_at_exit
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("")
+    java.chmod(0o755)
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "zonequake"
+
+
+def written(options: str) -> Path:
+    (option,) = [word for word in options.split() if word.startswith("-XX:ArchiveClassesAtExit=")]
+    return Path(option.partition("=")[2])
+
+
+def kept(kind: ArchivedRun) -> Path:
+    """Makes an archive, as an analysis of this kind of run leaves it."""
+    of_this_process = written(archive_options(kind))
+    file = of_this_process.with_suffix("")
+    file.write_text("")
+    return file
+
+
+def test_only_who_records_writes_an_archive(cache: Path) -> None:
+    assert archive_options(None) == ""
+    file = written(archive_options(ArchivedRun.HISTORY))
+    assert file.parent == cache
+    assert file.name.endswith(f"-history.jsa.{os.getpid()}")
+
+
+def test_an_archive_of_a_run_with_metrics_serves_all(cache: Path) -> None:
+    fewer = kept(ArchivedRun.HISTORY)
+    assert f"={fewer} " in archive_options(ArchivedRun.HISTORY)
+    assert f"={fewer} " in archive_options(None)
+    more = kept(ArchivedRun.METRICS)  # the one of fewer classes doesn't keep it from being written
+    for recorded in (None, *ArchivedRun):
+        assert archive_options(recorded).startswith(f"-XX:SharedArchiveFile={more} ")
+
+
+def test_another_spark_has_another_archive(cache: Path, tmp_path: Path) -> None:
+    kept(ArchivedRun.METRICS)
+    os.utime(tmp_path / "spark" / "jars", (1, 1))
+    assert "ArchiveClassesAtExit" in archive_options(ArchivedRun.METRICS)
+
+
+def test_without_java_or_a_folder_to_write_there_is_none(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.parent.write_text("no folder")
+    assert archive_options(ArchivedRun.METRICS) == ""
+    keep_at_exit(ArchivedRun.METRICS)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert archive_options(ArchivedRun.METRICS) == ""
+
+
+def test_an_archive_left_behind_is_removed_after_an_hour(cache: Path) -> None:
+    file = kept(ArchivedRun.HISTORY)
+    old, new = (file.with_name(f"{file.name}.{number}") for number in (1, 2))
+    for left in (old, new):
+        left.write_text("")
+    an_hour_ago = time.time() - class_archive._LEFT_BEHIND_S - 1
+    os.utime(old, (an_hour_ago, an_hour_ago))
+    archive_options(ArchivedRun.METRICS)
+    assert [left.exists() for left in (old, new, file)] == [False, True, True]

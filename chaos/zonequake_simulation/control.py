@@ -1,4 +1,6 @@
-"""The operator in virtual time: gives replicas permission to start, changes peers, grants, resets.
+"""The small operator of the simulation: permits starts, changes peers, grants and resets groups.
+
+Some of its orders are old or forbidden on purpose (docs/design/decisions.md, "Simulation").
 
 Level-triggered: it observes a group, and takes the next step to its target. Several run at the same
 time: each acts on its observation, which may be old when its order arrives, and writes by

@@ -13,7 +13,7 @@ demo: setup ## set up, start a cluster, kill pods during catch-up, judge what ha
 check: setup ## format, lint, types, layers and the unit tests of what changed: a minute
 	.venv/bin/python scripts/check.py
 
-test: setup ## every check and every test
+test: setup ## every check and every test but the long sweeps
 	.venv/bin/python -m scripts.run_tests
 
 test-all: setup ## that, and then the long sweeps: hours

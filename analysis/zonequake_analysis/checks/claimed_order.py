@@ -37,20 +37,22 @@ def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
     `unplaced` is the number of answered operations without a place; keys with one are left out.
     """
-    return by_rank(ops, unplaced=unplaced).unionByName(entries(ops, unplaced=unplaced))
-
-
-def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Returns findings where the claimed order breaks real time, replay or a precondition, key by
-    key.
-    """
-    judged = _judged(ops, unplaced)
-    placed = _placed(
-        judged.withColumns(
-            {"writes": _writes(), "answered": F.col("outcome") == OutcomeCode.OK.value}
-        )
+    return (
+        replay(ops, unplaced=unplaced)
+        .unionByName(real_time(ops, unplaced=unplaced))
+        .unionByName(entries(ops, unplaced=unplaced))
     )
-    return _replay(placed).unionByName(_real_time(placed))
+
+
+def replay(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Returns findings where a value is not what the claimed order leaves there, or where a
+    precondition fails; each key by itself."""
+    return _replay(_ranked(ops, unplaced))
+
+
+def real_time(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Returns findings where the claimed order breaks real time; each key by itself."""
+    return _real_time(_ranked(ops, unplaced))
 
 
 def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
@@ -60,6 +62,11 @@ def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
             (F.col("outcome") == OutcomeCode.OK.value) & _writes() & ~F.col("copy")
         )
     )
+
+
+def _ranked(ops: DataFrame, unplaced: int) -> DataFrame:
+    answered = F.col("outcome") == OutcomeCode.OK.value
+    return _placed(_judged(ops, unplaced).withColumns({"writes": _writes(), "answered": answered}))
 
 
 def _judged(ops: DataFrame, unplaced: int) -> DataFrame:
@@ -251,10 +258,10 @@ def _one_entry(writes: DataFrame) -> DataFrame:
         writes.groupBy("partition_id", "position")
         .agg(
             F.count(F.lit(1)).alias("claims"),
-            F.max("key_id").alias("key_id"),
-            F.max("value").alias("value"),
-            F.max("inv").alias("at_ns"),
+            F.max(F.struct("inv", "key_id", "value")).alias("later"),
         )
         .where("claims > 1")
+        .select("partition_id", "position", "later.*")
+        .withColumnRenamed("inv", "at_ns")
     )
     return findings(twice, check=CHECK, kind="entry-twice", value="value", position="position")

@@ -7,8 +7,8 @@ An answer's place says what its state must hold. So a member that merely lags is
 answers name earlier places. Nor is a lost write, since no member shows it any more, nor a write
 that was replaced, since another member must still show it.
 
-Whatever this check finds, the claimed order finds too: in it the two answers contradict each other.
-So this check uses the screen of the claimed order.
+Whatever this check finds, the claimed order finds too: in it the two answers contradict each other,
+so that one of them is not what the order leaves there. So this check uses the screen of its replay.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from zonequake_analysis.checks import (
     register_zones,
     sets,
 )
+from zonequake_analysis.checks.over_columns import found_in_columns
+from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
 
 MOST_NAMED = 2000
@@ -41,27 +43,32 @@ def findings_of_suspects(
 ) -> DataFrame | None:
     """Returns the same rows as `findings_of`, from the suspects alone; None if there are none."""
 
-    def of_keys(check: str) -> DataFrame | None:
-        with_any = [s for s in suspects if getattr(s, check)]
+    def of_keys(*screens: str) -> DataFrame | None:
+        with_any = [s for s in suspects if any(getattr(s, screen) for screen in screens)]
         if not with_any:
             return None
         near = _named(ops, "partition_id", (p for s in with_any for p in s.partitions))
-        return _named(near, "key_id", (key for s in with_any for key in getattr(s, check)))
+        keys = (key for s in with_any for screen in screens for key in getattr(s, screen))
+        return _named(near, "key_id", keys)
 
     def of_partitions(check: str) -> DataFrame | None:
         ids = [number for s in suspects for number in getattr(s, check)]
         return _named(ops, "partition_id", ids) if ids else None
 
+    # Those keys alone, however many there are: the others are judged by arrays.
+    unclear = _of_these(ops, "key_id", (key for s in suspects for key in s.unclear))
     found = [
         check(rows)
         for check, rows in (
-            (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("claimed")),
+            (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("replayed")),
             (sets.sets, of_keys("sets")),
-            (loss.missed, of_keys("loss")),
+            (found_in_columns, of_keys("loss", "late", "registers")),
+            (loss.missed, unclear),
             (loss.sessions, of_partitions("sessions")),
-            (lambda rows: claimed_order.by_rank(rows, unplaced=unplaced), of_keys("claimed")),
+            (lambda rows: claimed_order.replay(rows, unplaced=unplaced), of_keys("replayed")),
+            (lambda rows: claimed_order.real_time(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.entries(rows, unplaced=unplaced), of_partitions("entries")),
-            (register_zones.zones, of_keys("registers")),
+            (register_zones.zones, unclear),
             (list_prefixes.prefixes, of_keys("lists")),
         )
         if rows is not None
@@ -72,7 +79,7 @@ def findings_of_suspects(
 def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
     """The operations of everything that may have a finding, and maybe others."""
     whole = {number for s in suspects for number in (*s.sessions, *s.entries)}
-    keys = {key for s in suspects for key in (*s.sets, *s.loss, *s.claimed, *s.registers, *s.lists)}
+    keys = {key for s in suspects for key in s.keys}
     if len(whole) + len(keys) > MOST_NAMED:
         return ops
     return ops.where(F.col("partition_id").isin(sorted(whole)) | F.col("key_id").isin(sorted(keys)))
@@ -81,3 +88,14 @@ def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
 def _named(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame:
     wanted = sorted(set(ids))
     return ops if len(wanted) > MOST_NAMED else ops.where(F.col(column).isin(wanted))
+
+
+def _of_these(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame | None:
+    """Returns the operations with these ids and no others; None if there are no ids."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return None
+    if len(wanted) <= MOST_NAMED:
+        return ops.where(F.col(column).isin(wanted))
+    these = small_table(ops.sparkSession, [(one,) for one in wanted], f"{column} bigint")
+    return ops.join(F.broadcast(these), column, "left_semi").select(*ops.columns)

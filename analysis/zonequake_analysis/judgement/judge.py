@@ -22,7 +22,6 @@ from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
-    Dump,
     RecordedEvent,
     RunDescription,
     read_description,
@@ -37,7 +36,7 @@ from zonequake_analysis.judgement.reset_checks import reset_checks
 from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
 from zonequake_analysis.judgement.two_places import counted, meaning
-from zonequake_analysis.measures.hidden_writes import count_hidden, lost_writes
+from zonequake_analysis.measures.hidden_writes import LOST, count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
@@ -56,9 +55,12 @@ from zonequake_analysis.tables.write import OfOperations, write_tables_of_verdic
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
+Totals = dict[tuple[str, str], int]
+KeysByChecks = dict[tuple[bool, bool], int]
 
-MOST_FINDINGS = 2000
-"""Most rows kept of each kind; all are counted."""
+MOST_FINDINGS = 1000
+"""Most rows kept of each kind; all are counted. Of so few Spark sorts no more than it keeps
+(`spark.sql.optimizer.windowGroupLimitThreshold`)."""
 
 _ASSUMPTIONS = ("value-twice",)
 _UNPROVEN = (*_ASSUMPTIONS, "phantom")
@@ -120,20 +122,24 @@ def _judged(
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
     findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
-    near, lost_ones = near_suspects(ops, suspects), None
+    near = near_suspects(ops, suspects)
+    unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
+    rows: list[Row] = []
+    totals, keys, missing = Totals(), KeysByChecks(), None
     if findings is not None:
         at_end.callback(findings.persist().unpersist)
-        lost_ones = lost_writes(near, findings)
-        if dumps:  # then it is needed twice
-            at_end.callback(lost_ones.persist().unpersist)
-    unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
-    rows, without_order, hidden = _collected(near, findings, lost_ones, dumps, unproven)
+        totals, keys = _totals(findings), _keys_by_checks(findings, unproven)
+        rows = _first_of_each_kind(findings)
+        if totals.get(LOST):
+            missing = lost_writes(near, findings)
+            if dumps:  # then it is needed twice
+                at_end.callback(missing.persist().unpersist)
+    hidden = 0 if missing is None else count_hidden(near, missing, dumps)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
     done("checks")
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
-    totals = {(row["check"], row["kind"]): row["total"] for row in rows}
     of_two_places = meaning(totals, compared)
     shown = witnesses(ops, rows, of_two_places=of_two_places)
     done("witnesses")
@@ -144,7 +150,7 @@ def _judged(
         bad_events=bad_events,
         found=Found(
             counts=counted(totals, compared),
-            without_order=without_order,
+            without_order=_without_order(keys),
             lost_on_replica=hidden,
         ),
         counts=drawn.counts,
@@ -190,7 +196,7 @@ def _judged(
         OfOperations(
             ops=near,
             found=findings,
-            lost=lost_ones,
+            lost=missing,
             of_two_places=of_two_places,
             dumps=dumps,
         ),
@@ -244,40 +250,25 @@ def judge(evidence: Evidence) -> list[Check]:
     )
 
 
-def _collected(
-    ops: DataFrame,
-    found: DataFrame | None,
-    lost: DataFrame | None,
-    dumps: Sequence[Dump],
-    unproven: Sequence[str],
-) -> tuple[list[Row], WithoutOrder, int]:
-    """Returns the findings to keep, the number of keys among all, and of hidden writes."""
-    if found is None or lost is None:
-        return [], _without_order({}), 0
-    return (
-        _first_of_each_kind(found),
-        _without_order(_keys_by_checks(found, unproven)),
-        count_hidden(ops, lost, dumps),
-    )
-
-
 def _first_of_each_kind(found: DataFrame) -> list[Row]:
-    """Returns the first rows of each kind, with `total`, the number of all of their kind."""
+    """Returns the first rows of each kind."""
     kind = Window.partitionBy("check", "kind")
+    number = F.row_number().over(kind.orderBy("at_ns", "key_id"))
     return (
-        found.withColumns(
-            {
-                "total": F.count(F.lit(1)).over(kind),
-                "number": F.row_number().over(kind.orderBy("at_ns", "key_id")),
-            }
-        )
+        found.withColumn("number", number)
         .where(F.col("number") <= MOST_FINDINGS)
         .orderBy("check", "kind", "number")
         .collect()
     )
 
 
-def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> dict[tuple[bool, bool], int]:
+def _totals(found: DataFrame) -> Totals:
+    """Returns the number of findings by check and kind."""
+    rows = found.groupBy("check", "kind").count().collect()
+    return {(row["check"], row["kind"]): row["count"] for row in rows}
+
+
+def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> KeysByChecks:
     """Returns the number of keys by (found by the claimed order, found by the black box).
 
     Counts all rows: one lost append makes everything that follows it stale, so that the first rows
@@ -293,7 +284,7 @@ def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> dict[tuple[boo
     return {(row["claimed"], row["outside"]): row["count"] for row in counted}
 
 
-def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
+def _without_order(keys: KeysByChecks) -> WithoutOrder:
     return WithoutOrder(
         by_both=keys.get((True, True), 0),
         by_claim_only=keys.get((True, False), 0),

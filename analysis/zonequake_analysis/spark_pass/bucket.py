@@ -41,12 +41,20 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
 
     sets: list[int] = []
     loss: list[int] = []
-    claimed: list[int] = []
+    replayed: list[int] = []
+    late: list[int] = []
+    unclear: list[int] = []
     registers: list[int] = []
     lists: list[int] = []
     sessions: list[int] = []  # partitions
     entries: list[int] = []  # partitions
     partitions: list[int] = []  # those of all keys above
+
+    @property
+    def keys(self) -> set[int]:
+        """The keys of all checks."""
+        of_each = (self.sets, self.loss, self.replayed, self.late, self.registers, self.lists)
+        return {key for keys in of_each for key in keys}
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,10 +153,13 @@ def screened(c: Columns) -> Suspects:
     """Runs every screen over one bucket."""
     if not c.keys:
         return Suspects()
+    by_rank = claimed.suspects(c)
     by_key = {
         "sets": sets.suspects(c),
         "loss": loss.suspects(c),
-        "claimed": claimed.suspects(c),
+        "replayed": by_rank.replayed,
+        "late": by_rank.late,
+        "unclear": by_rank.unclear,
         "registers": black_box.registers(c),
         "lists": black_box.lists(c),
     }

@@ -76,7 +76,7 @@ def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
     partition, key = pc.field("partition_id"), pc.field("key_id")
     whole = suspects.sessions + suspects.entries
-    some = partition.isin(suspects.partitions) & key.isin(_keys(suspects))
+    some = partition.isin(suspects.partitions) & key.isin(sorted(suspects.keys))
     with file.open() as stream:
         table = pq.read_table(
             stream, filters=partition.isin(whole) | some, partitioning=None, use_threads=False
@@ -85,16 +85,5 @@ def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
     yield from table.select(shape.names).cast(shape).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _keys(suspects: Suspects) -> list[int]:
-    of_each = (
-        suspects.sets,
-        suspects.loss,
-        suspects.claimed,
-        suspects.registers,
-        suspects.lists,
-    )
-    return sorted({key for keys in of_each for key in keys})
-
-
 def _any(suspects: Suspects) -> bool:
-    return bool(suspects.sessions or suspects.entries or _keys(suspects))
+    return bool(suspects.sessions or suspects.entries or suspects.keys)

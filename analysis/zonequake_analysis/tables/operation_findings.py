@@ -1,8 +1,10 @@
 """Findings over operations as rows of the table `findings`, named by Spark.
 
-findings ─┬─ names of their keys ──────────┐
-          ├─ operations at their moments ──┼─▶ rows of the table, none by way of the driver
-          └─ the writes that were lost ────┘
+findings ─┬─ the operations that began at their moments, with the names of their keys ─┐
+          └─ the writes that were lost, if there are any ──────────────────────────────┴─▶ rows
+
+A finding's moment is the begin of an operation on its key, so that one search among the operations
+tells all names. No row goes by way of the driver.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def operation_findings(
     spark: SparkSession,
     ops: DataFrame,
     found: DataFrame,
-    lost: DataFrame,
+    lost: DataFrame | None,
     *,
     of_two_places: CheckAndKind,
     held: Collection[HeldValue],
@@ -41,18 +43,15 @@ def operation_findings(
     """Every finding as a row.
 
     `ops`: at least all operations of the keys that have findings. `lost`: those of `found` that are
-    lost writes, each with its write (`lost_writes`). `of_two_places`: the check and
-    the kind that a write at two places counts as. `held`: what dumps show, so that a lost write
-    that one of them shows is a hidden one. `verdicts`: by the name of the check.
+    lost writes, each with its write (`lost_writes`); None if there are none. `of_two_places`: the
+    check and the kind that a write at two places counts as. `held`: what dumps show, so that a lost
+    write that one of them shows is a hidden one. `verdicts`: by the name of the check.
     """
-    near = ops.join(found.select(*_KEY).distinct(), _KEY, "left_semi")
-    rest = found.where(~is_of(*LOST)).withColumns(
-        {name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()}
-    )
-    rows = (
-        _renamed(rest.unionByName(lost), of_two_places)
-        .join(_names(near), _KEY, "left")
-        .join(_at_their_moments(near, found), [*_KEY, "at_ns"], "left")
+    rest = found if lost is None else found.where(~is_of(*LOST))
+    rest = rest.withColumns({name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()})
+    whole = rest if lost is None else rest.unionByName(lost)
+    rows = _renamed(whole, of_two_places).join(
+        _at_their_moments(ops, found), [*_KEY, "at_ns"], "left"
     )
     return _table(_with_hidden(spark, rows, held), verdicts, unix)
 
@@ -65,26 +64,21 @@ def _renamed(found: DataFrame, of_two_places: CheckAndKind) -> DataFrame:
     ).withColumn("kind", F.when(is_open, kind).otherwise(F.col("kind")))
 
 
-def _names(near: DataFrame) -> DataFrame:
-    """Zone, partition and name of each key."""
-    return near.groupBy(*_KEY).agg(
-        F.first("zone").alias("zone"),
-        F.first("partition").alias("partition"),
-        F.first("key").alias("key"),
-    )
-
-
-def _at_their_moments(near: DataFrame, found: DataFrame) -> DataFrame:
-    """The operations that began at a finding's moment, and the member that answered them.
+def _at_their_moments(ops: DataFrame, found: DataFrame) -> DataFrame:
+    """The operations that began at a finding's moment, the names of their key, and the member that
+    answered them.
 
     Several have no member of their own, unless it is the same one.
     """
     moments = found.select(*_KEY, "at_ns").distinct()
     return (
-        near.withColumnRenamed("inv", "at_ns")
+        ops.select(*_KEY, F.col("inv").alias("at_ns"), "op", "node", "zone", "partition", "key")
         .join(moments, [*_KEY, "at_ns"], "left_semi")
         .groupBy(*_KEY, "at_ns")
         .agg(
+            F.first("zone").alias("zone"),
+            F.first("partition").alias("partition"),
+            F.first("key").alias("key"),
             F.array_sort(F.collect_set("op")).alias("ops"),
             F.when(F.min("node") == F.max("node"), F.min("node")).alias("node"),
         )

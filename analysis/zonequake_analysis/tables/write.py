@@ -47,7 +47,8 @@ from zonequake_analysis.verdict import Check, verdicts_of
 class OfOperations:
     """The findings over operations: `found` in the operations `ops`, None if there are none.
 
-    `lost`: those of `found` that are lost writes, each with its write (`lost_writes`).
+    `lost`: those of `found` that are lost writes, each with its write (`lost_writes`); None if
+    there are none.
     `of_two_places`: the check and the kind that a write at two places counts as.
     """
 
@@ -87,7 +88,7 @@ def write_tables_of_verdict(
     findings.delete_folder()
     verdicts = verdicts_of(checks)
     in_table = None
-    if of_operations.found is not None and of_operations.lost is not None:
+    if of_operations.found is not None:
         rows = operation_findings(
             spark,
             of_operations.ops,

@@ -62,7 +62,8 @@ def is_clean(folder: Path, operations: list[SyntheticOperation], *events: Record
     """Whether no screen finds anything in any lineage."""
     found = screened(columns(viewed(ops_of(folder, operations), known(*events))))
     return not any(
-        getattr(found, name) for name in ("sets", "loss", "claimed", "lists", "sessions", "entries")
+        getattr(found, name)
+        for name in ("sets", "loss", "replayed", "late", "lists", "sessions", "entries")
     )
 
 

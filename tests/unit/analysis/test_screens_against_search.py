@@ -47,7 +47,8 @@ def test_no_screen_clears_a_history_without_an_order(tmp_path: Path, lists: bool
     c = in_columns(tmp_path, [o for case in cases for o in case])
     place = {number: row for row, number in enumerate(c.key_ids.tolist())}
     outside = (black_box.lists if lists else black_box.registers)(c)
-    by_claim = claimed.suspects(c)
+    suspected = claimed.suspects(c)
+    by_claim = suspected.replayed | suspected.late
     illegal = cleared = 0
     for case in cases:
         row = place[name_id(ZONE, case[0].key)]
@@ -74,7 +75,9 @@ def test_what_is_no_plain_number_makes_a_key_suspect_everywhere(tmp_path: Path) 
         cells[row] = odd
         c = columns(ops.set_column(ops.column_names.index(name), name, pa.array(cells, pa.int64())))
         suspect = c.key_ids == name_id(ZONE, "k")
-        for flagged in (claimed.suspects(c), black_box.registers(c), black_box.lists(c)):
+        by_claim = claimed.suspects(c)
+        of_boxes = (black_box.registers(c), black_box.lists(c))
+        for flagged in (by_claim.replayed, by_claim.late, *of_boxes):
             assert (flagged == suspect).all()
 
 

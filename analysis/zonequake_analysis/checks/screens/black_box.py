@@ -19,6 +19,14 @@ _UNSEEN = -1
 
 def registers(c: Columns) -> Bools:
     """Returns, by key, whether zones find no order for its reads, writes and cas."""
+    flagged = c.odd.copy()
+    clusters = register_clusters(c)
+    flagged[clusters.key[violations(clusters) > 0]] = True
+    return flagged
+
+
+def register_clusters(c: Columns) -> Clusters:
+    """Returns the reads, writes and cas of registers by key and value, sorted so."""
     ok = c.outcome == OutcomeCode.OK.value
     cas = c.f == Function.CAS.value
     refused = cas & ok & ~c.applied
@@ -30,19 +38,16 @@ def registers(c: Columns) -> Bools:
         & ~c.has_list
         & (c.f != Function.APPEND.value)
     )
-    flagged = c.odd.copy()
-    if not len(rows):
-        return flagged
     value = np.where(refused, c.found, c.value)[rows]
     value = np.where(value == NULL, ABSENT, value)
     order = _by_key(c.key[rows], value)
     rows, value = rows[order], value[order]
     key, wrote, inv, fin = c.key[rows], writes[rows], c.inv[rows], c.fin[rows]
-    first = np.flatnonzero(
-        np.concatenate([[True], (key[1:] != key[:-1]) | (value[1:] != value[:-1])])
-    )
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (key[1:] != key[:-1]) | (value[1:] != value[:-1])
+    first = np.flatnonzero(fresh)
     expected = np.where(c.expected[rows] == NULL, ABSENT, c.expected[rows])
-    clusters = Clusters(
+    return Clusters(
         key=key[first],
         value=value[first],
         first_finish=np.minimum.reduceat(fin, first),
@@ -54,8 +59,6 @@ def registers(c: Columns) -> Bools:
         by_cas=np.logical_or.reduceat(wrote & cas[rows], first),
         expected=np.maximum.reduceat(np.where(wrote & cas[rows], expected, ABSENT), first),
     )
-    flagged[key[first][violations(clusters) > 0]] = True
-    return flagged
 
 
 def lists(c: Columns) -> Bools:

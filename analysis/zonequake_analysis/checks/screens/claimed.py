@@ -24,7 +24,7 @@ from zonequake_analysis.checks.screens.segments import (
 )
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
-_NO_RANK = -1
+NO_RANK = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,26 @@ class Unanswered:
     doubtful: Bools
 
 
-def suspects(c: Columns) -> Bools:
-    """Returns, by key, whether the claimed order could fail at it."""
-    judged, writes = _judged(c)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspected:
+    """The keys at which the claimed order could fail, as an array by key.
+
+    `replayed`: a value is not what the order leaves there; `late`: an operation starts after one of
+    higher rank has finished; `unclear`: both, since arrays don't tell. A stale read that names the
+    place it shows is late alone.
+    """
+
+    replayed: Bools
+    late: Bools
+    unclear: Bools
+
+
+def suspects(c: Columns) -> Suspected:
+    """Returns the keys at which the claimed order could fail."""
+    judged, writes = judged_rows(c)
     answered = c.outcome == OutcomeCode.OK.value
-    unanswered = _unanswered(c, judged, writes)
-    placed = unanswered.rank != _NO_RANK
+    unanswered = unanswered_writes(c, judged, writes)
+    placed = unanswered.rank != NO_RANK
     early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
     certain = np.flatnonzero(judged & answered)
     # At equal ranks unanswered writes come first; the others stay in the order of their starts.
@@ -54,13 +68,17 @@ def suspects(c: Columns) -> Bools:
     order = ordered(c.key[rows], rank)
     rows = rows[order]
     hidden = _expects_hidden(c, unanswered, rows)
-    bad = _replay_fails(c, rows, writes, hidden) | _out_of_time(c, rows, answered)
-    return bad | unanswered.doubtful | c.odd
+    unclear = unanswered.doubtful | c.odd
+    return Suspected(
+        replayed=_replay_fails(c, rows, writes, hidden) | unclear,
+        late=_out_of_time(c, rows, answered) | unclear,
+        unclear=unclear,
+    )
 
 
 def shared_entries(c: Columns) -> Bools:
     """Returns, by partition, whether two writes could have one place."""
-    judged, writes = _judged(c)
+    judged, writes = judged_rows(c)
     rows = np.flatnonzero(judged & writes & (c.outcome == OutcomeCode.OK.value) & ~c.copy)
     order = ordered(c.partition[rows], c.position[rows])
     partition = c.partition[rows][order]
@@ -70,7 +88,7 @@ def shared_entries(c: Columns) -> Bools:
     return found
 
 
-def _judged(c: Columns) -> tuple[Bools, Bools]:
+def judged_rows(c: Columns) -> tuple[Bools, Bools]:
     """Returns which rows are judged, and which of them write.
 
     Rows of keys that have an answer without a place are not judged.
@@ -83,7 +101,8 @@ def _judged(c: Columns) -> tuple[Bools, Bools]:
     return judged & ~holes[c.key], writes
 
 
-def _unanswered(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
+def unanswered_writes(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
+    """Returns the judged writes without an answer, with the ranks that their observers allow."""
     ok = c.outcome == OutcomeCode.OK.value
     rows = np.flatnonzero(judged & ~ok)
     count = len(rows)
@@ -108,10 +127,10 @@ def _unanswered(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
     seen = np.full(count, NEVER)
     met = write >= 0
     np.minimum.at(seen, write[met], (2 * c.position[by] - writes[by])[met])
-    rank = np.where(seen == NEVER, _NO_RANK, seen)
+    rank = np.where(seen == NEVER, NO_RANK, seen)
 
     place, followed = _followers(c, rows, lists, near & ok)
-    rank = np.where((rank != _NO_RANK) & (followed != NEVER), np.minimum(rank, followed), rank)
+    rank = np.where((rank != NO_RANK) & (followed != NEVER), np.minimum(rank, followed), rank)
     return Unanswered(rows=rows, rank=rank, place=place, doubtful=doubtful)
 
 
@@ -148,7 +167,7 @@ def _followers(c: Columns, rows: Ints, lists: Ints, answered: Bools) -> tuple[In
 
 def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
     """Returns which rows are an unanswered cas that expected the value of an unobserved write."""
-    hidden = unanswered.rows[unanswered.rank == _NO_RANK]
+    hidden = unanswered.rows[unanswered.rank == NO_RANK]
     result = np.zeros(len(rows), bool)
     asking = np.flatnonzero((c.outcome[rows] != OutcomeCode.OK.value) & (c.expected[rows] != NULL))
     if len(hidden) and len(asking):

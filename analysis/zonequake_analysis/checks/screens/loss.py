@@ -25,7 +25,7 @@ _ABSENT = -1
 def suspects(c: Columns) -> Bools:
     """Returns, by key, whether `loss` could find a lost value, a stale read or flicker."""
     judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
-    rows, version, write = _registers(c, judged)
+    rows, version, write = register_versions(c, judged)
     list_rows, list_version, bad = _lists(c, judged)
     rows = np.concatenate([rows, list_rows])
     version = np.concatenate([version, list_version])
@@ -43,7 +43,7 @@ def suspects(c: Columns) -> Bools:
     return bad | c.odd
 
 
-def _registers(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
+def register_versions(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     """Returns the rows of registers with a version, the versions, and which rows are writes."""
     cas = c.f == Function.CAS.value
     write = (c.f == Function.WRITE.value) | (cas & c.applied)
@@ -99,7 +99,7 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     bad[c.key[appends[missing & ahead]]] = True
     there = appends[~missing]
     rank = place[row[~missing]] - c.list_start[last[c.key[there]]] + 1
-    # `_registers` gives a read of an absent key this version; an empty list gets the same.
+    # `register_versions` gives a read of an absent key this version; an empty list gets the same.
     shown_version = np.where(size == 0, _ABSENT, size)
     return np.concatenate([reads, there]), np.concatenate([shown_version, rank]), bad
 

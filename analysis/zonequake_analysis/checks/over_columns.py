@@ -1,0 +1,272 @@
+"""Three exact checks over a bucket's operations as arrays: what `loss.missed`, `register_zones` and
+`claimed_order.real_time` find in SQL, many times faster.
+
+A store that answers from old state makes most keys suspects. These checks find most of it, so they
+decide what a run full of violations costs. Keys of which arrays can't tell (`unclear`) are left to
+SQL; tests compare the two, row by row, on random histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from zonequake_analysis.checks import claimed_order, loss, register_zones
+from zonequake_analysis.checks.screens import claimed
+from zonequake_analysis.checks.screens.black_box import register_clusters
+from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints, columns
+from zonequake_analysis.checks.screens.loss import register_versions
+from zonequake_analysis.checks.screens.segments import (
+    NEVER,
+    NOTHING,
+    heads,
+    lookup,
+    marked,
+    ordered,
+    running,
+    spread,
+)
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
+
+_NEEDED = (
+    "partition_id",
+    "key_id",
+    "process",
+    "f",
+    "outcome",
+    "inv",
+    "fin",
+    "position",
+    "value",
+    "list",
+    "expected",
+    "found",
+    "applied",
+    "bounded",
+    "copy",
+)
+_SHAPE = (
+    "check string, kind string, partition_id bigint, key_id bigint, value bigint, at_ns bigint, "
+    "position bigint, magnitude_ns bigint"
+)
+
+
+def found_in_columns(ops: DataFrame) -> DataFrame:
+    """Returns lost writes, stale reads, flicker, registers without an order, and what breaks real
+    time in the claimed order.
+
+    `ops`: whole keys, laid out as the table `ops`, each key in one task and its rows together.
+    """
+    return ops.select(*_NEEDED).mapInArrow(_found_in_task, _SHAPE)
+
+
+def _found_in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    received = list(batches)
+    if not received:
+        return
+    c = columns(pa.Table.from_batches(received))
+    if not c.keys:
+        return
+    judged, writes = claimed.judged_rows(c)
+    unanswered = claimed.unanswered_writes(c, judged, writes)
+    clear = ~(unanswered.doubtful | c.odd)
+    for found in (late(c, judged, writes, unanswered), *missed(c), without_order(c)):
+        kept = clear[found.key]
+        for number, kind in enumerate(found.kinds):
+            rows = np.flatnonzero(kept & (found.kind == number))
+            if len(rows):
+                yield _batch(c, found, rows, kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRows:
+    """Findings as equally long arrays; NULL stands for what is absent. `kind` counts in `kinds`.
+
+    `has_values`: whether NULL is a value, as the zones have it of an absent key.
+    """
+
+    check: str
+    kinds: tuple[str, ...]
+    kind: Ints
+    key: Ints
+    value: Ints
+    at_ns: Ints
+    position: Ints
+    magnitude_ns: Ints
+    has_values: bool = False
+
+
+def _batch(c: Columns, found: FoundRows, rows: Ints, kind: str) -> pa.RecordBatch:
+    def numbers(values: Ints) -> pa.Array:
+        return pa.array(values[rows], pa.int64(), mask=values[rows] == NULL)
+
+    key = found.key[rows]
+    return pa.RecordBatch.from_pydict(
+        {
+            "check": pa.array([found.check] * len(rows), pa.string()),
+            "kind": pa.array([kind] * len(rows), pa.string()),
+            "partition_id": pa.array(c.partition_ids[c.partition_of[key]], pa.int64()),
+            "key_id": pa.array(c.key_ids[key], pa.int64()),
+            "value": pa.array(found.value[rows]) if found.has_values else numbers(found.value),
+            "at_ns": numbers(found.at_ns),
+            "position": numbers(found.position),
+            "magnitude_ns": numbers(found.magnitude_ns),
+        }
+    )
+
+
+def late(c: Columns, judged: Bools, writes: Bools, unanswered: claimed.Unanswered) -> FoundRows:
+    """Returns operations that start after one of higher rank has finished (`real_time`)."""
+    answered = c.outcome == OutcomeCode.OK.value
+    placed = unanswered.rank != claimed.NO_RANK
+    certain = np.flatnonzero(judged & answered)
+    rows = np.concatenate([unanswered.rows[placed], certain])
+    rank = np.concatenate([unanswered.rank[placed], 2 * c.position[certain] + ~writes[certain]])
+    # By key and rank, then by start; from the end the highest rank and the latest start come first.
+    by_start = np.argsort(rows, kind="stable")
+    rows, rank = rows[by_start], rank[by_start]
+    order = ordered(c.key[rows], rank)[::-1]
+    rows, rank = rows[order], rank[order]
+    finish = np.where(answered[rows], c.fin[rows], NEVER)
+    head = heads(c.key[rows])
+    earliest = running(finish, head, np.minimum, NEVER)
+    # Of equal finishes the lower rank is named, as in SQL.
+    sets = (finish <= earliest) & (finish != NEVER)
+    newest = np.maximum.accumulate(np.where(sets, np.arange(len(rows)), -1))
+    by = np.concatenate([[-1], newest[:-1]])[: len(rows)]
+    bad = np.flatnonzero(earliest < c.inv[rows])
+    return FoundRows(
+        check=claimed_order.CHECK,
+        kinds=("order",),
+        kind=np.zeros(len(bad), np.int64),
+        key=c.key[rows[bad]],
+        value=c.value[rows[bad]],
+        at_ns=c.inv[rows[bad]],
+        position=rank[by[bad]] >> 1,
+        magnitude_ns=np.full(len(bad), NULL),
+    )
+
+
+def without_order(c: Columns) -> FoundRows:
+    """Returns values of registers that no order explains (`register_zones.zones`)."""
+    clusters = register_clusters(c)
+    code = register_zones.violations(clusters)
+    bad = np.flatnonzero(code)
+    nothing = np.full(len(bad), NULL)
+    return FoundRows(
+        check=register_zones.CHECK,
+        kinds=register_zones.KINDS,
+        kind=code[bad].astype(np.int64),
+        key=clusters.key[bad],
+        value=clusters.value[bad],
+        at_ns=clusters.last_start[bad],
+        position=nothing,
+        magnitude_ns=nothing,
+        has_values=True,
+    )
+
+
+def missed(c: Columns) -> Iterator[FoundRows]:
+    """Yields lost writes, stale reads and flicker (`loss.missed`)."""
+    judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
+    rows, version, write = register_versions(c, judged)
+    refused = (c.f == Function.CAS.value) & ~c.applied
+    shown = np.where(refused, c.found, c.value)[rows]
+    yield _swept(c, rows, version, write, shown)
+    yield from _lists(c, judged)
+
+
+def _lists(c: Columns, judged: Bools) -> Iterator[FoundRows]:
+    append = c.f == Function.APPEND.value
+    absent = (c.f == Function.READ.value) & (c.value == NULL)
+    mine = judged & (append | c.has_list | absent)
+    is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
+    last = np.full(c.keys, -1)
+    reads = np.flatnonzero(mine & ~append & is_list[c.key])
+    last[c.key[reads]] = reads  # rows are ordered by start, so the last one stays
+    appends = np.flatnonzero(mine & append & (last[c.key] >= 0))
+    keys = np.flatnonzero(last >= 0)
+    ends = last[keys]
+    owner, at = spread(c.list_start[ends], c.list_size[ends])
+    place = lookup(keys[owner], c.elements[at], c.key[appends], c.value[appends])
+    of_append = last[c.key[appends]]
+    lost = (place < 0) & (c.fin[appends] < c.inv[of_append]) & (c.value[appends] != NULL)
+    gone, seen_at = appends[lost], c.inv[of_append[lost]]
+    yield FoundRows(
+        check=loss.CHECK,
+        kinds=("lost",),
+        kind=np.zeros(len(gone), np.int64),
+        key=c.key[gone],
+        value=c.value[gone],
+        at_ns=seen_at,
+        position=np.full(len(gone), NULL),
+        magnitude_ns=seen_at - c.fin[gone],
+    )
+    there = place >= 0
+    ranks = at[place[there]] - c.list_start[of_append[there]] + 1
+    rows = np.concatenate([reads, appends[there]])
+    version = np.concatenate([_shared(c, reads, last), ranks])
+    order = np.argsort(rows, kind="stable")
+    yield _swept(c, rows[order], version[order], append[rows[order]], c.value[rows[order]])
+
+
+def _shared(c: Columns, reads: Ints, last: Ints) -> Ints:
+    """Returns how many elements each list shares with the last one of its key."""
+    size, of_last = c.list_size[reads], last[c.key[reads]]
+    common = np.minimum(size, c.list_size[of_last])
+    owner, at = spread(c.list_start[reads], common)
+    other = c.list_start[of_last[owner]] + at - c.list_start[reads[owner]]
+    torn = size > common
+    torn[owner[c.elements[at] != c.elements[other]]] = True
+    shared = size.copy()
+    for number in np.flatnonzero(torn):
+        mine, ends = (
+            c.elements[c.list_start[row] : c.list_start[row] + c.list_size[row]]
+            for row in (reads[number], of_last[number])
+        )
+        shared[number] = len(np.intersect1d(mine, ends))
+    return shared
+
+
+def _swept(c: Columns, rows: Ints, version: Ints, acked: Bools, element: Ints) -> FoundRows:
+    """Returns reads of a lower version than was known when they started; rows by key and start."""
+    asks = np.flatnonzero(~acked)
+    # Starts come before finishes here, so a stable sort keeps that order at equal times.
+    who = np.concatenate([asks, np.arange(len(rows))])
+    time = np.concatenate([c.inv[rows[asks]], c.fin[rows]])
+    starts = np.arange(len(who)) < len(asks)
+    order = ordered(c.key[rows[who]], time)
+    who, time, starts = who[order], time[order], starts[order]
+    key = c.key[rows[who]]
+    head = heads(key)
+
+    def before(wanted: Bools, values: Ints) -> Ints:
+        return running(np.where(wanted, values, NOTHING), head, np.maximum, NOTHING)
+
+    by_write = ~starts & acked[who]
+    acked_before = before(by_write, version[who])
+    known_at = before(by_write, time)
+    seen_before = before(~starts & ~acked[who], version[who])
+    last = np.full(c.keys, -1)
+    last[key[starts]] = np.flatnonzero(starts)
+    bad = np.flatnonzero(starts & (version[who] < np.maximum(acked_before, seen_before)))
+    mine, end = version[who[bad]], last[key[bad]]
+    missed_write = mine < acked_before[bad]
+    is_last = time[bad] == time[end]
+    flickers = ~missed_write & (version[who[end]] >= seen_before[bad])
+    unknown = known_at[bad] == NOTHING
+    kinds = ("lost", "stale", "flicker")
+    return FoundRows(
+        check=loss.CHECK,
+        kinds=kinds,
+        kind=np.where(missed_write & is_last, 0, np.where(flickers, 2, 1)),
+        key=key[bad],
+        value=element[who[bad]],
+        at_ns=time[bad],
+        position=np.maximum(acked_before, seen_before)[bad],
+        magnitude_ns=np.where(unknown, NULL, time[bad] - np.where(unknown, 0, known_at[bad])),
+    )

@@ -54,13 +54,13 @@ def write_page(run: Path, *, partitions: int = 3, busy: bool = False, hostile: s
     run.mkdir(parents=True, exist_ok=True)
     _write_logs(run / "logs", hostile)
     page = run / "report.html"
-    judged = _judgement(partitions, busy, hostile)
+    judged = made_up_judgement(partitions, busy, hostile)
     text = render_page(run, judged, told=lambda _: None)
     page.write_bytes(text.encode(errors="backslashreplace"))
     return page
 
 
-def _judgement(partitions: int, busy: bool, hostile: str) -> Judgement:
+def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") -> Judgement:
     events = _events(partitions, hostile)
     e = evidence(faults=fault_landings(events), rebalances=rebalances(events))
     cells = coarse(_cells(partitions, busy))
@@ -238,7 +238,8 @@ def _write_logs(folder: Path, hostile: str) -> None:
             f"{_utc(at_ms)} INFO {node}: heartbeat {at_ms} {hostile}"
             for at_ms in range(0, SECONDS * 1000, every_ms)
         ]
-        (folder / f"{node}.log").write_text("\n".join(lines) + "\n")
+        text = "\n".join(lines) + "\n"
+        (folder / f"{node}.log").write_bytes(text.encode(errors="surrogatepass"))
 
 
 def _utc(at_ms: int) -> str:

@@ -68,8 +68,8 @@ def settled(driver: Chrome) -> None:
 
 def find(driver: Chrome, selector: str) -> list[WebElement]:
     """The elements that a person can see."""
-    found = driver.find_elements(By.CSS_SELECTOR, selector)
-    return [one for one in found if one.is_displayed()]
+    script = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility())"
+    return list(driver.execute_script(script, selector) or [])
 
 
 def view(driver: Chrome) -> tuple[float, float]:
@@ -90,6 +90,10 @@ def click(driver: Chrome, element: WebElement) -> None:
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
     settled(driver)
+
+
+def scrolled(driver: Chrome) -> float:
+    return float(str(driver.execute_script("return scrollY")))
 
 
 def pins_of(driver: Chrome, selector: str) -> list[WebElement]:
@@ -215,6 +219,19 @@ def test_an_address_brings_the_same_view_and_finding_back(
     assert driver.current_url == url
 
 
+def test_times_further_down_lead_to_their_place_on_the_axis(
+    driver: Chrome, pages: dict[str, Path]
+) -> None:
+    load(driver, pages["three"])
+    (of_fault,) = [one for one in find(driver, "table a") if one.text == "50.00 s"]
+    click(driver, of_fault)
+    assert view(driver) == pytest.approx((38, 74), abs=0.01), "as much time around it as it took"
+    assert 0 <= find(driver, "#time")[0].rect["y"] - scrolled(driver) < 300
+    (of_violation,) = [one for one in find(driver, ".card p a") if one.text == "47.250 s"]
+    click(driver, of_violation)
+    assert "lost-writes · lost in z1/2 at 47.250 s" in detail(driver)
+
+
 def test_next_and_previous_walk_through_all_findings(
     driver: Chrome, pages: dict[str, Path]
 ) -> None:
@@ -274,10 +291,12 @@ def test_128_partitions_are_readable_and_the_file_small(
     load(driver, pages["many"])
     assert len(find(driver, ".partition")) == 24
     click(driver, find(driver, ".show-all")[0])
-    rows = find(driver, ".partition")
-    assert len(rows) == 128
-    tops = [row.rect["y"] for row in rows]
-    heights = [row.rect["height"] for row in rows]
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('.partition')].map(e => e.getBoundingClientRect())"
+    )
+    assert len(boxes) == 128
+    tops, heights = ([box[name] for box in boxes] for name in ("y", "height"))
+    assert min(heights) >= 12
     assert all(b - a >= h - 0.5 for a, b, h in zip(tops, tops[1:], heights[:-1], strict=False))
     click(driver, pins_of(driver, ".partition")[-1])
     assert "in z1/" in detail(driver)

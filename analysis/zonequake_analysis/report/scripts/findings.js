@@ -263,13 +263,13 @@
     const indexOf = (values, name, word) => { const i = word === null ? -1 : values.findIndex((_, n) => name(n) === word); return i < 0 ? null : i; };
     filter(indexOf(data.kinds, kindName, words.get("only")));
     const at = words.get("at");
+    if (words.size) card.scrollIntoView();
     if (at === null || isNaN(at)) { if (chosen) choose(null); return; }
     // The address has microseconds in decimals, which a double holds exactly enough to round.
     const from = Math.round(at * US), to = Math.round((words.get("until") ?? at) * US);
     choose({ kind: indexOf(data.kinds, kindName, words.get("kind")), row: indexOf(data.partitions, partitionName, words.get("partition")),
       from, to, number: +(words.get("n") ?? 0) || 0 });
     if (detail.hidden) return;
-    card.scrollIntoView();
     if (words.get("from") === null) { const [a, b] = timeAxis.domain(); show(Math.max(a, from / US - 5), Math.min(b, to / US + 5)); }
   }
 

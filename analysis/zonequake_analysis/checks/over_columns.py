@@ -250,14 +250,14 @@ def _swept(c: Columns, rows: Ints, version: Ints, acked: Bools, element: Ints) -
     by_write = ~starts & acked[who]
     acked_before = before(by_write, version[who])
     known_at = before(by_write, time)
-    seen_before = before(~starts & ~acked[who], version[who])
+    known = before(~starts, version[who])
     last = np.full(c.keys, -1)
     last[key[starts]] = np.flatnonzero(starts)
-    bad = np.flatnonzero(starts & (version[who] < np.maximum(acked_before, seen_before)))
+    bad = np.flatnonzero(starts & (version[who] < known))
     mine, end = version[who[bad]], last[key[bad]]
     missed_write = mine < acked_before[bad]
     is_last = time[bad] == time[end]
-    flickers = ~missed_write & (version[who[end]] >= seen_before[bad])
+    flickers = ~missed_write & (version[who[end]] >= known[bad])
     unknown = known_at[bad] == NOTHING
     kinds = ("lost", "stale", "flicker")
     return FoundRows(
@@ -267,6 +267,6 @@ def _swept(c: Columns, rows: Ints, version: Ints, acked: Bools, element: Ints) -
         key=key[bad],
         value=element[who[bad]],
         at_ns=time[bad],
-        position=np.maximum(acked_before, seen_before)[bad],
+        position=known[bad],
         magnitude_ns=np.where(unknown, NULL, time[bad] - np.where(unknown, 0, known_at[bad])),
     )

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from zonequake_analysis.tables.check_findings import FOUND_BY, SUMMARY, CheckFinding
 
-MOST_CELLS = 12_000
+MOST_CELLS = 24_000
 """Most cells that a report holds: about 30 bytes each."""
 
 _MOST_BINS = 600
 _FEWEST_BINS = 32
-_COLLECTED = 6
+_COLLECTED = 3
 """Times `MOST_CELLS` that Spark may return: most series have findings in few bins."""
 
 Series = tuple[str, str, str, str, int | None]

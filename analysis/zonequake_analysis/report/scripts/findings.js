@@ -40,7 +40,14 @@
         mark.to = Math.max(mark.to, c[LAST]); mark.first = c[FIRST]; mark.x = (mark.x + x) / 2;
       }
     }
-    one.area.replaceChildren(...[...bins.values()].map((mark) => {
+    // A line shows how far the findings of a mark reach, where that is farther than the mark is wide.
+    const reach = [...bins.values()].filter((mark) => (mark.to - mark.from) * wide / (to - from) > BIN_PX).map((mark) => {
+      const line = element("i", `reach ${data.kinds[mark.kind].verdict}`), x = (us) => (us - from) / (to - from) * wide;
+      line.style.left = `${Math.max(0, x(mark.from))}px`;
+      line.style.width = `${Math.min(wide, x(mark.to)) - Math.max(0, x(mark.from))}px`;
+      return line;
+    });
+    one.area.replaceChildren(...reach, ...[...bins.values()].map((mark) => {
       const made = element("button", `pin ${data.kinds[mark.kind].verdict}`, mark.count > 1 ? counted(mark.count) : "");
       made.type = "button";
       made.tabIndex = -1;

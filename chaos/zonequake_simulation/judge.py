@@ -60,7 +60,7 @@ def _found(ops: pa.Table, c: Columns) -> dict[str, Violation]:
     screens = {
         "sets": sets.suspects(c),
         "loss": loss.suspects(c),
-        "claimed order": claimed.suspects(c),
+        "claimed order": claimed.suspects(c).either,
         "registers": black_box.registers(c),
         "lists": black_box.lists(c),
     }

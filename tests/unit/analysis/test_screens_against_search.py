@@ -47,8 +47,7 @@ def test_no_screen_clears_a_history_without_an_order(tmp_path: Path, lists: bool
     c = in_columns(tmp_path, [o for case in cases for o in case])
     place = {number: row for row, number in enumerate(c.key_ids.tolist())}
     outside = (black_box.lists if lists else black_box.registers)(c)
-    suspected = claimed.suspects(c)
-    by_claim = suspected.replayed | suspected.late
+    by_claim = claimed.suspects(c).either
     illegal = cleared = 0
     for case in cases:
         row = place[name_id(ZONE, case[0].key)]

@@ -53,6 +53,11 @@ class Suspected:
     late: Bools
     unclear: Bools
 
+    @property
+    def either(self) -> Bools:
+        """The keys at which anything could fail."""
+        return self.replayed | self.late
+
 
 def suspects(c: Columns) -> Suspected:
     """Returns the keys at which the claimed order could fail."""

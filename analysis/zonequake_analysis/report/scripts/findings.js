@@ -28,11 +28,13 @@
   }
 
   function drawList(one, from, to) {
-    const wide = width(), bins = new Map();
+    const wide = width(), bins = new Map(), perUs = wide / (to - from);
+    // Only bins that lie in the view as a whole: a mark at an edge is as good to click as others.
+    const lowest = Math.ceil(from * perUs / BIN_PX), highest = Math.max(lowest, Math.floor(to * perUs / BIN_PX) - 1);
     for (const c of one.cells) {
       if (c[LAST] < from || c[FIRST] > to || (only !== null && one.kind === null && c[KIND] !== only)) continue;
       const middle = (Math.max(c[FIRST], from) + Math.min(c[LAST], to)) / 2;
-      const perUs = wide / (to - from), bin = Math.floor(middle * perUs / BIN_PX);
+      const bin = Math.max(lowest, Math.min(highest, Math.floor(middle * perUs / BIN_PX)));
       const x = (middle - from) * perUs, mark = bins.get(bin);
       if (!mark) bins.set(bin, { x, edge: bin * BIN_PX - from * perUs, kind: c[KIND], count: c[COUNT], from: c[FIRST], to: c[LAST], first: c[FIRST] });
       else {
@@ -41,8 +43,8 @@
       }
     }
     // A line shows how far the findings of a mark reach, where that is farther than the mark is wide.
-    const reach = [...bins.values()].filter((mark) => (mark.to - mark.from) * wide / (to - from) > BIN_PX).map((mark) => {
-      const line = element("i", `reach ${data.kinds[mark.kind].verdict}`), x = (us) => (us - from) / (to - from) * wide;
+    const reach = [...bins.values()].filter((mark) => (mark.to - mark.from) * perUs > BIN_PX).map((mark) => {
+      const line = element("i", `reach ${data.kinds[mark.kind].verdict}`), x = (us) => (us - from) * perUs;
       line.style.left = `${Math.max(0, x(mark.from))}px`;
       line.style.width = `${Math.min(wide, x(mark.to)) - Math.max(0, x(mark.from))}px`;
       return line;
@@ -194,9 +196,9 @@
     const kind = data.kinds[c[KIND]], example = data.examples[c[EXAMPLE]], s = c[FIRST] / US;
     const title = element("p", "title");
     title.append(...kindLabel(c[KIND]), element("span", "", ` in ${partitionName(c[ROW])} at ${s.toFixed(3)} s`), element("span", "soft", utc(s) && ` · ${utc(s)} UTC`));
-    const said = element("p", "soft", example?.text || kind.text);
+    const said = element("p", "soft", `${example?.text || kind.text}.`);
     const parts = [title, said];
-    if (c[COUNT] > 1) said.append(` ${counted(c[COUNT])} of them until ${(c[LAST] / US).toFixed(3)} s; the first one is shown.`);
+    if (c[COUNT] > 1) said.append(` ${counted(c[COUNT])} of them until ${(c[LAST] / US).toFixed(3)} s${example ? "; the first one is shown" : ""}.`);
     if (example) {
       const facts = [["key", example.key], ["value", example.value], ["node", example.node], ["apart", example.apart]].filter(([, v]) => v !== null);
       for (const [name, value] of facts) said.append(` · ${name} `, element("code", "", value));

@@ -67,6 +67,16 @@ def test_an_emptied_folder_has_nothing_in_it_and_takes_files(run: Place) -> None
     assert [one.read_bytes() for one in (run / "tables" / "ops").listed()] == [b"new"]
 
 
+def test_folders_of_several_files_are_deleted_with_all_in_them(run: Place) -> None:
+    """pyarrow deletes a folder among its files; this store refuses that until the last is gone."""
+    for folder in (run / "tables" / "ops", run / "tables" / "metrics" / "hour=1"):
+        for number in range(3):
+            (folder / f"part-{number}").write(b"x")
+    (run / "tables").delete_folder()
+    assert (run / "tables").all_below("") == []
+    (run / "tables").delete_folder()
+
+
 def test_all_files_below_a_prefix_are_found_by_name_and_those_beside_it_are_not(run: Place) -> None:
     for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
         (run / name).write(b"x")

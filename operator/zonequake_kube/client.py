@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
@@ -23,6 +24,8 @@ from zonequake_kube.objects import Json
 
 WATCH_TIMEOUT_S = 240
 FIELD_MANAGER = "zonequake-chaos"
+_PART_BYTES = 1024 * 1024
+"""Bytes of a download in memory at once."""
 
 _KINDS = {
     "Pod": ("/api/v1", "pods"),
@@ -231,6 +234,20 @@ class Kube(ApiConnection):
             params=params,
             timeout_s=timeout_s,
         )
+
+    async def pod_download(
+        self, pod: str, port: int, path: str, file: Path, *, timeout_s: float
+    ) -> int:
+        """Writes what a pod answers into a file, in parts; returns its bytes. Raises ClusterError,
+        OSError.
+        """
+        call = self.path("Pod", f"{pod}:{port}", "proxy") + path
+        size_bytes = 0
+        with await asyncio.to_thread(file.open, "wb") as sink:
+            async with self._request("GET", call, timeout_s=timeout_s) as response:
+                async for part in response.content.iter_chunked(_PART_BYTES):
+                    size_bytes += await asyncio.to_thread(sink.write, part)
+        return size_bytes
 
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
         """Returns the time by a pod's HTTP server: the header `Date` of an answer, whole seconds.

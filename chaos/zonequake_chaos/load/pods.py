@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,10 @@ from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 _POLL_S = 0.3
 _RETRIES = 20
+_DOWNLOAD_S = 600.0
+"""Longest time that a history file may take."""
+
+_T = TypeVar("_T")
 Problem = Callable[[], Awaitable[str | None]]
 """Returns what is still missing, as text; None or empty when nothing is."""
 
@@ -92,20 +97,29 @@ class LoadPods:
         return statuses
 
     async def collect(self, folder: Path) -> int:
-        """Downloads every history file into `folder`; returns the number of bytes."""
+        """Downloads every history file into `folder`, in parts; returns the number of bytes."""
         total = 0
         for pod in self.names:
             listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
             for file in listed.files:
-                data = await self._call(pod, f"/files/{file.name}", timeout_s=120.0)
-                if len(data) < file.size_bytes:
-                    raise HarnessError(
-                        f"history {file.name} of {pod}: got {len(data)} bytes, "
-                        f"expected {file.size_bytes}"
-                    )
-                (folder / file.name).write_bytes(data)
-                total += len(data)
+                part = folder / f".{file.name}.part"
+                try:
+                    size_bytes = await self._download(pod, f"/files/{file.name}", part)
+                    if size_bytes < file.size_bytes:
+                        raise HarnessError(
+                            f"history {file.name} of {pod}: got {size_bytes} bytes, "
+                            f"expected {file.size_bytes}"
+                        )
+                    part.replace(folder / file.name)
+                finally:
+                    part.unlink(missing_ok=True)
+                total += size_bytes
         return total
+
+    async def _download(self, pod: str, path: str, file: Path) -> int:
+        return await _patiently(
+            lambda: self._kube.pod_download(pod, LOAD_PORT, path, file, timeout_s=_DOWNLOAD_S)
+        )
 
     async def _call(
         self,
@@ -116,17 +130,11 @@ class LoadPods:
         body: bytes | None = None,
         timeout_s: float = 10.0,
     ) -> bytes:
-        """Calls a load pod; retries for a while, since it may be restarting."""
-        for attempt in range(_RETRIES):
-            try:
-                return await self._kube.pod_proxy(
-                    pod, LOAD_PORT, path, method=method, body=body, timeout_s=timeout_s
-                )
-            except ClusterError as error:
-                if error.status == 400 or error.status == 409 or attempt == _RETRIES - 1:
-                    raise
-                await asyncio.sleep(_POLL_S)
-        raise AssertionError("the loop above returns or raises")
+        return await _patiently(
+            lambda: self._kube.pod_proxy(
+                pod, LOAD_PORT, path, method=method, body=body, timeout_s=timeout_s
+            )
+        )
 
     async def _until(self, problem: Problem, timeout_s: float) -> None:
         deadline_ns = self._clock.now().time_ns + int(timeout_s * 1e9)
@@ -134,6 +142,18 @@ class LoadPods:
             if self._clock.now().time_ns > deadline_ns:
                 raise WaitExpired(f"load {self._name}: not within {timeout_s:g} s: {found}")
             await asyncio.sleep(_POLL_S)
+
+
+async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Calls a load pod; retries for a while, since it may be restarting."""
+    for attempt in range(_RETRIES):
+        try:
+            return await call()
+        except ClusterError as error:
+            if error.status == 400 or error.status == 409 or attempt == _RETRIES - 1:
+                raise
+            await asyncio.sleep(_POLL_S)
+    raise AssertionError("the loop above returns or raises")
 
 
 async def delete_load(kube: Kube, name: str) -> None:

@@ -4,6 +4,7 @@ AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   ├── FolderHeld      another process analyses it
 │   ├── RunNotWhole     its record was not uploaded as a whole
+│   ├── PlaceTaken      another run, or anything else, is there already
 │   └── PlaceError      its place can't be reached, or refuses the request
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
@@ -28,6 +29,10 @@ class FolderHeld(RunFolderError):
 
 class RunNotWhole(RunFolderError):
     """The record of the run was not uploaded as a whole; nothing may be written there."""
+
+
+class PlaceTaken(RunFolderError):
+    """A run was to be written to a place that holds something else."""
 
 
 class PlaceError(RunFolderError):

@@ -16,9 +16,14 @@ from rich.console import Console
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.unit.chaos.runner import conftest as made_up
+from tests.unit.importing.test_jepsen import TUPLES
 from zonequake_analysis.cli import analyze
+from zonequake_analysis.errors import ImportRefused, PlaceTaken
+from zonequake_analysis.importing.command import Source, import_history, mark_of
+from zonequake_analysis.importing.operations import Choices
 from zonequake_analysis.storage import limits
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import write_mark
 from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.record.upload import claim
@@ -245,3 +250,40 @@ async def test_a_store_that_can_not_take_the_run_is_told_of_before_it_begins(
     assert SECRET_KEY not in said
     assert "Traceback" not in said
     assert not any(name.startswith("runs/") for name in contents(tmp_path))
+
+
+def test_an_imported_history_goes_into_the_store_as_into_a_folder(
+    server: S3Server, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, uri = tmp_path / "history.edn", f"s3://{BUCKET}/{prefix}"
+    file.write_text(TUPLES)
+    place = Place.of(uri)
+    with relayed(server.endpoint, each_third) as relay:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
+        import_history(Source.JEPSEN, [file], Place.of(uri), Choices())
+    import_history(Source.JEPSEN, [file], tmp_path / "run", Choices())
+    assert relay.faults
+    assert contents(server.bucket / prefix) == contents(tmp_path / "run")
+    with pytest.raises(PlaceTaken, match="holds the run"):
+        import_history(Source.JEPSEN, [file], place, Choices())
+    file.write_text(TUPLES.replace(":cas", ":swap"))
+    with pytest.raises(ImportRefused):
+        import_history(Source.JEPSEN, [file], place / "refused", Choices())
+    assert contents(server.bucket / prefix / "refused") == {}
+
+
+def test_an_import_that_was_killed_is_not_taken_for_whole_and_can_be_repeated(
+    server: S3Server, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, uri = tmp_path / "history.edn", f"s3://{BUCKET}/{prefix}"
+    file.write_text(TUPLES)
+    place = Place.of(uri)
+    import_history(Source.JEPSEN, [file], place, Choices())
+    (place / "run.yaml").delete()
+    write_mark(place, mark_of(Source.JEPSEN, [file], place))  # as it stood until `run.yaml` came
+    assert analyze(uri) == 255
+    told = capsys.readouterr().err
+    assert "is not whole here" in told
+    assert f"zonequake import --from jepsen {file} --out {uri}" in told
+    import_history(Source.JEPSEN, [file], place, Choices())
+    assert set(contents(server.bucket / prefix)) == {"run.yaml", "history/imported.jsonl"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -11,7 +13,7 @@ from typing import Annotated, BinaryIO
 import typer
 from typer.exceptions import TyperException
 
-from zonequake_analysis.errors import AnalysisError, ImportRefused
+from zonequake_analysis.errors import AnalysisError, ImportRefused, PlaceError
 from zonequake_analysis.importing import jepsen, porcupine
 from zonequake_analysis.importing.edn import EdnEntry, entries
 from zonequake_analysis.importing.json_lines import json_lines
@@ -20,6 +22,10 @@ from zonequake_analysis.importing.operations import Choices, ForeignOperation, N
 from zonequake_analysis.importing.run_files import Written, write_run
 from zonequake_analysis.importing.translation import pairs
 from zonequake_analysis.importing.values import Values
+from zonequake_analysis.run_argument import path_or_uri
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import UploadMark
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 app = typer.Typer(help="Import histories of other tools.", add_completion=False)
 
@@ -32,13 +38,37 @@ class Source(StrEnum):
 
 
 def import_history(
-    source: Source, files: Sequence[Path], out: Path, choices: Choices
+    source: Source, files: Sequence[Path], out: Path | Place, choices: Choices
 ) -> tuple[Written, Notes]:
-    """Writes the history of `files` as the run folder `out`, and returns what is in it.
+    """Writes the history of `files` as the run `out`, and returns what is in it.
 
     Raises ImportRefused for what can't be read or judged, RunFolderError where `out` can't be
-    written.
+    written, or holds something else.
     """
+    place = Place.of(out)
+    if (folder := place.local) is not None:
+        return _into(folder, source, files, choices)
+    from zonequake_analysis.storage.upload import uploaded_at_the_end
+
+    with uploaded_at_the_end(place, mark_of(source, files, place)) as spool:
+        return _into(spool, source, files, choices)
+
+
+def mark_of(source: Source, files: Sequence[Path], place: Place) -> UploadMark:
+    """Returns the mark of a place while an import goes there."""
+    given = [str(file.resolve()) for file in files]
+    words = ["zonequake", "import", "--from", source.value, *given, "--out", str(place)]
+    return UploadMark(
+        run=f"{source.value} {' '.join(given)}",
+        host=socket.gethostname(),
+        folder=given[0],
+        command=shlex.join(words),
+    )
+
+
+def _into(
+    out: Path, source: Source, files: Sequence[Path], choices: Choices
+) -> tuple[Written, Notes]:
     notes, values = Notes(), Values()
     written = write_run(
         out,
@@ -89,7 +119,12 @@ def import_command(
     ],
     source: Annotated[Source, typer.Option("--from", help="Tool that wrote the file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Run folder to write. Default: runs/<file's name>.")
+        str | None,
+        typer.Option(
+            "--out",
+            callback=path_or_uri,
+            help="Run folder to write, or its URI, as s3://bucket/x. Default: runs/<file's name>.",
+        ),
     ] = None,
     initial: Annotated[
         str | None,
@@ -117,13 +152,16 @@ def import_command(
         raise TyperException(
             f"found {len(files)} files; a Jepsen history is one file: import each by itself"
         )
-    out = out or Path("runs") / files[0].stem
+    place = Place.of(out or Path("runs") / files[0].stem)
     choices = Choices(split=split_transactions, leave_out=leave_out_keys, initial=_initial(initial))
     try:
-        written, notes = import_history(source, files, out, choices)
+        written, notes = import_history(source, files, place, choices)
+    except PlaceError as error:
+        _say(f"import: {error}")
+        raise typer.Exit(EXIT_CODES[Verdict.HARNESS_FAILED]) from error
     except AnalysisError as error:
         raise TyperException(str(error)) from error
-    _say(f"{out}: {written.operations:,} operations on {written.keys:,} keys")
+    _say(f"{place}: {written.operations:,} operations on {written.keys:,} keys")
     for what, count in notes.left_out.items():
         _say(f"left out: {count:,} {what}")
     for what, count in notes.said.items():
@@ -133,7 +171,7 @@ def import_command(
             f"{written.keys - written.read_finally:,} keys have no read after their last write, "
             "so that a loss there can't be seen: read each key once more at the end of a test"
         )
-    _say(f"next: zonequake analyze {out}")
+    _say(f"next: zonequake analyze {place}")
 
 
 def _initial(text: str | None) -> object:

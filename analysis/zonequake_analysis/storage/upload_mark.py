@@ -16,16 +16,18 @@ MARK_FILE = ".upload.json"
 
 
 class UploadMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that the place was chosen for, and where its record is meanwhile."""
+    """The run that the place was chosen for, where its record is meanwhile, and the `command` there
+    that brings it."""
 
     run: str
     host: str
     folder: str
+    command: str
 
     @property
     def remedy(self) -> str:
         """Returns the command that makes the run whole, in words."""
-        return f"`zonequake upload {self.folder}` on {self.host} uploads it"
+        return f"`{self.command}` on {self.host} brings it"
 
 
 def read_mark(run: Place) -> UploadMark | None:

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload import Uploaded
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.record.upload import Uploaded, delete_spool, upload
+from zonequake_chaos.record.upload import delete_spool, upload
 from zonequake_kube.errors import HarnessError, UsageError
 
 

@@ -1,0 +1,121 @@
+"""Uploads a run's folder into a store, where no rename is atomic.
+
+    claim ── the folder is filled, on this machine ── every file ── run.yaml ── the claim is deleted
+
+`run.yaml` comes last: a run is complete in the store when it is there. No file is ever in memory as
+a whole.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_analysis.errors import PlaceError, PlaceTaken
+from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_facts
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark, read_mark, write_mark
+
+_AT_ONCE = 4
+"""Files that are uploaded at the same time: a run has many small ones."""
+
+_LAST = (VERDICT_FILE, "run.yaml")
+"""In this order: a verdict stands only beside all that it is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    """The result of an upload."""
+
+    files: int
+    size_bytes: int
+
+
+def claim(store: Place, mark: UploadMark) -> None:
+    """Marks the place as that of this run, which also shows that it can be written to.
+
+    Raises PlaceTaken if it holds anything else, RunFolderError, PlaceError.
+    """
+    store.check_reachable()
+    _check_free(store, mark)
+    write_mark(store, mark)
+
+
+def give_up(store: Place) -> None:
+    """Deletes the mark of a run that is not to come, if the store lets it."""
+    with suppress(PlaceError):
+        (store / MARK_FILE).delete()
+
+
+def upload(folder: Path, store: Place, mark: UploadMark) -> Uploaded:
+    """Uploads all plain files of the folder; claims the place again, first.
+
+    Repeatable. Raises PlaceTaken if the place holds something else, RunFolderError, OSError,
+    PlaceError: then `run.yaml` isn't there.
+    """
+    claim(store, mark)
+    files = [name for name in _files(folder) if name not in _LAST]
+    last = [name for name in _LAST if (folder / name).is_file()]
+    with ThreadPoolExecutor(_AT_ONCE, "upload") as pool:
+        try:
+            sizes = list(pool.map(lambda name: _upload_one(folder, store, name), files))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    sizes += [_upload_one(folder, store, name) for name in last]
+    (store / MARK_FILE).delete()
+    return Uploaded(files=len(sizes), size_bytes=sum(sizes))
+
+
+@contextmanager
+def uploaded_at_the_end(store: Place, mark: UploadMark) -> Iterator[Path]:
+    """Yields a path of this machine; the folder that is made there is in the store afterwards.
+
+    An error gives up the claim. Raises what `upload` raises.
+    """
+    claim(store, mark)
+    try:
+        with tempfile.TemporaryDirectory(prefix="zonequake-") as made:
+            yield Path(made) / "run"
+            upload(Path(made) / "run", store, mark)
+    except BaseException:
+        give_up(store)
+        raise
+
+
+def _upload_one(folder: Path, store: Place, name: str) -> int:
+    (store / name).copy_from(folder / name)
+    return (folder / name).stat().st_size
+
+
+def _files(folder: Path) -> list[str]:
+    """Returns the plain files below a folder, by name."""
+    found = (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+    return sorted(file.relative_to(folder).as_posix() for file in found)
+
+
+def _check_free(store: Place, mark: UploadMark) -> None:
+    """Raises PlaceTaken if the place holds anything but this run."""
+    facts = read_facts(store)
+    if facts is not None:
+        if facts.run != mark.run:
+            raise PlaceTaken(
+                f"{store} holds the run {facts.run}, expected a prefix without one: name another"
+            )
+        return
+    found = read_mark(store)
+    if found is not None:
+        if found.run != mark.run:
+            raise PlaceTaken(
+                f"{store} is kept for the run {found.run}, whose record is in {found.folder} on "
+                f"{found.host}: {found.remedy}; or name another place"
+            )
+        return
+    if others := [*store.listed(), *store.folders()]:
+        raise PlaceTaken(
+            f"{store} holds {others[0].name}, expected nothing there: name another place"
+        )

@@ -19,7 +19,7 @@ import pytest
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.foreign.spoilt_runs import uploaded, without_place, write_spoilt
-from tests.spark.clusters.standalone import standalone
+from tests.spark.clusters.standalone import connect_server, standalone
 from zonequake_analysis import submit
 from zonequake_analysis.tables.schemas import TABLES
 
@@ -167,6 +167,28 @@ def test_workers_that_share_no_folder_with_the_driver_judge_it(
     executors = json.loads(document)["analyzed"]["executors"]
     assert executors
     assert "driver" not in {executor["name"] for executor in executors}
+
+
+@pytest.mark.long
+def test_through_spark_connect_the_verdict_is_the_local_one_and_the_servers_credentials_count(
+    run: Path, server: S3Server, told_here: dict[str, Any], tmp_path: Path
+) -> None:
+    uri = uploaded(run, server, "connect")
+    own = {k: v for k, v in server.environment().items() if k != "AWS_ENDPOINT_URL"}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    with connect_server(tmp_path / "connect", environment | own) as remote:
+        ended = analyze(uri, "--remote", remote, environment={**os.environ, **server.environment()})
+    assert ended.returncode == VIOLATED, ended.stderr
+    document = (server.bucket / "connect" / run.name / "verdict.json").read_bytes()
+    assert without_place(document) == told_here
+    assert json.loads(document)["analyzed"]["master"] == "local[2]"
+    without = {k: v for k, v in environment.items() if not k.startswith("AWS_")}
+    nobody = {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path)}
+    with connect_server(tmp_path / "without", without | nobody) as remote:
+        ended = analyze(uri, "--remote", remote, environment={**os.environ, **server.environment()})
+    assert ended.returncode == 255
+    assert "these credentials, or their absence, don't allow it" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.long

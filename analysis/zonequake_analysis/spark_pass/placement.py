@@ -21,6 +21,9 @@ REACH_S = 60.0
 """Longest time that an executor may take to come."""
 _CONNECT_S = 5.0
 _POLL_S = 0.2
+_CONNECT_URL = re.compile(r"sc://([^:/;@?#\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?(?:/|;|$)")
+_CONNECT_PORT = 15002
+_OF_A_SERVER = ("spark.master", "spark.app.id")
 _OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|k8s://.|yarn$")
 
 
@@ -35,7 +38,9 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The place where an analysis ran. Executors that ran no task are left out."""
+    """The place where an analysis ran. Executors that ran no task are left out; through Spark
+    Connect there are none, as a client can't see them.
+    """
 
     master: str
     application: str
@@ -63,16 +68,40 @@ def check_reachable(master: str) -> None:
         host, _, port = place.rpartition(":")
         if not host or not port.isdigit():
             raise SessionError(f"--master: found {master}, expected spark://host:port")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-        except OSError as error:
-            refused.append(f"{place}: {error}")
-        else:
+        refusal = _refusal(host, int(port))
+        if refusal is None:
             return
+        refused.append(f"{place}: {refusal}")
     raise SessionError(
         f"the Spark master can't be reached ({'; '.join(refused)}); is it running there, and does "
         "a firewall let this machine connect?"
     )
+
+
+def check_server(remote: str) -> None:
+    """Tries to connect to a Spark Connect server, for which its client waits many minutes.
+
+    Raises SessionError. What follows the address is never shown: it may hold a token.
+    """
+    found = _CONNECT_URL.match(remote)
+    if found is None:
+        raise SessionError("--remote: expected sc://host:port, with options behind /; only")
+    host, port = found[1], int(found[2] or _CONNECT_PORT)
+    refusal = _refusal(host, port)
+    if refusal is not None:
+        raise SessionError(
+            f"the Spark Connect server can't be reached ({host}:{port}: {refusal}); is it running "
+            "there, and does a firewall let this machine connect?"
+        )
+
+
+def _refusal(host: str, port: int) -> OSError | None:
+    """Returns why nothing can be connected to there."""
+    try:
+        socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S).close()
+    except OSError as error:
+        return error
+    return None
 
 
 def check_placement(spark: SparkSession, wanted: str) -> None:
@@ -104,10 +133,13 @@ def _others(spark: SparkSession) -> bool:
 
 
 def placement_of(spark: SparkSession) -> Placement | None:
-    """Returns where this session has run its tasks; None with Spark Connect, which can't say."""
+    """Returns where this session has run its tasks; None if a Spark Connect server doesn't say."""
     context = getattr(spark, "_sc", None)
     if context is None:
-        return None
+        master, application = (spark.conf.get(name, "") for name in _OF_A_SERVER)
+        if not master or not application:
+            return None
+        return Placement(master=master, application=application, executors=())
     executors = executors_of(context)
     return Placement(
         master=context.master,
@@ -132,7 +164,13 @@ def executors_of(context: SparkContext) -> list[Any]:
 
 
 def told_of_python(text: str) -> str | None:
-    """Returns why a task's Python could not begin, from the stack that Spark brings; else None."""
+    """Returns why a task's Python could not do its work, from the stack that Spark brings."""
+    missing = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'$", text, re.MULTILINE)
+    if missing is not None and "Python worker" in text:
+        return (
+            f"the Python of Spark's workers has no module {missing[1]}: install there what this "
+            "process runs, `pip install 'zonequake[analysis]'` of the same version"
+        )
     found = re.search(r"Cannot run program \"([^\"]+)\".*?: (.+)$", text, re.MULTILINE)
     if found is None:
         return None

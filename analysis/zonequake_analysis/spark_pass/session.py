@@ -20,7 +20,12 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options
-from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, is_local
+from zonequake_analysis.spark_pass.placement import (
+    check_placement,
+    check_reachable,
+    check_server,
+    is_local,
+)
 
 LOCAL = "local[*]"
 """The default master."""
@@ -111,6 +116,7 @@ def build_session(
     builder = SparkSession.builder.appName("zonequake analyze")
     try:
         if remote is not None:
+            check_server(remote)
             session = builder.remote(remote).getOrCreate()
             for name, value in _PORTABLE.items():
                 session.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of PySpark's own classes: a master and workers, as processes."""
+"""Spark's own classes as processes: a standalone master with workers, and a Connect server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyspark
 
 BEGIN_S = 60.0
+_SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
@@ -72,6 +74,39 @@ def standalone(folder: Path, *, workers: int) -> Iterator[str]:
                 )
             )  # fmt: skip
         yield master
+
+
+@contextlib.contextmanager
+def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A Spark Connect server with two cores in this environment; yields its URL."""
+    port = free_port()
+    settings = {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    folder.mkdir(parents=True)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(_SPARK_SUBMIT, "--class", _CONNECT_SERVER, "--master", "local[2]"),
+                *(word for each in settings.items() for word in ("--conf", "=".join(each))),
+                "spark-internal",
+            ],
+            cwd=folder,
+            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _await_port(port)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _await_port(port: int) -> None:

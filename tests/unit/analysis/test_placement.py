@@ -14,6 +14,7 @@ from zonequake_analysis.spark_pass import placement
 from zonequake_analysis.spark_pass.placement import (
     check_placement,
     check_reachable,
+    check_server,
     is_local,
     placement_of,
     told_of_python,
@@ -123,8 +124,39 @@ def test_executors_that_did_nothing_are_left_out() -> None:
     ]
 
 
-def test_through_connect_nobody_can_say() -> None:
-    assert placement_of(Made()) is None  # type: ignore[arg-type]
+def test_through_connect_the_server_says_its_master_and_no_executor() -> None:
+    conf = {"spark.master": "spark://a:1", "spark.app.id": "app-1"}
+    found = placement_of(Made(conf=conf))  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.master, found.application, found.executors) == ("spark://a:1", "app-1", ())
+    assert placement_of(Made(conf={})) is None  # type: ignore[arg-type]
+
+
+def test_a_connect_server_where_nothing_listens_is_named_and_its_token_is_not() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(SessionError, match=rf"127\.0\.0\.1:{port}: .*is it running") as told:
+            check_server(f"sc://127.0.0.1:{port}/;token=secret")
+        assert "secret" not in str(told.value)
+        closed.listen()
+        check_server(f"sc://127.0.0.1:{port}/;token=secret")
+
+
+@pytest.mark.parametrize("remote", ["spark://a:1", "sc://", "sc://me:secret@a:1", "sc://a:secret"])
+def test_a_connect_server_that_is_no_address_is_refused(remote: str) -> None:
+    with pytest.raises(SessionError, match="expected sc://host:port") as told:
+        check_server(remote)
+    assert "secret" not in str(told.value)
+
+
+def test_a_package_that_workers_lack_is_named() -> None:
+    stack = """An exception was thrown from the Python worker: Traceback (most recent call last):
+ModuleNotFoundError: No module named 'zonequake_analysis'
+ SQLSTATE: 38000"""
+    told = told_of_python(stack)
+    assert told is not None
+    assert "no module zonequake_analysis" in told
 
 
 def test_a_python_that_executors_lack_is_named_with_the_way_out() -> None:

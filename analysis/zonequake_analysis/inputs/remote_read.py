@@ -116,7 +116,7 @@ def pull(
     try:
         with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
             for one in slices(counts, start_ms, end_ms, samples=PULLED_SAMPLES):
-                batches = [_pulled(found) for found in read(post, one, matchers)]
+                batches = [rows_of_file(found) for found in read(post, one, matchers)]
                 if batches:
                     writer.write_table(pa.Table.from_batches(batches))
                 samples += sum(batch.num_rows for batch in batches)
@@ -209,7 +209,7 @@ def series_id(labels: Labels) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def _pulled(found: Samples) -> pa.RecordBatch:
+def rows_of_file(found: Samples) -> pa.RecordBatch:
     """Returns samples as rows of the file."""
     return pa.RecordBatch.from_arrays(
         [

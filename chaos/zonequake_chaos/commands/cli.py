@@ -357,6 +357,13 @@ _lazy(
     ANALYSIS,
 )
 _lazy(
+    "import-metrics",
+    "zonequake_analysis.importing.metrics_command",
+    "analysis",
+    "Import samples of a Prometheus' storage into a run folder.",
+    ANALYSIS,
+)
+_lazy(
     "compare",
     "zonequake_analysis.many_runs.compare_command",
     "analysis",

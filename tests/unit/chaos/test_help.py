@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from zonequake_analysis.cli import app as analyze
 from zonequake_analysis.executors.command import app as executor_archive
 from zonequake_analysis.importing.command import app as import_history
+from zonequake_analysis.importing.metrics_command import app as import_metrics
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.trend_command import app as trend
 from zonequake_analysis.sql_shell.command import app as sql_shell
@@ -36,6 +37,7 @@ MOUNTED = {
     "executor-archive": executor_archive,
     "images": images,
     "import": import_history,
+    "import-metrics": import_metrics,
     "kv": kv,
     "reset": reset,
     "simulate": simulate,
@@ -127,6 +129,10 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
         ("zonequake_chaos.commands.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_analysis.executors.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
         ("zonequake_analysis.importing.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
+        (
+            "zonequake_analysis.importing.metrics_command",
+            {"aiohttp", "numpy", "pyarrow", "pyspark"},
+        ),
         ("zonequake_ctl.kv.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
         (

@@ -1,0 +1,67 @@
+"""`zonequake import-metrics FILE RUN`: samples of a Prometheus' storage, as a run's metrics."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from zonequake_analysis.errors import ImportRefused, PlaceError
+from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+app = typer.Typer(help="Import metrics into a run folder.", add_completion=False)
+
+
+def import_metrics(text: Path, run: Path | Place) -> tuple[Place, int]:
+    """Writes the samples of a text into `metrics/` of the run; returns the file and their number.
+
+    Raises ImportRefused for a line that can't be read, FileExistsError, OSError, PlaceError.
+    """
+    from zonequake_analysis.inputs.openmetrics import convert
+
+    folder = Place.of(run) / "metrics"
+    file = folder / f"{text.stem}.parquet"
+    if file.exists():
+        raise FileExistsError(f"{file} is there already; delete it, or rename {text}")
+    folder.make_folder()
+    with tempfile.TemporaryDirectory(prefix="zonequake-") as made:
+        samples = convert(text, Path(made) / "samples.parquet")
+        file.copy_from(Path(made) / "samples.parquet")
+    return file, samples
+
+
+@app.command(
+    "import-metrics", epilog="Example: zonequake import-metrics dump.txt runs/leader-kill-1"
+)
+def import_metrics_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="Text of `promtool tsdb dump-openmetrics`, or of `promtool tsdb dump`.",
+        ),
+    ],
+    run: RunPlace,
+) -> None:
+    """Import samples of a Prometheus' storage into a run folder, for `zonequake analyze` to read.
+
+    Writes metrics/FILE.parquet. Each NaN counts as the end of its series.
+    """
+    try:
+        written, samples = import_metrics(file, Place.of(run))
+    except ImportRefused as error:
+        raise TyperException(str(error)) from error
+    except FileExistsError as error:
+        raise TyperException(str(error)) from error
+    except (PlaceError, OSError) as error:
+        print(f"import-metrics: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(EXIT_CODES[Verdict.HARNESS_FAILED]) from error
+    print(f"{written}: {samples:,} samples", file=sys.stderr)  # noqa: T201
+    print(f"next: zonequake analyze {run}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,79 @@
+"""Samples as text become a run's metrics: each with its labels, its time and its value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import typer.main
+
+from zonequake_analysis.importing.metrics_command import app
+from zonequake_analysis.inputs.openmetrics import groups
+from zonequake_analysis.inputs.remote_read import SCHEMA, series_id
+
+TEXT = r"""# TYPE made counter
+made_total{number="1",pod="zq-0"} 1 1700000000.000
+made_total{number="1",pod="zq-0"} 2.5 1700000001.000
+made_total{number="1",pod="zq-0"} NaN 1700000002.000
+# TYPE odd gauge
+odd{text="a \"quoted\" \\ back, and {braces} = #"} -1e-03 1700000000.125
+odd +Inf 1700000000.125
+# EOF
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "run" / "history").mkdir(parents=True)
+    (tmp_path / "dump.txt").write_text(TEXT)
+    return tmp_path / "run"
+
+
+def imported(*words: str | Path) -> object:
+    return typer.main.get_command(app).main(
+        args=[str(word) for word in words], standalone_mode=False
+    )
+
+
+def test_the_file_has_the_columns_of_one_that_was_pulled_and_a_nan_ends_its_series(
+    run: Path, tmp_path: Path
+) -> None:
+    imported(tmp_path / "dump.txt", run)
+    table = pq.read_table(run / "metrics" / "dump.parquet")
+    assert table.schema.equals(SCHEMA)
+    assert table.column("stale").to_pylist() == [False, False, True, False, False]
+    labels = (("__name__", "made_total"), ("number", "1"), ("pod", "zq-0"))
+    assert table.column("series_id")[0].as_py() == series_id(labels)
+
+
+def test_a_group_holds_its_own_series_and_no_more_samples_than_asked() -> None:
+    lines = [b'x{n="%d"} %d %d.5\n' % (n // 2, n, n) for n in range(10)]
+    found = list(groups(lines, "x.txt", size=4))
+    assert [(len(group.t_ms), len(group.series)) for group in found] == [(4, 2), (4, 2), (2, 1)]
+    read = [
+        (dict(group.series[row])["n"], value, at)
+        for group in found
+        for row, value, at in zip(group.rows, group.values, group.t_ms, strict=True)
+    ]
+    assert read == [(str(n // 2), float(n), n * 1000 + 500) for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['x{a="1"} 1', "x{a=1} 1 2", 'x{a="1"} 1 2 # {t="u"} 1 3', '{"my.x"} 1 2', '{a="1"} 1 2',
+     "x 1 1e300", "x one 2", 'x{__name__="y"} 1 2', 'x{a="1"b="2"} 1 2', "ä 1 2"],
+)  # fmt: skip
+def test_a_line_that_is_no_sample_is_named_and_nothing_is_written(
+    run: Path, tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "dump.txt").write_text(f"x 1 2\n{line}\n")
+    with pytest.raises(typer.exceptions.TyperException, match=r"dump\.txt, line 2: found"):
+        imported(tmp_path / "dump.txt", run)
+    assert not list((run / "metrics").iterdir())
+
+
+def test_a_second_import_of_the_same_file_is_refused(run: Path, tmp_path: Path) -> None:
+    imported(tmp_path / "dump.txt", run)
+    with pytest.raises(typer.exceptions.TyperException, match="is there already"):
+        imported(tmp_path / "dump.txt", run)

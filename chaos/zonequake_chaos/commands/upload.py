@@ -11,7 +11,7 @@ from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload import Uploaded
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.record.upload import delete_spool, upload
+from zonequake_chaos.record.upload import delete_spool, upload_run
 from zonequake_kube.errors import HarnessError, UsageError
 
 
@@ -71,7 +71,7 @@ def move_to_store(folder: RunFolder, store: Place, console: Console, *, clean: b
 def _told(folder: RunFolder, store: Place, console: Console) -> Uploaded:
     console.print(f"Uploading to {store} …", markup=False)
     started_s = time.monotonic()
-    uploaded = upload(folder, store)
+    uploaded = upload_run(folder, store)
     console.print(
         f"Uploaded: {uploaded.files} files, {uploaded.size_bytes / 1e6:,.1f} MB "
         f"({time.monotonic() - started_s:.1f} s)"

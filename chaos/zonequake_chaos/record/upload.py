@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from zonequake_analysis.errors import AnalysisError, PlaceTaken
-from zonequake_analysis.storage import upload as files
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload import Uploaded, claim, give_up, upload
 from zonequake_analysis.storage.upload_mark import UploadMark
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import HarnessError, UsageError
 
 
-def claim(store: Place, folder: RunFolder) -> None:
+def claim_for(folder: RunFolder, store: Place) -> None:
     """Marks the place as that of this run, which also shows that it can be written to.
 
     Raises UsageError if it holds anything else, HarnessError if the store refuses.
     """
     with _in_our_errors(store):
-        files.claim(store, _mark(folder))
+        claim(store, _mark(folder))
 
 
 @contextmanager
@@ -35,25 +35,25 @@ def claimed_for(folder: RunFolder, store: Place) -> Iterator[None]:
     A run that an error ends gives up the claim. Raises UsageError, HarnessError.
     """
     try:
-        claim(store, folder)
+        claim_for(folder, store)
     except BaseException:
         delete_spool(folder)
         raise
     try:
         yield
     except BaseException:
-        files.give_up(store)
+        give_up(store)
         raise
 
 
-def upload(folder: RunFolder, store: Place) -> files.Uploaded:
+def upload_run(folder: RunFolder, store: Place) -> Uploaded:
     """Uploads the record and all that was derived from it; claims the place again, first.
 
     Repeatable. Raises UsageError if the place holds something else, HarnessError if the store
     refuses: then `run.yaml` isn't there.
     """
     with _in_our_errors(store):
-        return files.upload(folder.path, store, _mark(folder))
+        return upload(folder.path, store, _mark(folder))
 
 
 def delete_spool(folder: RunFolder) -> None:

@@ -41,6 +41,8 @@ NAMES = {"peer_port": "peers", "client_port": "clients", "orders_port": "orders"
 LINES_A_MINUTE = 50
 """Of one port."""
 LINE_BYTES = 250
+MOST_CROWDS = 10
+"""A busy machine may accept one so slowly that the first ones' time is up before a port is full."""
 
 
 @pytest.fixture
@@ -145,10 +147,11 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
     nodes = tls_nodes
     assert nodes.certificates is not None
     operator = StoreClient(nodes.certificates.credentials(TlsRole.OPERATOR), port=node.orders_port)
-    lines = 3 * LINES_A_MINUTE * LINE_BYTES
+    minutes = 4  # on a busy machine; all lines together would be four times as long
+    lines = minutes * 3 * LINES_A_MINUTE * LINE_BYTES
     async with AsyncExitStack() as held, harmless(nodes, logged_bytes=lines):
         held.push_async_callback(operator.close)
-        for number in range(3):
+        for number in range(MOST_CROWDS):
             crowd: list[asyncio.StreamWriter] = []
             for port in NAMES:
                 crowd += await opened(getattr(node, port), 1100)
@@ -160,8 +163,10 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
                 assert (await operator.replicas("127.0.0.1")).node.name == "n0"
             for writer in crowd:
                 writer.transport.abort()
-    counts = await refused(nodes, "n0")
-    assert all(counts[name, "busy"] > 100 for name in NAMES.values()), counts
+            counts = await refused(nodes, "n0")
+            if number >= 2 and all(counts[name, "busy"] > 100 for name in NAMES.values()):
+                return
+    pytest.fail(f"a port was never full: {counts}")
 
 
 async def test_a_stranger_who_comes_again_and_again_fills_no_log(

@@ -9,6 +9,7 @@ AnalysisError
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
 ├── ArchiveError        the executors' environment can't be packed
+├── PodError            a pod of the analysis's image was not made by Spark, or by `analyze`
 └── SessionError        Spark could not be started
 """
 
@@ -61,6 +62,10 @@ class ImportRefused(AnalysisError):
 
 class ArchiveError(AnalysisError):
     """This environment can't be packed for executors."""
+
+
+class PodError(AnalysisError):
+    """A pod's arguments or variables are not those of a driver or an executor."""
 
 
 class SessionError(AnalysisError):

@@ -31,6 +31,8 @@ _OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     "--dpkgopt=path-exclude=/usr/share/man/*",
     '--aptopt=Acquire::Retries "3"',
+    # Java's package links a page into this folder, and fails without it.
+    '--essential-hook=mkdir -p "$1"/usr/share/man/man1',
     # An image must not depend on the machine that it was built on.
     '--customize-hook=rm -rf "$1"/etc/apt/sources.list* "$1"/etc/apt/apt.conf.d/99mmdebstrap '
     '"$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/log/*',

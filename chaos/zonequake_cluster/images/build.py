@@ -56,7 +56,8 @@ class BuiltImage(NamedTuple):
 def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
     """Brings every image up to date; returns them by name: `store`, `operator`, `prometheus`.
 
-    `also`: images that are built only on request (`agent`). The load runs from the store's image.
+    `also`: images that are built only on request (`agent`, `analysis`). The load runs from the
+    store's image.
     `progress` gets one sentence per step. Concurrent builds of one installation wait for each
     other. Raises ImageError.
     """
@@ -215,7 +216,7 @@ def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, conte
     dockerfile = own.find(spec.dockerfile).read_text()
     (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
     (context / "image.cdx.json").write_text(bill)
-    for folder in ("operator", "workloads", "requirements"):
+    for folder in ("operator", "workloads", "analysis", "requirements"):
         (context / folder).mkdir()
     for file in _sources(own, spec):
         target = context / file.name
@@ -223,8 +224,8 @@ def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, conte
         shutil.copy2(file.path, target)
     if spec.lock and wheels:
         shutil.copy2(own.find(spec.lock), context / "requirements")
-        for wheel in wheels.iterdir():
-            shutil.copy2(wheel, context / "requirements")
+        for path in wheels.iterdir():  # the lock too, where a wheel was made here
+            shutil.copy2(path, context / "requirements")
     if spec.program:
         shutil.copy2(programs.require(spec.program), context)
 

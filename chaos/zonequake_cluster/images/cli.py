@@ -30,10 +30,20 @@ def build(
     agent: Annotated[
         bool, typer.Option("--agent", help="Build the fault agent's image too (docs/agent.md).")
     ] = False,
+    analysis: Annotated[
+        bool,
+        typer.Option(
+            "--analysis",
+            help="Build the image of the analysis too (docs/how-to/analyze-in-the-cluster.md).",
+        ),
+    ] = False,
 ) -> None:
     """Build every image whose sources changed; print names and archives."""
+    asked_for = {"agent": agent, "analysis": analysis}
     try:
-        built = build_all(progress=_console.print, also=["agent"] if agent else [])
+        built = build_all(
+            progress=_console.print, also=[name for name, asked in asked_for.items() if asked]
+        )
     except HarnessError as error:
         _fail(error)
     for image in built.values():

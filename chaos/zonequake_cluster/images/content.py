@@ -17,6 +17,11 @@ AGENT_PACKAGES = ("iptables", "procps", "python3", "strace")
 """Packages for faults on a node; only the fault agent's image has them. `nsenter` is in every
 base.
 """
+ANALYSIS_PACKAGES = (
+    "ca-certificates", "default-jre-headless", "libstdc++6", "procps", "python3", "python3-venv",
+    "tini",
+)  # fmt: skip
+"""The common base's packages (`base.PACKAGES`) and Java, which Spark runs on."""
 _IGNORED_FOLDERS = {"__pycache__"}
 
 
@@ -81,6 +86,15 @@ IMAGES = (
         sources=("chaos/zonequake_agent",),
         base="node-base",
         packages=AGENT_PACKAGES,
+        asked_for=True,
+    ),
+    ImageSpec(
+        name="analysis",
+        dockerfile="Dockerfile.analysis",
+        extra="analysis",
+        sources=("analysis/zonequake_analysis",),
+        base="java-base",
+        packages=ANALYSIS_PACKAGES,
         asked_for=True,
     ),
     ImageSpec(name="prometheus", dockerfile="Dockerfile.prometheus", program="prometheus"),

@@ -60,8 +60,8 @@ def test_python_packages_are_pinned_by_version_and_hash(spec: ImageSpec) -> None
     assert len(REQUIREMENT.findall(lock)) > 5
     assert unpinned(lock) == []
     assert "--require-hashes" in (ROOT / spec.dockerfile).read_text()
-    loose = re.sub(r"^(aiohttp)==\S+", r"\1>=3", lock, flags=re.MULTILINE)
-    assert unpinned(loose) == ["aiohttp>=3"], "a loose one is found"
+    loose = re.sub(r"^(msgspec)==\S+", r"\1>=0", lock, flags=re.MULTILINE)
+    assert unpinned(loose) == ["msgspec>=0"], "a loose one is found"
 
 
 @pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.name)

@@ -19,6 +19,7 @@ VALUES_FILES = sorted((CHART / "ci").glob("*-values.yaml"))
 KUBERNETES_VERSION = "1.34.4"
 RELEASE = "zq"
 NAMESPACE = "zonequake"
+ANALYSIS = "zonequake-analysis"
 
 Document = dict[str, Any]
 Helm = Callable[..., subprocess.CompletedProcess[str]]
@@ -95,4 +96,14 @@ def pod_templates(documents: list[Document]) -> list[tuple[str, Document]]:
         (f"{d['kind']}/{d['metadata']['name']}", d["spec"]["template"])
         for d in documents
         if d["kind"] in {"Deployment", "StatefulSet", "DaemonSet", "Job"}
+    ]
+
+
+def analysis_pods(documents: list[Document]) -> list[Document]:
+    """The pods of the analysis, which the chart has as templates: driver and executor."""
+    return [
+        yaml.safe_load(d["data"][name])
+        for d in documents
+        if d["kind"] == "ConfigMap" and d["metadata"].get("namespace") == ANALYSIS
+        for name in ("driver.yaml", "executor.yaml")
     ]

@@ -6,7 +6,15 @@ from copy import deepcopy
 
 import pytest
 
-from tests.chart.conftest import NAMESPACE, RELEASE, Document, Render, pod_templates
+from tests.chart.conftest import (
+    ANALYSIS,
+    NAMESPACE,
+    RELEASE,
+    Document,
+    Render,
+    analysis_pods,
+    pod_templates,
+)
 from tests.chart.network_model import End, Policies, Port
 from tests.chart.network_table import Connection, listed
 from tests.chart.rights import PAGE
@@ -21,10 +29,16 @@ pytestmark = pytest.mark.chart
 EVERYTHING = (
     "networkPolicy.enabled=true",
     "networkPolicy.apiServer.cidrs={10.0.0.0/8}",
+    "networkPolicy.runStore.to[0].ipBlock.cidr=198.51.100.0/24",
+    "networkPolicy.runStore.ports={9000}",
     "faultAgent.enabled=true",
+    "analysis.enabled=true",
 )
 API_SERVER = End(address="10.1.2.3")
+RUN_STORE = End(address="198.51.100.7")
 ELSEWHERE = End(address="192.0.2.1")
+OUTSIDE = {"api-server": [API_SERVER], "run-store": [RUN_STORE]}
+NOT_OURS = {*OUTSIDE, "other"}
 NEVER = (Port(22), Port(10250), Port(65535))
 """Ports that nobody of us has."""
 
@@ -77,6 +91,7 @@ def ends(documents: list[Document]) -> dict[str, list[End]]:
         for _, each in pod_templates([d])
     ]
     templates += [(d["metadata"]["labels"], NAMESPACE) for d in documents if d["kind"] == "Pod"]
+    templates += [(pod["metadata"]["labels"], ANALYSIS) for pod in analysis_pods(documents)]
     for its, namespace in templates:
         kind = its["app.kubernetes.io/component"]
         found.setdefault(kind, []).append(End(labels=its, namespace=namespace))
@@ -84,7 +99,7 @@ def ends(documents: list[Document]) -> dict[str, list[End]]:
     for kind in found:
         others.append(End(labels=labels(kind), namespace="another"))
         others.append(End(labels=labels(kind, release="another"), namespace=NAMESPACE))
-    return {**found, "api-server": [API_SERVER], "other": others}
+    return {**found, **OUTSIDE, "other": others}
 
 
 def walked(documents: list[Document]) -> set[Connection]:
@@ -92,7 +107,7 @@ def walked(documents: list[Document]) -> set[Connection]:
     policies, everybody = Policies(documents, namespace=NAMESPACE), ends(documents)
     ports = policies.ports() | {connection.port for connection in listed(PAGE.read_text())}
     ports |= {Port(number, kind) for number, _ in ports for kind in ("TCP", "UDP")} | {*NEVER}
-    ours = set(everybody) - {"api-server", "other"}
+    ours = set(everybody) - NOT_OURS
     return {
         Connection(source, target, port)
         for source, sources in everybody.items()
@@ -131,9 +146,10 @@ def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
     everybody = ends(documents)
     assert {*everybody} == {
         *("store", "operator", "prometheus", "test", "fault-agent", "load", "etcd"),
-        *("api-server", "other"),
+        *("analysis", "analysis-executor"),
+        *NOT_OURS,
     }
-    for kind in {*everybody} - {"api-server", "other"}:
+    for kind in {*everybody} - NOT_OURS:
         for end in everybody[kind]:
             assert policies.are_about(end), kind
 
@@ -159,13 +175,13 @@ def test_a_rule_that_is_too_wide_is_found(documents: list[Document]) -> None:
     orders = next(r for r in policy["spec"]["ingress"] if r["ports"][0]["port"] == 7003)
     del orders["from"]
     extra = walked(planted) - set(listed(PAGE.read_text()))
-    assert extra == {Connection(who, "store", Port(7003)) for who in ("api-server", "other")}
+    assert extra == {Connection(who, "store", Port(7003)) for who in NOT_OURS}
 
 
 def test_each_side_alone_is_as_strict(documents: list[Document], policies: Policies) -> None:
     """The other end may be a pod that some other chart owns, with no policy of its own."""
     wanted, everybody = set(listed(PAGE.read_text())), ends(documents)
-    ours = {*everybody} - {"api-server", "other"}
+    ours = {*everybody} - NOT_OURS
     for source in everybody:
         for target in everybody:
             for port in policies.ports():

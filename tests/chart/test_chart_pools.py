@@ -151,6 +151,7 @@ def test_the_harness_is_told_what_it_needs(render: Render, one: One) -> None:
         "storeService": "zq-store",
         "prometheusService": "zq-prometheus",
         "faultAgentNamespace": "",
+        "analysisNamespace": "",
         "tlsDomain": "zq.zonequake.zonequake.internal",
         "tlsRenewSeconds": "300",
         "tlsAuthorities": "",

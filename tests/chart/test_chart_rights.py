@@ -12,7 +12,10 @@ from tests.chart.rights import PAGE, Right, granted, listed
 
 pytestmark = pytest.mark.chart
 
-EVERYTHING = ("harness.account=true", "operator.readNodes=true", "faultAgent.enabled=true")
+EVERYTHING = (
+    *("harness.account=true", "operator.readNodes=true", "faultAgent.enabled=true"),
+    "analysis.enabled=true",
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,5 +63,7 @@ def test_every_account_is_bound_to_its_own_role_and_people_to_none(
         ("RoleBinding", "zq-store"): [("ServiceAccount", "zq-store")],
         ("RoleBinding", "zq-chaos"): [("ServiceAccount", "zq-chaos")],
         ("RoleBinding", "zq-fault-driver"): [("ServiceAccount", "zq-chaos")],
+        ("RoleBinding", "zq-analysis"): [("ServiceAccount", "zq-analysis")],
+        ("RoleBinding", "zq-analysis-runner"): [("ServiceAccount", "zq-chaos")],
         ("ClusterRoleBinding", "zonequake-zq-nodes"): [("ServiceAccount", "zq-operator")],
     }

@@ -33,6 +33,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "zonequake"
         ("clusterDomain=-", "'-' does not match pattern"),
         ("images.pullPolicy=Sometimes", "value must be one of 'Always'"),
         ("operator.resyncSeconds=0", "/operator/resyncSeconds"),
+        ("analysis.executors.memoryMebibytes=64", "minimum: got 64, want 512"),
         ("store.resources.limits=null", "missing property 'limits'"),
     ],
 )
@@ -59,6 +60,7 @@ def test_the_schema_is_strict_at_every_level() -> None:
     assert loose == [
         "values.global",
         "values.faultAgent.tolerations",
+        "values.analysis.tolerations",
         "values.nodePools.tolerations",
     ]
 

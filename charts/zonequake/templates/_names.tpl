@@ -140,6 +140,18 @@ podSelector:
   {{- end }}
 {{- end }}
 
+{{- define "zonequake.toRunStore" -}}
+{{- $store := .Values.networkPolicy.runStore }}
+- ports:
+    {{- range $store.ports }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+  {{- with $store.to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
 {{/* The fault agent's namespace; empty without one. */}}
 {{- define "zonequake.agentNamespace" -}}
 {{- if .Values.faultAgent.enabled }}{{ printf "%s-faults" .Release.Namespace }}{{ end }}

@@ -40,7 +40,8 @@ def pods() -> dict[str, dict[str, Any]]:
         [
             *(str(tools.helm_path()), "template", "zq", str(CHART)),
             *("--values", str(CHART / "ci" / "everything-values.yaml")),
-            *("--set=faultAgent.enabled=true", "--api-versions=monitoring.coreos.com/v1"),
+            *("--set=faultAgent.enabled=true", "--set=analysis.enabled=true"),
+            *("--set=analysis.storeSecret=a-store", "--api-versions=monitoring.coreos.com/v1"),
         ],
         check=True,
         capture_output=True,
@@ -59,6 +60,9 @@ def pods() -> dict[str, dict[str, Any]]:
             found[one["metadata"]["name"]] = one["spec"]
         elif one["kind"] in ("Deployment", "StatefulSet", "DaemonSet", "Job"):
             found[one["metadata"]["name"]] = one["spec"]["template"]["spec"]
+        elif one["kind"] == "ConfigMap" and one["metadata"]["name"] == "zq-analysis":
+            for name in ("driver.yaml", "executor.yaml"):
+                found[f"analysis's {name}"] = yaml.safe_load(one["data"][name])["spec"]
     return found
 
 
@@ -78,7 +82,7 @@ def test_every_pod_but_the_fault_agent_is_admitted_where_restricted_is_enforced(
     restricted: ApiServer,
 ) -> None:
     said = {name: asked(restricted, spec) for name, spec in pods().items()}
-    assert len(said) >= 6
+    assert len(said) >= 8
     assert {name for name, words in said.items() if words} == PRIVILEGED, said
     assert all("violates PodSecurity" in said[name] for name in PRIVILEGED)
 

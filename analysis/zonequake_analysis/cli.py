@@ -32,6 +32,17 @@ USAGE_EXIT_CODE = 254
 
 _OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 
+Master = Annotated[str | None, typer.Option(help="Spark master, default local[*].")]
+Remote = Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")]
+DriverHost = Annotated[
+    str | None,
+    typer.Option(help="Address at which the workers of --master find this process."),
+]
+Archives = Annotated[
+    Path | None,
+    typer.Option(help="Python of the workers of --master: a file of executor-archive."),
+]
+
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
@@ -163,16 +174,10 @@ def _say(run: Place, text: str) -> None:
 @app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")
 def analyze_command(
     run: RunPlace,
-    master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
-    remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
-    driver_host: Annotated[
-        str | None,
-        typer.Option(help="Address at which the workers of --master find this process."),
-    ] = None,
-    archives: Annotated[
-        Path | None,
-        typer.Option(help="Python of the workers of --master: a file of executor-archive."),
-    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    driver_host: DriverHost = None,
+    archives: Archives = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
     raise typer.Exit(analyze(run, master, remote, driver_host, archives))

@@ -289,6 +289,19 @@ class Kube(ApiConnection):
         params |= {"previous": "true"} if previous else {}
         return await self._bytes("GET", self.path("Pod", pod, "log"), params=params)
 
+    async def follow_logs(self, pod: str, container: str) -> AsyncIterator[bytes]:
+        """Yields the lines of a container's log as they come. Raises ClusterError."""
+        params = {"follow": "true", "container": container}
+        path = self.path("Pod", pod, "log")
+        async with self._request("GET", path, params=params, timeout_s=None) as response:
+            buffer = b""
+            async for chunk in response.content.iter_any():
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    yield line
+            if buffer:
+                yield buffer
+
     async def execute(
         self, pod: str, container: str, command: list[str], *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> ExecResult:

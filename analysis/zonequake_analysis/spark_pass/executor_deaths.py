@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.pods.executors import is_kubernetes
 from zonequake_analysis.spark_pass.placement import executors_of, is_local
 
 MOST_DEATHS = 8
@@ -63,8 +64,13 @@ def why_they_die(context: SparkContext) -> str | None:
         return None
     reason = dead[-1].removeReason()
     said = " ".join(reason.get().split())[:200] if reason.isDefined() else "no reason is known"
+    hint = (
+        "a pod that is out of memory needs more of it (spark.executor.memoryOverhead)"
+        if is_kubernetes(str(context.master))
+        else "their own words are in `stderr` below the worker's folder work/app-…. An archive "
+        "needs 600 MB in Java's temporary folder (java.io.tmpdir)"
+    )
     return (
         f"{len(dead)} executors of {context.master} died before any of them finished a task (the "
-        f"last one: {said}); their own words are in `stderr` below the worker's folder "
-        "work/app-…. An archive needs 600 MB in Java's temporary folder (java.io.tmpdir)"
+        f"last one: {said}); {hint}"
     )

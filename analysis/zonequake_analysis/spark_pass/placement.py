@@ -16,14 +16,18 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
 
 REACH_S = 60.0
-"""Longest time that an executor may take to come."""
+"""Longest time that an executor may take to come; a pod, to start."""
+_REGISTER_S = 180.0
+"""Longest time that an executor may take to come whose pod has started."""
 _CONNECT_S = 5.0
 _POLL_S = 0.2
 _CONNECT_URL = re.compile(r"sc://([^:/;@?#\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?(?:/|;|$)")
 _CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id")
+_LOOK_S = 3.0
 _OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|k8s://.|yarn$")
 
 
@@ -114,6 +118,9 @@ def check_placement(spark: SparkSession, wanted: str) -> None:
         )
     if is_local(wanted):
         return
+    if is_kubernetes(wanted):
+        _wait_for_pods(spark, wanted)
+        return
     ends_s = time.monotonic() + REACH_S
     while not _others(spark):
         if time.monotonic() >= ends_s:
@@ -124,6 +131,29 @@ def check_placement(spark: SparkSession, wanted: str) -> None:
                 f"or workers can't connect to this process at {host}; name an address that they "
                 "reach with --driver-host"
             )
+        time.sleep(_POLL_S)
+
+
+def _wait_for_pods(spark: SparkSession, wanted: str) -> None:
+    """Waits for the first executor that is a pod. Raises SessionError with the cause."""
+    context = spark.sparkContext
+    began_s = looked_s = time.monotonic()
+    while not _others(spark):
+        now_s, why = time.monotonic(), None
+        if now_s - began_s >= _REGISTER_S:
+            host = context.getConf().get("spark.driver.host", "?")
+            why = (
+                f"executors of {wanted} started, and none connected to this process at {host} "
+                f"within {_REGISTER_S:.0f} s: does a network policy or a firewall keep them out?"
+            )
+        elif now_s - looked_s >= _LOOK_S:
+            looked_s = now_s
+            why = why_none_will_come(context)
+            if why is None and now_s - began_s >= REACH_S:
+                why = why_none_came(context)
+        if why is not None:
+            spark.stop()
+            raise SessionError(why)
         time.sleep(_POLL_S)
 
 

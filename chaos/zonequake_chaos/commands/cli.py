@@ -334,7 +334,13 @@ _lazy(
     "Give up a lost majority by hand, after showing the proof.",
     ZONES,
 )
-_lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
+_lazy(
+    "analyze",
+    "zonequake_chaos.analysis_pods.command",
+    "analysis",
+    "Analyze a run folder again.",
+    ANALYSIS,
+)
 _lazy(
     "sql-shell",
     "zonequake_analysis.sql_shell.command",

@@ -27,6 +27,10 @@ FaultAgent = Annotated[
     bool,
     typer.Option("--fault-agent", help="Install the privileged fault agent too (docs/agent.md)."),
 ]
+Analysis = Annotated[
+    bool,
+    typer.Option("--analysis", help="Install what `zonequake analyze --in-cluster` needs too."),
+]
 Values = Annotated[
     list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
 ]
@@ -42,6 +46,7 @@ def install(
     image: Images = None,
     value: Values = None,
     fault_agent: FaultAgent = False,
+    analysis: Analysis = False,
 ) -> None:
     """Install or upgrade the release and wait until it is ready."""
     from zonequake_ctl.release.install import install_release, next_steps, parse_images
@@ -49,8 +54,9 @@ def install(
     place = where.place()
     refs = parse_images(image or [])
     if place.embedded and not refs:
-        refs = _own_images(also=["agent"] if fault_agent else [])
-    values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
+        refs = _own_images(also=[*(["agent"] * fault_agent), *(["analysis"] * analysis)])
+    switched = {"faultAgent": fault_agent, "analysis": analysis}
+    values = [*(value or []), *(f"{name}.enabled=true" for name, on in switched.items() if on)]
     found = asyncio.run(install_release(place, images=refs, values=values))
     for line in next_steps(place, found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

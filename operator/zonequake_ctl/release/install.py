@@ -20,6 +20,7 @@ CAP_LABEL = "zonequake.io/chaos-max-seconds"
 """Labels by which the owner of a namespace allows chaos in it, and for how long."""
 
 TIMEOUT_S = 300
+_IMAGES = ("store", "operator", "agent", "analysis", "prometheus", "load")
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}
 
 
@@ -134,10 +135,10 @@ def parse_images(words: Sequence[str]) -> dict[str, str]:
     images = {}
     for word in words:
         name, separator, ref = word.partition("=")
-        if not separator or name not in ("store", "operator", "prometheus", "load", "agent"):
+        if not separator or name not in _IMAGES:
             raise UsageError(
-                f"--image {word!r}: expected NAME=REFERENCE, and store, operator, agent, "
-                "prometheus or load as the name"
+                f"--image {word!r}: expected NAME=REFERENCE, and one of {', '.join(_IMAGES)} as "
+                "the name"
             )
         images[name] = ref
     return images

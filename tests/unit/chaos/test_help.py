@@ -11,13 +11,13 @@ import pytest
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from zonequake_analysis.cli import app as analyze
 from zonequake_analysis.executors.command import app as executor_archive
 from zonequake_analysis.importing.command import app as import_history
 from zonequake_analysis.importing.metrics_command import app as import_metrics
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.trend_command import app as trend
 from zonequake_analysis.sql_shell.command import app as sql_shell
+from zonequake_chaos.analysis_pods.command import app as analyze
 from zonequake_chaos.commands.cli import app as zonequake
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images

@@ -1,0 +1,1 @@
+"""`zonequake analyze --in-cluster`: the analysis as pods beside the release."""

@@ -1,0 +1,64 @@
+"""`zonequake analyze RUN`, here or in the cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from zonequake_analysis.cli import Archives, DriverHost, Master, Remote
+from zonequake_analysis.run_argument import RunPlace
+from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_kube.errors import UsageError
+
+app = typer.Typer(help="Analyze run folders.", add_completion=False)
+
+InClusterOption = Annotated[
+    bool, typer.Option("--in-cluster", help="Run Spark as pods beside the release; RUN is a URI.")
+]
+StoreSecret = Annotated[
+    str,
+    typer.Option(
+        "--store-secret",
+        help="Secret in the analysis's namespace with the store's variables. Default: the "
+        "release's `analysis.storeSecret`.",
+    ),
+]
+
+
+@app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")
+@expanded
+def analyze_command(
+    run: RunPlace,
+    where: ReleaseOptions,
+    master: Master = None,
+    remote: Remote = None,
+    driver_host: DriverHost = None,
+    archives: Archives = None,
+    in_cluster: InClusterOption = False,
+    store_secret: StoreSecret = "",
+) -> None:
+    """Analyze a run folder again; `history/*.jsonl` alone is enough."""
+    if not in_cluster:
+        if store_secret or where != ReleaseOptions():
+            raise UsageError(
+                "found --store-secret or an option of a release, expected --in-cluster beside it"
+            )
+        from zonequake_analysis.cli import analyze
+
+        raise typer.Exit(analyze(run, master, remote, driver_host, archives))
+    if any(each is not None for each in (master, remote, driver_host, archives)):
+        raise UsageError(
+            "found --in-cluster beside --master, --remote, --driver-host or --archives, expected "
+            "it alone: the release's settings decide where it runs"
+        )
+    from zonequake_chaos.analysis_pods.launch import InCluster, analyze_in_cluster, check_uri
+
+    check_uri(run)
+    chosen = InCluster(release=where.place(), secret=store_secret)
+    raise typer.Exit(analyze_in_cluster(run, chosen, _say))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201

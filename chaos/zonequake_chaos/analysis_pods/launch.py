@@ -1,0 +1,173 @@
+"""Runs an analysis in the cluster: makes the driver's pod, shows its log, returns its exit code.
+
+The pod owns its executors, so that they end with it, however this process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import yaml
+
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.verdict import EXIT_CODES
+from zonequake_chaos.analysis_pods.driver_pod import driver_pod
+from zonequake_ctl.context import ReleasePlace
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import (
+    USAGE_EXIT_CODE,
+    ClusterError,
+    HarnessError,
+    NotFound,
+    UsageError,
+    WaitExpired,
+)
+from zonequake_kube.objects import Json
+
+START_S = 60.0
+"""Longest time that the driver's pod may take to start."""
+_POLL_S = 0.5
+_PAUSE_S = 1.0
+_LAST_WORDS_S = 10.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InCluster:
+    """A release with `analysis.enabled`, and the Secret of the store of runs.
+
+    `secret`: its name in the analysis's namespace; empty for the one that the release names.
+    """
+
+    release: ReleasePlace
+    secret: str = ""
+
+
+def check_uri(run: str) -> str:
+    """Returns the run's URI. Raises UsageError for a run that pods can't reach."""
+    try:
+        place = Place.of(run)
+    except PlaceError as error:
+        raise UsageError(str(error)) from error
+    if place.local is not None:
+        raise UsageError(
+            f"found {run}, a place of this machine, which pods can't reach; expected the URI of a "
+            "run in a store, such as s3://bucket/runs/x"
+        )
+    return place.path
+
+
+def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
+    """Judges the run at the URI `run` by pods of the cluster, and returns the exit code.
+
+    `say` gets each line of the analysis. Raises UsageError for a run or release that can't be
+    meant, HarnessError if a pod can't start, or ends otherwise than an analysis does.
+    """
+    return asyncio.run(_analyze(check_uri(run), where, say))
+
+
+async def _analyze(uri: str, where: InCluster, say: Say) -> int:
+    async with await where.release.connect() as kube:
+        there, template = await _analysis_of(kube, where.release)
+        name = f"analysis-{secrets.token_hex(4)}"
+        pod = driver_pod(template, name=name, uri=uri, secret=where.secret)
+        container = pod["spec"]["containers"][0]["name"]
+        await there.create(pod)
+        say(f"analysis of {uri} in pod {name}, namespace {there.namespace}")
+        try:
+            await _until_started(there, name)
+            await _tell_log(there, name, container, say)
+            return _exit_code(await _ended(there, name))
+        finally:
+            with contextlib.suppress(NotFound):
+                await asyncio.shield(there.delete("Pod", name))
+
+
+async def _analysis_of(kube: Kube, release: ReleasePlace) -> tuple[Kube, Json]:
+    """Returns the analysis's namespace and the driver's template. Raises UsageError."""
+    advice = "install it with `zonequake install --analysis`, or --set analysis.enabled=true"
+    try:
+        harness = await kube.get("ConfigMap", f"{release.release}-harness")
+    except NotFound as error:
+        raise UsageError(
+            f"found no release {release.release} in namespace {release.namespace}; {advice}"
+        ) from error
+    namespace = harness["data"].get("analysisNamespace", "")
+    if not namespace:
+        raise UsageError(f"the release {release.release} has no analysis in the cluster; {advice}")
+    there = kube.in_namespace(namespace)
+    settings = await there.get("ConfigMap", f"{release.release}-analysis")
+    return there, yaml.safe_load(settings["data"]["driver.yaml"])
+
+
+async def _until_started(kube: Kube, name: str) -> None:
+    """Waits until the pod's process runs. Raises HarnessError with the cause if it can't."""
+    ends_s = time.monotonic() + START_S
+    while True:
+        pod = await _pod(kube, name)
+        if (why := why_it_fails(pod)) is not None:
+            raise HarnessError(f"the analysis didn't start: {why}")
+        if has_started(pod):
+            return
+        if time.monotonic() >= ends_s:
+            raise WaitExpired(
+                f"the analysis didn't start within {START_S:.0f} s: {why_it_waits(pod)}"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+async def _tell_log(kube: Kube, name: str, container: str, say: Say) -> None:
+    """Says each line of the pod's log until it ends; one that breaks is asked for again."""
+    told = 0
+    while True:
+        number = 0
+        with contextlib.suppress(ClusterError):
+            async for line in kube.follow_logs(name, container):
+                number += 1
+                if number > told:
+                    told = number
+                    say(one_line(line.decode(errors="replace")))
+        if (await _pod(kube, name))["status"]["phase"] in ("Succeeded", "Failed"):
+            return
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _ended(kube: Kube, name: str) -> Json:
+    """Returns the end of the pod's container. Raises WaitExpired."""
+    ends_s = time.monotonic() + _LAST_WORDS_S
+    while True:
+        pod = await _pod(kube, name)
+        for container in pod["status"].get("containerStatuses") or []:
+            if (terminated := (container.get("state") or {}).get("terminated")) is not None:
+                return dict(terminated)
+        if time.monotonic() >= ends_s:
+            why = pod["status"].get("message") or pod["status"].get("reason") or "no reason given"
+            raise WaitExpired(f"pod {name} ended without an exit code: {why}")
+        await asyncio.sleep(_POLL_S)
+
+
+async def _pod(kube: Kube, name: str) -> Json:
+    try:
+        return await kube.get("Pod", name)
+    except NotFound as error:
+        raise HarnessError(f"pod {name} was deleted before its analysis had ended") from error
+
+
+def _exit_code(ended: Json) -> int:
+    """Returns the analysis's exit code. Raises HarnessError for one that no analysis has."""
+    code = int(ended["exitCode"])
+    if code in {*EXIT_CODES.values(), USAGE_EXIT_CODE}:
+        return code
+    hint = "; raise analysis.driver.memoryMebibytes" if ended.get("reason") == "OOMKilled" else ""
+    raise HarnessError(
+        f"the analysis's driver ended with {code} ({ended.get('reason', 'no reason')}){hint}"
+    )

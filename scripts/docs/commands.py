@@ -15,7 +15,7 @@ import click
 import typer.main
 from typer.cli import get_docs_for_click
 
-UNNEEDED = {"cramjam", "google", "pandas", "pyarrow", "pyspark"}
+UNNEEDED = {"cramjam", "google", "pandas", "py4j", "pyarrow", "pyspark"}
 """Packages that commands import and use only when they run: half a gigabyte, left out here."""
 
 
@@ -42,10 +42,11 @@ def reference() -> str:
     """Returns all commands in the groups of `--help`, and `kubectl zq` after them."""
     sys.meta_path.append(_StandIns())  # after the others: what is installed is imported
     cli = importlib.import_module("zonequake_chaos.commands.cli")
+    mounted = importlib.import_module("zonequake_chaos.commands.mounted").MOUNTED
     groups: dict[str, list[str]] = {}
     for name, command in typer.main.get_command(cli.app).commands.items():  # type: ignore[attr-defined]
         groups.setdefault(command.rich_help_panel, []).append(
-            _text(f"zonequake {name}", _app(cli.MOUNTED[name]) if name in cli.MOUNTED else command)
+            _text(f"zonequake {name}", _app(mounted[name]) if name in mounted else command)
         )
     groups["kubectl plugin"] = [_text("kubectl zq", _app("zonequake_ctl.zq.cli"))]
     return "\n\n".join(f"## {group}\n\n" + "\n".join(texts) for group, texts in groups.items())

@@ -18,7 +18,7 @@ from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import EXIT_CODES
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods.driver_pod import driver_pod
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
@@ -73,6 +73,18 @@ def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
     meant, HarnessError if a pod can't start, or ends otherwise than an analysis does.
     """
     return asyncio.run(_analyze(check_uri(run), where, say))
+
+
+def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
+    """Judges the run as `analyze_in_cluster` does, and returns its verdict.
+
+    Raises HarnessError if the analysis left no verdict in the store, UsageError.
+    """
+    code = analyze_in_cluster(str(run), where, say)
+    verdict = {code: verdict for verdict, code in EXIT_CODES.items()}.get(code)
+    if verdict is None or not (run / "verdict.json").exists():
+        raise HarnessError(f"the analysis in the cluster ended with {code} and left no verdict")
+    return verdict
 
 
 async def _analyze(uri: str, where: InCluster, say: Say) -> int:

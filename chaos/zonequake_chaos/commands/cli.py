@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import sys
 import traceback
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,10 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_chaos.commands.mounted import mount_all
 from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.options import ReleaseOptions, expanded
-from zonequake_ctl.release.cli import CLUSTER, LOOK
+from zonequake_ctl.release.cli import LOOK
 from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 
@@ -38,7 +39,7 @@ app = typer.Typer(
 console = Console()
 app.add_typer(releases)
 
-RUN, ZONES, ANALYSIS = "Run", "Zones", "Analysis"
+RUN = "Run"
 
 Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
 Seed = Annotated[
@@ -67,8 +68,30 @@ Summary = Annotated[
     Path | None,
     typer.Option("--summary", help="Append a Markdown summary, as for $GITHUB_STEP_SUMMARY."),
 ]
+
+
+class Where(StrEnum):
+    """The place where a run's analysis runs."""
+
+    HERE = "here"
+    IN_CLUSTER = "in-cluster"
+
+
 Analyze = Annotated[
-    bool, typer.Option("--analyze/--no-analyze", help="Analyze the run when it ends.")
+    Where,
+    typer.Option(
+        "--analyze",
+        help="Where to analyze the run when it ends: in-cluster needs --out with a URI.",
+    ),
+]
+NoAnalyze = Annotated[bool, typer.Option("--no-analyze", help="Do not analyze the run.")]
+StoreSecret = Annotated[
+    str,
+    typer.Option(
+        "--store-secret",
+        help="With --analyze in-cluster: Secret with the store's variables, in the namespace of "
+        "the analysis.",
+    ),
 ]
 TargetOption = Annotated[
     str, typer.Option("--target", help="System under test: zonequake or etcd.")
@@ -93,7 +116,9 @@ def run(
     fail_fast: FailFast = False,
     junit: Junit = None,
     summary: Summary = None,
-    analyze: Analyze = True,
+    analyze: Analyze = Where.HERE,
+    no_analyze: NoAnalyze = False,
+    store_secret: StoreSecret = "",
     target: TargetOption = OURS,
     image: TargetImage = None,
 ) -> None:
@@ -112,7 +137,9 @@ def run(
         seed=seed,
         out=folder,
         store=store,
-        analyze=analyze,
+        analyze=not no_analyze,
+        in_cluster=analyze is Where.IN_CLUSTER and not no_analyze,
+        store_secret=store_secret,
         choice=TargetChoice(target=target, image=image),
     )
 
@@ -257,132 +284,7 @@ def upload(
     upload_folder(folder, to, console)
 
 
-MOUNTED: dict[str, str] = {}
-"""Commands of other packages: the module with the typer app of each."""
-
-
-def _lazy(name: str, module: str, extra: str, about: str, panel: str) -> None:
-    """Mounts another package's typer app as a sub-command, imported on the first call."""
-    MOUNTED[name] = module
-
-    @app.command(
-        name,
-        help=about,
-        rich_help_panel=panel,
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
-    def call(context: typer.Context) -> None:
-        try:
-            found = importlib.import_module(module)
-        except ImportError as error:
-            raise UsageError(
-                f"zonequake {name} can't be loaded ({error}): pip install 'zonequake[{extra}]'"
-            ) from error
-        command = typer.main.get_command(found.app)
-        code = command.main(args=context.args, prog_name=f"zonequake {name}", standalone_mode=False)
-        raise typer.Exit(code if isinstance(code, int) else 0)
-
-
-_lazy("cluster", "zonequake_cluster.cli", "chaos", "Start, stop and show a cluster.", CLUSTER)
-_lazy(
-    "images",
-    "zonequake_cluster.images.cli",
-    "chaos",
-    "Build and list the container images.",
-    CLUSTER,
-)
-_lazy(
-    "sql",
-    "zonequake_ctl.sql_command",
-    "chaos,operator",
-    "Create, alter, drop and describe zones and tables in SQL.",
-    ZONES,
-)
-_lazy(
-    "certificates",
-    "zonequake_ctl.release.certificates_command",
-    "chaos",
-    "Show and rotate the release's certificates.",
-    CLUSTER,
-)
-_lazy(
-    "kv",
-    "zonequake_ctl.kv.cli",
-    "chaos",
-    "Read and write single keys: get, put, cas, append.",
-    ZONES,
-)
-_lazy(
-    "simulate",
-    "zonequake_simulation.command",
-    "chaos,store,analysis",
-    "Search for faults in virtual time; replay and shrink a seed.",
-    ANALYSIS,
-)
-_lazy(
-    "what-if",
-    "zonequake_ctl.what_if.cli",
-    "chaos,operator",
-    "Show what the operator would do for the events of a file.",
-    ZONES,
-)
-_lazy(
-    "reset",
-    "zonequake_ctl.reset",
-    "chaos,operator",
-    "Give up a lost majority by hand, after showing the proof.",
-    ZONES,
-)
-_lazy(
-    "analyze",
-    "zonequake_chaos.analysis_pods.command",
-    "analysis",
-    "Analyze a run folder again.",
-    ANALYSIS,
-)
-_lazy(
-    "sql-shell",
-    "zonequake_analysis.sql_shell.command",
-    "analysis",
-    "Query the tables of an analyzed run in SQL.",
-    ANALYSIS,
-)
-_lazy(
-    "executor-archive",
-    "zonequake_analysis.executors.command",
-    "analysis",
-    "Write the Python environment of Spark's executors as one file.",
-    ANALYSIS,
-)
-_lazy(
-    "import",
-    "zonequake_analysis.importing.command",
-    "analysis",
-    "Import another tool's history as a run folder.",
-    ANALYSIS,
-)
-_lazy(
-    "import-metrics",
-    "zonequake_analysis.importing.metrics_command",
-    "analysis",
-    "Import samples of a Prometheus' storage into a run folder.",
-    ANALYSIS,
-)
-_lazy(
-    "compare",
-    "zonequake_analysis.many_runs.compare_command",
-    "analysis",
-    "Compare two runs, or two sets of runs, and find regressions.",
-    ANALYSIS,
-)
-_lazy(
-    "trend",
-    "zonequake_analysis.many_runs.trend_command",
-    "analysis",
-    "Show how each objective went over many runs and versions.",
-    ANALYSIS,
-)
+mount_all(app)
 
 
 def _exit(verdict: Verdict) -> None:

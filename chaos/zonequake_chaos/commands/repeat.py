@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -21,6 +22,7 @@ from zonequake_analysis.judgement.pull_request import append_summary, render_sum
 from zonequake_analysis.judgement.write_reports import write_together
 from zonequake_analysis.verdict import EXIT_CODES, Kind, Verdict, worst
 from zonequake_chaos.commands.run import (
+    JudgePlace,
     RunEnd,
     RunOptions,
     judge_run,
@@ -105,7 +107,8 @@ def _walk(
             folder, report = uvloop.run(run_once(current, place, console))
             # A run restores the handlers, and an analysis that SIGTERM kills would report nothing.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            ended, told = _told_of(current, judge_run(current, folder, report, console))
+            judge = _judge_in_cluster(current, place, console)
+            ended, told = _told_of(current, judge_run(current, folder, report, console, judge))
             walked.ended.append(ended)
             walked.told += told
             failed = ended.verdict is not Verdict.PASSED
@@ -114,6 +117,18 @@ def _walk(
     except (Exception, KeyboardInterrupt) as error:
         walked.told.append(broken(current, error))
         raise
+
+
+def _judge_in_cluster(
+    options: RunOptions, place: ReleasePlace, console: Console
+) -> JudgePlace | None:
+    if not options.in_cluster:
+        return None
+    from zonequake_chaos.analysis_pods.launch import InCluster, judge_in_cluster
+
+    where = InCluster(release=place, secret=options.store_secret)
+    say = partial(console.print, markup=False, highlight=False)
+    return lambda run: judge_in_cluster(run, where, say)
 
 
 def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_json.Told]]:

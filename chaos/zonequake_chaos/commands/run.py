@@ -50,7 +50,7 @@ from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import in_words
+from zonequake_kube.errors import UsageError, in_words
 
 RUNS = Path("runs")
 LOOK_S = 1.2
@@ -62,6 +62,8 @@ class RunOptions:
     """The options of a run, as the user gave them.
 
     `store`: the place that the run is brought to when it has ended; its folder is a spool then.
+    `in_cluster`: the analysis of a run in a store is done by pods; `store_secret`: the name of the
+    Secret with the store's credentials, empty for the release's own.
     """
 
     scenario: str
@@ -71,6 +73,12 @@ class RunOptions:
     analyze: bool
     choice: TargetChoice = DEFAULT
     store: Place | None = None
+    in_cluster: bool = False
+    store_secret: str = ""
+
+
+JudgePlace = Callable[[Place], Verdict]
+"""Judges the run at a place, and leaves verdict and report there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,11 @@ class RunEnd:
 def planned(options: RunOptions) -> ChaosRun:
     """Returns the scenario. Raises ManifestError, PlanRefused if its faults would break its floor,
     and UsageError if it can't be run against the target."""
+    if options.in_cluster and options.store is None:
+        raise UsageError(
+            "--analyze in-cluster: found a run folder of this machine, which pods can't reach; "
+            "expected --out with a URI such as s3://bucket/prefix"
+        )
     run = manifest.load(options.scenario, options.overrides)
     if options.choice.foreign:  # all members hold data: no control is possible
         run = without_control(run)
@@ -207,11 +220,16 @@ async def run_once(
 
 
 def judge_run(
-    options: RunOptions, folder: RunFolder, report: HarnessReport, console: Console
+    options: RunOptions,
+    folder: RunFolder,
+    report: HarnessReport,
+    console: Console,
+    judge_stored: JudgePlace | None = None,
 ) -> RunEnd:
     """Brings the run to its store, if it has one, and runs the analysis where it is then; that
     reads the harness's own verdict from `run.yaml`.
 
+    `judge_stored` judges a run that is in its store; by default, and any other, this process.
     An analysis that fails for any reason counts as a failure of the harness; the run is reported.
     """
     has_history = folder.has_history()
@@ -227,20 +245,27 @@ def judge_run(
         console.print(f"Analysis: {told}")
         judged = unjudged(Verdict.UNKNOWN, why=told)
     else:
-        judged = _analyzed(place, console, unjudged)
+        judge = judge_stored if judge_stored is not None and place.local is None else _judged_here
+        judged = _analyzed(place, console, unjudged, judge)
     if why:
         judged = worst([judged, Verdict.HARNESS_FAILED])
     return RunEnd(folder=place.local or place, verdict=judged, not_stored=why)
 
 
-def _analyzed(place: Place, console: Console, unjudged: Callable[..., Verdict]) -> Verdict:
+def _judged_here(place: Place) -> Verdict:
+    # Imported only here, because it starts a Java virtual machine.
+    from zonequake_analysis.cli import judge_folder
+
+    return judge_folder(place)
+
+
+def _analyzed(
+    place: Place, console: Console, unjudged: Callable[..., Verdict], judge: JudgePlace
+) -> Verdict:
     started_s = time.monotonic()
     console.print("Analysis …")
     try:
-        # Imported only here, because it starts a Java virtual machine.
-        from zonequake_analysis.cli import judge_folder
-
-        judged = judge_folder(place)
+        judged = judge(place)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
         why = f"the analysis broke off: {in_words(error)}"
         console.print(why, style="red", markup=False)

@@ -49,7 +49,7 @@ class Runs:
         return folder, HarnessReport(verdict=Verdict.PASSED, problems=problems)
 
     def judge_run(
-        self, ask: RunOptions, folder: RunFolder, report: HarnessReport, console: Console
+        self, ask: RunOptions, folder: RunFolder, report: HarnessReport, *_: object
     ) -> RunEnd:
         end = self._ends.pop(0)
         assert isinstance(end, Verdict)

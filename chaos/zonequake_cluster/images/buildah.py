@@ -9,6 +9,9 @@ from pathlib import Path
 from zonequake_cluster.images import programs
 from zonequake_cluster.images.errors import ProgramFailedError
 
+_QUICK = ("--compression-format=gzip", "--compression-level=1")
+"""Half of the time of the default level, for archives that are a tenth larger."""
+
 
 class Buildah:
     """Builds from Dockerfiles in chroots; layers are cached between builds in its folder."""
@@ -68,7 +71,7 @@ class Buildah:
         """Writes an image as an OCI archive that carries `reference` as its name."""
         unfinished = archive.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)
-        self._run("push", "--quiet", name, f"oci-archive:{unfinished}:{reference}")
+        self._run("push", "--quiet", *_QUICK, name, f"oci-archive:{unfinished}:{reference}")
         os.replace(unfinished, archive)
 
     def push(self, archive: Path, destination: str, *, plain_http: bool) -> None:

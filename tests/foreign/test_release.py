@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts" / "release"
 VERSION = version("zonequake")
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-OURS = ("store", "operator", "agent")
+IN_WORKLOADS = ("store", "operator", "agent")
+OURS = (*IN_WORKLOADS, "analysis")
 _SOURCES = Path(__file__).parent / "registry"
 _PROGRAM = "github.com/distribution/distribution/v3/cmd/registry"
 
@@ -212,7 +213,7 @@ def test_helm_takes_the_chart_from_the_registry_and_its_images_are_there(
         for container in document["spec"]["template"]["spec"]["containers"]
         if container["image"].startswith(registry.address)
     }
-    assert images == {f"{registry.repository}/{name}:{VERSION}" for name in OURS}
+    assert images == {f"{registry.repository}/{name}:{VERSION}" for name in IN_WORKLOADS}
     for image in images:
         path, _, tag = image.removeprefix(f"{registry.address}/").rpartition(":")
         assert registry.manifest(path, tag)["manifests"]

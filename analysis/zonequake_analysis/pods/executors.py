@@ -97,7 +97,7 @@ def _refusal(context: SparkContext) -> str | None:
 def _client(context: SparkContext) -> Iterator[Any]:
     api = _jvm(context).io.fabric8.kubernetes.client
     config = api.Config.autoConfigure(context.getConf().get(_CONTEXT, None))
-    config.setMasterUrl(str(context.master).removeprefix("k8s://"))
+    config.setMasterUrl(str(context.master).removeprefix("k8s://").rstrip("/") + "/")
     client = api.KubernetesClientBuilder().withConfig(config).build()
     try:
         yield client

@@ -53,7 +53,9 @@ def _pods(context: SparkContext) -> list[Pod] | None:
                 .withLabel("spark-role", "executor")
                 .list()
             )
-            return list(json.loads(_serialization(context).asJson(found))["items"])
+            return list(
+                json.loads(_serialization(context).asJson(found)).get("items", [])
+            )  # left out if empty
     except Py4JError:
         return None
 

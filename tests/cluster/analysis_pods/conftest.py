@@ -150,10 +150,14 @@ def analysis(
 ) -> Iterator[Analysis]:
     """The release, a run with every anomaly, and a store with its credentials in a Secret."""
     spec = find_instance(embedded_cluster.name, None).read_spec()
+    init = next(each.pid for each in embedded_cluster.status().components if each.pid)
     assert spec is not None
+    # Pods reach the node, and not the machine that carries it.
+    on_the_node = ["nsenter", "--target", str(init), "--net"]
     kubeconfig = embedded_cluster.kubeconfig.with_name("kubeconfig-chaos")
     asyncio.run(write_access(installed, kubeconfig))
-    with serving(tmp_path_factory.mktemp("s3"), host=spec.host_address) as server:
+    folder = tmp_path_factory.mktemp("s3")
+    with serving(folder, host=spec.node_address, within=on_the_node) as server:
         found = Analysis(
             place=installed,
             server=server,

@@ -53,9 +53,8 @@ def _pods(context: SparkContext) -> list[Pod] | None:
                 .withLabel("spark-role", "executor")
                 .list()
             )
-            return list(
-                json.loads(_serialization(context).asJson(found)).get("items", [])
-            )  # left out if empty
+            listed = json.loads(_serialization(context).asJson(found))
+            return list(listed.get("items", []))  # left out if empty
     except Py4JError:
         return None
 

@@ -17,6 +17,7 @@ import atexit
 import os
 import shutil
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from enum import StrEnum
@@ -73,6 +74,8 @@ def _keep(written: Path, file: Path) -> None:
     process = getattr(gateway, "proc", None)
     if context is None or process is None or str(written) not in _options_of(context):
         return
+    told = f"analyze: keeps Spark's classes in {file.parent} for later analyses, only this once"
+    print(told, file=sys.stderr)  # noqa: T201
     context.stop()
     process.stdin.close()  # the JVM ends with it
     with suppress(OSError, subprocess.TimeoutExpired):

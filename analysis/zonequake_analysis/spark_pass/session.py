@@ -198,7 +198,8 @@ def _defaults(size: Size, master: str, recorded: ArchivedRun | None) -> dict[str
         **_STATIC,
         **local,
         **by_size,
-        _JAVA: f"{by_size[_JAVA]} {archive_options(recorded)}".strip(),
+        # A driver on a cluster is a pod for one analysis: it would write the archive for nobody.
+        _JAVA: f"{by_size[_JAVA]} {archive_options(recorded if local else None)}".strip(),
         "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
     }
 

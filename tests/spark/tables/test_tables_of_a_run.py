@@ -22,6 +22,7 @@ from tests.histories.tabled_run import (
     S,
 )
 from tests.spark.tables.conftest import Analysed
+from zonequake_analysis.checks import list_prefixes
 from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.tables.schemas import TABLES, columns_of
 from zonequake_analysis.verdict import Verdict
@@ -78,7 +79,7 @@ def test_all_findings_are_in_the_table_and_add_up_to_the_checks(
         if check.verdict is not Verdict.PASSED:
             assert count[check.name], f"{check.name} is {check.verdict} and has no row"
         assert {r["verdict"] for r in rows if r["check"] == check.name} <= {str(check.verdict)}
-    keys = {row["key"] for row in over_operations if row["check"] == "linearizability"}
+    keys = {row["key"] for row in over_operations if row["found_by"] == list_prefixes.CHECK}
     (linearizability,) = [c for c in judgement.checks if c.name == "linearizability"]
     assert len(keys) == linearizability.violations
 

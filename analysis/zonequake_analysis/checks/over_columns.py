@@ -19,13 +19,12 @@ from zonequake_analysis.checks import claimed_order, loss, register_zones
 from zonequake_analysis.checks.screens import claimed
 from zonequake_analysis.checks.screens.black_box import register_clusters
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints, columns
-from zonequake_analysis.checks.screens.loss import register_versions
+from zonequake_analysis.checks.screens.loss import of_lists, register_versions
 from zonequake_analysis.checks.screens.segments import (
     NEVER,
     NOTHING,
     heads,
     lookup,
-    marked,
     ordered,
     running,
     spread,
@@ -181,14 +180,7 @@ def missed(c: Columns) -> Iterator[FoundRows]:
 
 
 def _lists(c: Columns, judged: Bools) -> Iterator[FoundRows]:
-    append = c.f == Function.APPEND.value
-    absent = (c.f == Function.READ.value) & (c.value == NULL)
-    mine = judged & (append | c.has_list | absent)
-    is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
-    last = np.full(c.keys, -1)
-    reads = np.flatnonzero(mine & ~append & is_list[c.key])
-    last[c.key[reads]] = reads  # rows are ordered by start, so the last one stays
-    appends = np.flatnonzero(mine & append & (last[c.key] >= 0))
+    reads, appends, last = of_lists(c, judged)
     keys = np.flatnonzero(last >= 0)
     ends = last[keys]
     owner, at = spread(c.list_start[ends], c.list_size[ends])
@@ -211,7 +203,8 @@ def _lists(c: Columns, judged: Bools) -> Iterator[FoundRows]:
     rows = np.concatenate([reads, appends[there]])
     version = np.concatenate([_shared(c, reads, last), ranks])
     order = np.argsort(rows, kind="stable")
-    yield _swept(c, rows[order], version[order], append[rows[order]], c.value[rows[order]])
+    rows, version = rows[order], version[order]
+    yield _swept(c, rows, version, c.f[rows] == Function.APPEND.value, c.value[rows])
 
 
 def _shared(c: Columns, reads: Ints, last: Ints) -> Ints:

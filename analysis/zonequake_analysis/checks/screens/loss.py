@@ -64,6 +64,19 @@ def register_versions(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     return rows[has], version[has], writes[has]
 
 
+def of_lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Ints]:
+    """Returns the rows that read lists, those that append to a list with a read, and by key the row
+    of its last read; -1 for a key without one."""
+    append = c.f == Function.APPEND.value
+    absent = (c.f == Function.READ.value) & (c.value == NULL)
+    mine = judged & (append | c.has_list | absent)
+    is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
+    last = np.full(c.keys, -1)
+    reads = np.flatnonzero(mine & ~append & is_list[c.key])
+    last[c.key[reads]] = reads  # rows are ordered by start, so the last one stays
+    return reads, np.flatnonzero(mine & append & (last[c.key] >= 0)), last
+
+
 def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     """Returns the rows of lists with a version, the versions, and the keys that are suspects
     already.
@@ -71,16 +84,8 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     A list's version is its length if it is a prefix of the key's last list; otherwise the key is a
     suspect.
     """
-    append = c.f == Function.APPEND.value
-    absent = (c.f == Function.READ.value) & (c.value == NULL)
-    mine = judged & (append | c.has_list | absent)
-    is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
-    last = np.full(c.keys, -1)
-    shown = np.flatnonzero(mine & ~append & is_list[c.key])
-    last[c.key[shown]] = shown  # rows are ordered by start, so the last one stays
-    mine &= is_list[c.key] & (last[c.key] >= 0)
+    reads, appends, last = of_lists(c, judged)
     bad = np.zeros(c.keys, bool)
-    reads = np.flatnonzero(mine & ~append)
     of_read = last[c.key[reads]]
     size = c.list_size[reads]
     bad[c.key[reads[size > c.list_size[of_read]]]] = True
@@ -92,7 +97,6 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     keys = np.flatnonzero(last >= 0)
     ends = last[keys]
     owner, place = spread(c.list_start[ends], c.list_size[ends])
-    appends = np.flatnonzero(mine & append)
     row = lookup(keys[owner], c.elements[place], c.key[appends], c.value[appends])
     missing = row < 0
     ahead = c.fin[appends] < c.inv[last[c.key[appends]]]

@@ -193,8 +193,8 @@ def run_groups(groups: Sequence[Group]) -> list[Outcome]:
         left={found[0].lane: deque(found) for found in lanes},
     )
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(lanes)) as pool:
-        ways = [pool.submit(progress.run_lane, found[0].lane, Path(folder)) for found in lanes]
-        try:
+        try:  # an interrupt may come as soon as the first lane has begun
+            ways = [pool.submit(progress.run_lane, found[0].lane, Path(folder)) for found in lanes]
             while not all(way.done() for way in ways):
                 progress.tell()
                 time.sleep(POLL_S)

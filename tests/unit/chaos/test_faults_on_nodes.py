@@ -362,22 +362,29 @@ async def test_a_component_that_runs_on_is_not_proven_to_be_paused(
         await life.wait_until_effective(injection)
 
 
+async def begun(life: ComponentKill, injection: Injection) -> asyncio.Task[None]:
+    """Injects it, and returns the task that kills again and again."""
+    before = asyncio.all_tasks()
+    await life.inject(injection)
+    (kills,) = asyncio.all_tasks() - before
+    return kills
+
+
 async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
     injection: Injection, api: Api, sleeping: int
 ) -> None:
     node = Component(sleeping)
     injection.world.node = node  # type: ignore[misc,assignment]
     life = ComponentKill(component="kube-apiserver")
-    await life.inject(injection)
+    kills = await begun(life, injection)
     assert (await life.wait_until_effective(injection))["refused"] is True
     node.kills_end = True
-    await asyncio.sleep(0.3)
+    await asyncio.wait([kills])
     await life.recover(injection)
     assert injection.ended_early is not None
     assert "not yours" in injection.ended_early
     again = ComponentKill(component="kube-apiserver")
-    await again.inject(injection)
-    await asyncio.sleep(0.1)
+    await asyncio.wait([await begun(again, injection)])
     with pytest.raises(FaultFailed, match=r"kills of .* ended: PermissionError: not yours"):
         await again.wait_until_effective(injection)
     await again.clean_up(injection)

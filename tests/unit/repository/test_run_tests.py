@@ -200,12 +200,34 @@ def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType
     assert 0.6 < outcome.cpu_s < 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_both_lanes(tmp_path: Path, number: signal.Signals) -> None:
+SLOW_TO_BEGIN = """
+from concurrent.futures import ThreadPoolExecutor
+begin = ThreadPoolExecutor.submit
+def slow(*args):
+    way = begin(*args)
+    time.sleep(300)
+    return way
+ThreadPoolExecutor.submit = slow
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "before", "names"),
+    [
+        (signal.SIGINT, "", "ab"),
+        (signal.SIGTERM, "", "ab"),
+        (signal.SIGTERM, SLOW_TO_BEGIN, "a"),
+    ],
+    ids=["SIGINT", "SIGTERM", "before the second lane"],
+)
+def test_an_interrupt_ends_all_lanes(
+    tmp_path: Path, number: signal.Signals, before: str, names: str
+) -> None:
     script = f"""
 import time
 from scripts.run_tests import Group, Lane, heed_sigterm, run_groups
 heed_sigterm()
+{before}
 def group(name, lane):
     wait = "import os, time; open(" + repr({str(tmp_path)!r} + "/" + name) + ", 'w').write("
     wait += "str(os.getpid())); time.sleep(600)"
@@ -219,7 +241,7 @@ run_groups([group("a", Lane.COMPUTES), group("b", Lane.WAITS)])
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    files = [tmp_path / "a", tmp_path / "b"]
+    files = [tmp_path / name for name in names]
     while not all(file.exists() and file.read_text() for file in files):
         assert process.poll() is None
         time.sleep(0.05)

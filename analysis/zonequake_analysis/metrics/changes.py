@@ -1,52 +1,50 @@
-"""The table `metric_changes`: each series in each span, against the quiet phase; in Spark.
+"""The table `metric_changes`: each series in each span, against the quiet phase; in Spark's tasks.
 
-    samples of the spans ─▶ steps ─┬─▶ levels and rates ─┐
-                                   └─▶ quantiles ────────┴─▶ series × part ─▶ series × span
+    tables/metrics ──▶ samples of the spans ──by series and histogram──▶ points ──▶ series × span
 
-The score is robust: how far the 10 %, 50 % or 90 % point of a span is from the quiet phase's
-median, in units of `scale`. That is the spread of the quiet phase (1.4826 × MAD), but at least 5 %
-of its median and 1 % of the largest value seen, because a series that stood still has no spread,
-and for counted events at least the variation by chance of so few.
+Quantiles of a histogram stand beside the series, so all its buckets come to one task. Each task
+writes a file, and returns the rows that may be among the strongest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
-from zonequake_analysis.metrics.samples import GAP_SCRAPES, QUANTILES, quantiles, steps
-from zonequake_analysis.metrics.small_tables import small_table
+from zonequake_analysis.inputs.remote_read import LABELS
+from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown_of
 from zonequake_analysis.metrics.spans import Spans, Stretch
-from zonequake_analysis.metrics.table import HOUR_MS, MetricTables, written
+from zonequake_analysis.metrics.table import MetricTables, write_table
 from zonequake_analysis.metrics.targets import Targets
+from zonequake_analysis.metrics.tasks.compared import About, Change, stretches
+from zonequake_analysis.metrics.tasks.compared import changes as compared
+from zonequake_analysis.metrics.tasks.scan import HOUR_MS
+from zonequake_analysis.metrics.tasks.selected import (
+    SeriesSamples,
+    buckets_for,
+    by_series,
+    of_tasks,
+    select,
+    wanted,
+)
+from zonequake_analysis.metrics.tasks.shuffled import in_tasks
+from zonequake_analysis.metrics.tasks.steps import (
+    GAP_SCRAPES,
+    Bools,
+    Floats,
+    Ints,
+    points,
+    quantiles,
+    steps,
+)
 from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
 from zonequake_analysis.storage.place import Place
-
-MIN_QUIET = 4
-"""Fewest samples of the quiet phase for a comparison."""
-
-MIN_SCALE_OF_MEDIAN = 0.05
-MIN_SCALE_OF_MOST = 0.01
-MAD_TO_SIGMA = 1.4826
-
-_QUIET = -1
-"""Number of the quiet phase among the spans."""
-
-_OF_SERIES = ("counter", "scrape_ms", "bucket")
-_SHOWN = (
-    "series",
-    "metric",
-    "labels",
-    "target",
-    "counter",
-    "scrape_ms",
-    "family",
-    "unit",
-    "unit_of_rate",
-)
 
 CHANGES = (
     "span int, span_kind string, span_name string, metric string, measure string, "
@@ -54,7 +52,25 @@ CHANGES = (
     "scale double, during double, at_ms bigint, after double, score double, samples int, "
     "gap_ms bigint"
 )
-COLUMNS = tuple(column.split()[0] for column in CHANGES.split(", "))
+_TYPES = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "map<string,string>": LABELS,
+}
+_ARROW = pa.schema(
+    [(name, _TYPES[kind]) for name, kind in (column.split() for column in CHANGES.split(", "))]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """A series that is compared. `histogram`: that of a bucket, None of any other series."""
+
+    about: About
+    histogram: int | None
+    le: float | None
 
 
 def write_changes(
@@ -63,319 +79,158 @@ def write_changes(
     tables: MetricTables,
     spans: Spans,
     targets: Targets,
-) -> DataFrame:
-    """Writes `tables/metric_changes` and returns it."""
+) -> ShownChanges:
+    """Writes `tables/metric_changes`: one row for each series and span in which it has samples.
+
+    Returns the rows that are shown. Raises PySparkException.
+    """
     folder = Place.of(run).resolve() / "tables" / "metric_changes"
-    found = changes(spark, tables, spans, targets)
-    return written(spark, found.coalesce(1), folder, found.schema)
-
-
-def changes(spark: SparkSession, tables: MetricTables, spans: Spans, targets: Targets) -> DataFrame:
-    """Returns the rows of the table: one for each series and span in which it has samples."""
-    series = named_series(spark, tables, targets.scrape_ms).where(
-        ~F.col("quiet") & ((F.col("least") < F.col("most")) | (F.col("stale_marks") > 0))
+    folder.empty_folder()
+    series = _series(tables, targets.scrape_ms)
+    looked = _looked(spans, targets.scrape_ms)
+    hours = range(looked[0].start_ms // HOUR_MS, looked[-1].end_ms // HOUR_MS + 1)
+    inside = {
+        hour for one in looked for hour in range(one.start_ms // HOUR_MS, one.end_ms // HOUR_MS + 1)
+    }
+    files = [file for hour, file in tables.files(hours) if hour in inside]
+    tasks = of_tasks(files)
+    if not series or not tasks:
+        write_table(folder / "part-00000.parquet", _ARROW.empty_table())
+        return ShownChanges()
+    usual_ms = max(1, targets.usual_scrape_ms)
+    scrapes = sum(one.end_ms - one.start_ms for one in looked) // usual_ms
+    buckets = min(buckets_for(len(series) * scrapes), len(series))
+    together = [
+        number if one.histogram is None else one.histogram
+        for number, one in enumerate(series.values())
+    ]
+    chosen = wanted(
+        list(series),
+        [one % buckets for one in together],
+        [(one.start_ms, one.end_ms) for one in looked],
     )
-    looked = _within(tables.samples, spans, targets.scrape_ms).join(
-        F.broadcast(series.select("series", "counter", "scrape_ms", "bucket")), "series"
-    )
-    stepped = steps(looked.select("series", "t_ms", "value", "stale", *_OF_SERIES))
-    histograms = _histograms(series)
-    found = quantiles(stepped.where("bucket"), _buckets(series)).select(
-        "series",
-        "t_ms",
-        "value",
-        F.lit(None).cast("double").alias("rate"),
-        F.lit(None).cast("bigint").alias("since_ms"),
-        F.lit(False).alias("stale"),
-    )
-    points = stepped.where(~F.col("bucket")).select(
-        "series",
-        "t_ms",
-        "value",
-        (F.col("step") / F.col("since_ms") * 1000).alias("rate"),
-        "since_ms",
-        "stale",
-    )
-    parts = _parts(spark, points.union(found), spans)
-    shown = series.where(~F.col("bucket")).select(*_SHOWN, F.lit("").alias("quantile"))
-    return _compared(spark, parts, shown.union(histograms), spans, targets.last_ms)
-
-
-def named_series(
-    spark: SparkSession, tables: MetricTables, scrape_ms: Mapping[str, int]
-) -> DataFrame:
-    """Returns the table of series with the facts from their names and targets."""
-    names = [row["metric"] for row in tables.series.select("metric").distinct().collect()]
-    words = small_table(
+    made = in_tasks(
         spark,
-        [_words(name) for name in names],
-        "metric string, counter boolean, quiet boolean, bucket boolean, family string, "
-        "unit string, unit_of_rate string",
+        partial(select, tasks, chosen),
+        partial(_compare, series, spans, targets.last_ms, folder),
+        tasks=len(tasks),
+        buckets=buckets,
     )
-    targets = small_table(
-        spark, list(scrape_ms.items()) or [("", 1000)], "target string, scrape_ms bigint"
-    )
-    return tables.series.join(F.broadcast(words), "metric").join(F.broadcast(targets), "target")
+    return merged([msgspec.msgpack.decode(one, type=ShownChanges) for one in made])
 
 
-def _words(name: str) -> tuple[str, bool, bool, bool, str, str, str]:
-    of_bucket = name.endswith("_bucket")
-    stem = name.removesuffix("_bucket")
-    return (
-        name,
-        is_counter(name),
-        is_quiet(name),
-        of_bucket,
-        family(stem),
-        unit(stem, "level"),
-        unit(name, "rate"),
-    )
+def _series(tables: MetricTables, scrape_ms: Mapping[str, int]) -> dict[int, _Named]:
+    """Returns the series that may have changed, by number."""
+    found: dict[int, _Named] = {}
+    histograms: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    columns = ["series", "metric", "labels", "target", "stale_marks", "least", "most"]
+    for row in tables.series.select(columns).to_pylist():
+        metric, least, most = row["metric"], row["least"], row["most"]
+        # NaN is larger than any number.
+        moved = least is not None and (least < most or (most != most and least == least))
+        still = not moved and not row["stale_marks"]
+        if row["target"] not in scrape_ms or is_quiet(metric) or still:
+            continue
+        of_bucket = metric.endswith("_bucket")
+        stem = metric.removesuffix("_bucket")
+        labels = dict(row["labels"])
+        rest = tuple(sorted((k, v) for k, v in labels.items() if k != "le"))
+        found[row["series"]] = _Named(
+            about=About(
+                metric=metric,
+                labels=labels,
+                target=row["target"],
+                family=family(stem),
+                unit=unit(stem, "level"),
+                unit_of_rate=unit(metric, "rate"),
+                scrape_ms=scrape_ms[row["target"]],
+                counter=is_counter(metric),
+            ),
+            histogram=histograms.setdefault((metric, rest), len(found)) if of_bucket else None,
+            le=_le(labels.get("le", "")) if of_bucket else None,
+        )
+    return found
 
 
-def _within(samples: DataFrame, spans: Spans, scrape_ms: Mapping[str, int]) -> DataFrame:
-    """Returns the samples that are compared, and those just before."""
+def _le(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _looked(spans: Spans, scrape_ms: Mapping[str, int]) -> list[Stretch]:
+    """Returns the stretches of samples that are compared, and of those just before; by time."""
     look_back = (GAP_SCRAPES + 1) * max(scrape_ms.values(), default=1000)
-    stretches = [] if spans.quiet is None else [spans.quiet]
-    stretches += [part for span in spans.spans for part in (span.during, span.after)]
     joined: list[Stretch] = []
-    for one in sorted(stretches, key=lambda one: one.start_ms):
+    for one in sorted(stretches(spans), key=lambda one: one.start_ms):
         first = one.start_ms - look_back
         if joined and first <= joined[-1].end_ms:
             last = max(joined[-1].end_ms, one.end_ms)
             joined[-1] = Stretch(start_ms=joined[-1].start_ms, end_ms=last)
         else:
             joined.append(Stretch(start_ms=first, end_ms=one.end_ms))
-    hours = {
-        hour for one in joined for hour in range(one.start_ms // HOUR_MS, one.end_ms // HOUR_MS + 1)
-    }
-    inside = F.lit(False)
-    for one in joined:
-        inside = inside | ((F.col("t_ms") >= one.start_ms) & (F.col("t_ms") < one.end_ms))
-    return samples.where(F.col("hour").isin(sorted(hours)) & inside)
+    return joined
 
 
-def _histogram() -> Column:
-    """Returns a number that identifies the histogram of a bucket's series."""
-    rest = F.map_filter("labels", lambda name, _: name != "le")
-    return F.xxhash64("metric", F.to_json(F.array_sort(F.map_entries(rest))))
-
-
-def _buckets(series: DataFrame) -> DataFrame:
-    return series.where("bucket").select(
-        "series",
-        _histogram().alias("histogram"),
-        F.try_element_at("labels", F.lit("le")).try_cast("double").alias("le"),
-    )
-
-
-def _histograms(series: DataFrame) -> DataFrame:
-    """Returns the series that quantiles make, one for each histogram and quantile."""
-    stem = F.regexp_replace("metric", "_bucket$", "")
-    named = series.where("bucket").select(
-        _histogram().alias("histogram"),
-        stem.alias("metric"),
-        F.map_filter("labels", lambda name, _: name != "le").alias("labels"),
-        "target",
-        "scrape_ms",
-        "family",
-        "unit",
-    )
-    one = named.groupBy("histogram").agg(
-        *(F.any_value(name).alias(name) for name in named.columns if name != "histogram")
-    )
-    every = one.select(F.explode(F.array(*map(F.lit, QUANTILES))).alias("quantile"), "*")
-    return every.select(
-        F.xxhash64("histogram", "quantile").alias("series"),
-        "metric",
-        "labels",
-        "target",
-        F.lit(False).alias("counter"),
-        "scrape_ms",
-        "family",
-        "unit",
-        F.lit("").alias("unit_of_rate"),
-        "quantile",
-    )
-
-
-def _parts(spark: SparkSession, points: DataFrame, spans: Spans) -> DataFrame:
-    """Returns one row per series, with an array of its points by span and part."""
-    rows = [
-        (span.number, part, one.start_ms, one.end_ms)
-        for span in spans.spans
-        for part, one in (("during", span.during), ("after", span.after))
+def _compare(
+    series: Mapping[int, _Named],
+    spans: Spans,
+    last_ms: int,
+    folder: Place,
+    bucket: int,
+    made: Sequence[bytes],
+) -> bytes:
+    """Writes the rows of a bucket's series, and returns those that may be shown."""
+    rows = list(_rows(series, spans, last_ms, by_series(made)))
+    columns = [
+        pa.array([getattr(row, field.name) for row in rows], field.type)
+        if field.type != LABELS
+        else pa.array([list(row.labels.items()) for row in rows], LABELS)
+        for field in _ARROW
     ]
-    if spans.quiet is not None:
-        rows.append((_QUIET, "quiet", spans.quiet.start_ms, spans.quiet.end_ms))
-    parts = small_table(spark, rows, "span int, part string, start_ms bigint, end_ms bigint")
-    inside = (F.col("t_ms") >= F.col("start_ms")) & (F.col("t_ms") < F.col("end_ms"))
-    alive = ~F.col("stale") & F.col("value").isNotNull()
-    since = F.when(F.col("t_ms") - F.col("since_ms") >= F.col("start_ms"), F.col("since_ms"))
-    return (
-        points.join(F.broadcast(parts), inside)
-        .groupBy("series", "span", "part")
-        .agg(
-            F.min(F.when(alive, F.col("t_ms"))).alias("first_ms"),
-            F.max(F.when(alive, F.col("t_ms"))).alias("last_ms"),
-            F.max(since).alias("longest_ms"),
-            F.collect_list(F.when(alive, F.struct("value", "rate", "t_ms"))).alias("points"),
-        )
-        .groupBy("series")
-        .agg(
-            F.collect_list(
-                F.struct("span", "part", "first_ms", "last_ms", "longest_ms", "points")
-            ).alias("parts")
-        )
-    )
+    table = pa.Table.from_arrays(columns, schema=_ARROW)
+    write_table(folder / f"part-{bucket:05d}.parquet", table)
+    return msgspec.msgpack.encode(shown_of(rows))
 
 
-def _compared(
-    spark: SparkSession, parts: DataFrame, series: DataFrame, spans: Spans, last_ms: int
-) -> DataFrame:
-    """Returns one row for each series and span. `last_ms`: the last sample of all, which ends no
-    gap.
-    """
-    asked = small_table(
-        spark,
-        [
-            (s.number, s.kind, s.name, s.during.start_ms, min(s.during.end_ms, last_ms))
-            for s in spans.spans
-        ],
-        "span int, span_kind string, span_name string, start_ms bigint, end_ms bigint",
-    )
-    quiet = _part("quiet", F.lit(_QUIET))["points"]
-    rates = F.filter(F.transform(quiet, lambda p: p["rate"]), lambda r: r.isNotNull())
-    grows = (
-        (F.size(rates) >= MIN_QUIET)
-        & ~F.exists(rates, lambda r: r < 0)
-        & (F.size(F.filter(rates, lambda r: r > 0)) * 2 > F.size(rates))
-    )
-    rows = (
-        parts.join(F.broadcast(series), "series")
-        .withColumn(
-            "by_rate",
-            F.col("counter") | ((F.col("quantile") == "") & F.coalesce(grows, F.lit(False))),
-        )
-        .withColumn("quiet", _values(quiet))
-        .withColumn("before", _at(_sorted("quiet"), 0.5))
-        .withColumn("deviations", _deviations())
-        .crossJoin(F.broadcast(asked))
-        .withColumn("part", _part("during", F.col("span")))
-        .withColumn("found", _values(F.col("part")["points"]))
-        .withColumn("later", _values(_part("after", F.col("span"))["points"]))
-        .withColumn("sorted", _sorted("found"))
-        .withColumn("low", _at(F.col("sorted"), 0.1))
-        .withColumn("high", _at(F.col("sorted"), 0.9))
-        .withColumn("during", _farthest())
-        .withColumn("at_ms", _when_farthest())
-        .withColumn("scale", _scale())
-    )
-    enough = F.size(F.coalesce("quiet", F.array())) >= MIN_QUIET
-    score = F.when(enough, F.abs(F.col("during") - F.col("before")) / F.nullif("scale", F.lit(0.0)))
-    measured = F.when(F.col("quantile") != "", F.col("quantile")).otherwise(
-        F.when(F.col("by_rate"), "rate").otherwise("level")
-    )
-    return rows.select(
-        "span",
-        "span_kind",
-        "span_name",
-        "metric",
-        measured.alias("measure"),
-        "labels",
-        "target",
-        "before",
-        "scale",
-        "during",
-        "at_ms",
-        _at(_sorted("later"), 0.5).alias("after"),
-        F.when(F.col("during").isNotNull(), F.coalesce(score, F.when(enough, F.lit(0.0)))).alias(
-            "score"
-        ),
-        F.coalesce(F.size("found"), F.lit(0)).alias("samples"),
-        F.when(F.col("quantile") == "", _gap_ms()).alias("gap_ms"),
-        "family",
-        F.when(F.col("by_rate"), F.col("unit_of_rate")).otherwise(F.col("unit")).alias("unit"),
-    ).select(*COLUMNS)
+_Steps = tuple[float | None, Ints, Floats, Bools]
 
 
-def _part(part: str, span: Column) -> Column:
-    """Returns a part of the series' parts, null if it has no samples there."""
-    return F.try_element_at(
-        F.filter("parts", lambda p: (p["span"] == span) & (p["part"] == part)), F.lit(1)
-    )
-
-
-def _values(points: Column) -> Column:
-    """Returns values and their times: rates or levels, as `by_rate` says."""
-    both = F.transform(
-        points,
-        lambda p: F.struct(
-            F.when(F.col("by_rate"), p["rate"]).otherwise(p["value"]).alias("v"),
-            p["t_ms"].alias("t"),
-        ),
-    )
-    return F.filter(both, lambda p: p["v"].isNotNull() & ~F.isnan(p["v"]))
-
-
-def _sorted(column: str) -> Column:
-    return F.array_sort(F.transform(column, lambda p: p["v"]))
-
-
-def _at(values: Column, fraction: float) -> Column:
-    """Returns the value at a fraction of a sorted array, rounded to its ends, never between two."""
-    last = F.size(values) - 1
-    place = F.floor(last * fraction) if fraction <= 0.5 else F.ceil(last * fraction)
-    return F.when(last >= 0, F.try_element_at(values, (place + 1).cast("int")))
-
-
-def _deviations() -> Column:
-    before = F.col("before")
-    return F.array_sort(F.transform("quiet", lambda p: F.abs(p["v"] - before)))
-
-
-def _scale() -> Column:
-    values = F.transform("quiet", lambda p: F.abs(p["v"]))
-    scrape_s = F.col("scrape_ms") / 1000
-    events = F.col("counter") & (F.col("unit_of_rate") == "times per second")
-    return F.greatest(
-        # The number of few events between two scrapes varies by its root.
-        F.when(events & (F.col("before") > 0), F.sqrt(F.col("before") * scrape_s) / scrape_s),
-        MAD_TO_SIGMA * _at(F.col("deviations"), 0.5),
-        MIN_SCALE_OF_MEDIAN * F.abs("before"),
-        *(MIN_SCALE_OF_MOST * F.abs(end) for end in ("low", "high")),
-        MIN_SCALE_OF_MOST * F.array_max(values),
-    )
-
-
-def _farthest() -> Column:
-    """Returns the 10 %, 50 % or 90 % point farthest from before; the median without a before."""
-    middle = _at(F.col("sorted"), 0.5)
-    before = F.coalesce("before", middle)
-    points = F.array(
-        *(
-            F.struct(F.abs(value - before).alias("far"), value.alias("v"))
-            for value in (F.col("low"), middle, F.col("high"))
-        )
-    )
-    return F.array_max(points)["v"]
-
-
-def _when_farthest() -> Column:
-    before = F.coalesce("before", _at(F.col("sorted"), 0.5))
-    points = F.transform(
-        "found", lambda p: F.struct(F.abs(p["v"] - before).alias("far"), (-p["t"]).alias("t"))
-    )
-    return -F.array_max(points)["t"]
-
-
-def _gap_ms() -> Column:
-    """Returns the longest time in the span without a sample; 0 if only a few scrapes are
-    missing.
-    """
-    part = F.col("part")
-    gap = F.greatest(
-        F.coalesce(part["first_ms"] - F.col("start_ms"), F.col("end_ms") - F.col("start_ms")),
-        part["longest_ms"],
-        F.col("end_ms") - part["last_ms"],
-    )
-    return F.when(gap > GAP_SCRAPES * F.col("scrape_ms"), gap).otherwise(0)
+def _rows(
+    series: Mapping[int, _Named], spans: Spans, last_ms: int, samples: Iterator[SeriesSamples]
+) -> Iterator[Change]:
+    histograms: dict[int, tuple[About, list[_Steps]]] = {}
+    for one in samples:
+        named = series[one.series]
+        about = named.about
+        if named.histogram is None:
+            found = points(
+                one.t_ms,
+                one.value,
+                one.known,
+                counter=about.counter,
+                scrape_ms=about.scrape_ms,
+            )
+            yield from compared(about, found, spans, last_ms)
+        else:
+            step, there = steps(
+                one.t_ms,
+                one.value,
+                one.known,
+                counter=about.counter,
+                scrape_ms=about.scrape_ms,
+            )
+            of = histograms.setdefault(named.histogram, (about, []))
+            of[1].append((named.le, one.t_ms, step, there))
+    for about, buckets in histograms.values():
+        for name, found in quantiles(buckets).items():
+            of_quantile = replace(
+                about,
+                metric=about.metric.removesuffix("_bucket"),
+                labels={k: v for k, v in about.labels.items() if k != "le"},
+                counter=False,
+                unit_of_rate="",
+                quantile=name,
+            )
+            yield from compared(of_quantile, found, spans, last_ms)

@@ -1,4 +1,4 @@
-"""The increase of counters over the whole run, and the alerts of the run; in Spark.
+"""The increase of counters over the whole run, and the alerts of the run. Pure.
 
 A total is a lower bound: an increase counts even over a gap, a fall counts from zero, and a series
 counts from its first sample on. So the number it is compared with may be larger, but not smaller.
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession, Window
-from pyspark.sql import functions as F
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from zonequake_analysis.metrics.samples import GAP_SCRAPES
-from zonequake_analysis.metrics.small_tables import small_table
-from zonequake_analysis.metrics.table import MetricTables
-from zonequake_analysis.metrics.targets import Targets
+from zonequake_analysis.metrics.tasks.selected import SeriesSamples
+from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, fell, since
 
 LOAD_OPERATIONS = "zonequake_load_operations_total"
 RESETS = "zonequake_operator_resets_total"
@@ -51,62 +51,58 @@ class Alert:
     end_ms: int
 
 
-def counted(spark: SparkSession, tables: MetricTables, targets: Targets) -> list[Counted]:
-    """Returns the totals of `HELD`, one for each series."""
-    limits = small_table(spark, list(targets.scrape_ms.items()), "target string, scrape_ms bigint")
-    series = (
-        tables.series.where(F.col("metric").isin(*HELD))
-        .join(F.broadcast(limits), "target")
-        .select("series", "metric", "labels", "target", "first_ms", "scrape_ms")
+class Increase(msgspec.Struct, frozen=True, kw_only=True):
+    """The increase of one series; `seen_ms`: when two neighbouring samples first showed one."""
+
+    series: int
+    total: float
+    seen_ms: int | None
+
+
+def increase(samples: SeriesSamples, *, born: bool, scrape_ms: int) -> Increase | None:
+    """Returns the increase over all samples, None without any value. `born`: it counts from zero.
+
+    A value that is no number is none: nothing counts so.
+    """
+    numbers = samples.known & np.isfinite(samples.value)
+    value = samples.value[numbers]
+    if not len(value):
+        return None
+    before = value[:-1]
+    grown = np.where(fell(value[1:], before), value[1:], value[1:] - before)
+    # Neighbours among all samples: behind a stale marker an increase was not seen.
+    close = numbers[1:] & numbers[:-1] & (since(samples.t_ms)[1:] <= GAP_SCRAPES * scrape_ms)
+    with np.errstate(invalid="ignore"):
+        seen = samples.t_ms[1:][close & (samples.value[1:] > samples.value[:-1])]
+    return Increase(
+        series=samples.series,
+        total=float(grown.sum()) + (float(value[0]) if born else 0.0),
+        seen_ms=int(seen.min()) if len(seen) else None,
     )
-    of_load = (F.col("metric") == LOAD_OPERATIONS).alias("of_load")
-    wanted = F.broadcast(series.select("series", "first_ms", "scrape_ms", of_load))
-    by_time = Window.partitionBy("series").orderBy("t_ms")
-    until = by_time.rowsBetween(Window.unboundedPreceding, -1)
-    value, before = F.col("value"), F.col("before")
-    late = F.col("first_ms") > targets.first_ms + GAP_SCRAPES * F.col("scrape_ms")
-    born = F.col("of_load") & late
-    step = (
-        F.when(before.isNull(), F.when(born, value).otherwise(0.0))
-        .when(value < before, value)
-        .otherwise(value - before)
-    )
-    rows = (
-        tables.samples.where(F.col("metric").isin(*HELD))
-        .select("series", "t_ms", "value")
-        .join(wanted, "series")
-        .withColumn("since_ms", F.col("t_ms") - F.lag("t_ms").over(by_time))
-        .withColumn("last", F.lag("value").over(by_time))
-        .withColumn("before", F.last("value", ignorenulls=True).over(until))
-    )
-    close = (F.col("since_ms") <= GAP_SCRAPES * F.col("scrape_ms")) & (value > F.col("last"))
-    totals = (
-        rows.where(value.isNotNull())
-        .groupBy("series")
-        .agg(F.sum(step).alias("total"), F.min(F.when(close, F.col("t_ms"))).alias("seen_ms"))
-    )
+
+
+def counted(series: pa.Table, found: Sequence[Increase]) -> list[Counted]:
+    """Returns the totals of `HELD`, one for each series. `series`: tables/metric_series."""
+    of_series = {one.series: one for one in found}
+    held = series.filter(pc.is_in(series["metric"], pa.array(HELD)))
     return [
         Counted(
             metric=row["metric"],
             labels=dict(row["labels"]),
             target=row["target"],
-            total=round(row["total"]),
-            seen_ms=row["seen_ms"],
+            total=round(one.total),
+            seen_ms=one.seen_ms,
         )
-        for row in totals.join(F.broadcast(series), "series").collect()
+        for row in held.to_pylist()
+        if (one := of_series.get(row["series"])) is not None
     ]
 
 
-def alerts(tables: MetricTables) -> Sequence[Alert]:
+def alerts(series: pa.Table) -> Sequence[Alert]:
     """Returns the alerts that were pending or firing, the earliest first."""
-    rows = (
-        tables.series.where(F.col("metric") == ALERTS)
-        .orderBy("first_ms")
-        .limit(MOST_ALERTS)
-        .collect()
-    )
+    rows = series.filter(pc.equal(series["metric"], ALERTS)).to_pylist()
     found = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: int(row["first_ms"]))[:MOST_ALERTS]:
         labels = dict(row["labels"])
         found.append(
             Alert(

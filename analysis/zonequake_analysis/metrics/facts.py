@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
@@ -18,33 +17,14 @@ from zonequake_analysis.measures.resets import RESET
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
+from zonequake_analysis.metrics.shown_changes import ShownChanges
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
-from zonequake_analysis.metrics.table import metric_files, settings, write_tables
+from zonequake_analysis.metrics.table import metric_files, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
+from zonequake_analysis.metrics.tasks.compared import Change
+from zonequake_analysis.metrics.whole_run import seen_in
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
-
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""For many expressions over few rows: to compile them took more memory and time than the rows."""
-
-MIN_SCORE = 3.0
-"""A series is shown if it moved by at least so many scales: less may be noise."""
-
-MOST_SHOWN = 10
-MOST_OF_A_FAMILY = 2
-
-SATURATION = {
-    ("zonequake_store_commit_seconds", "p99"): "p99 of commits (fsync)",
-    ("zonequake_store_commit_under_way_seconds", "level"): "longest commit under way",
-    ("zonequake_store_loop_lag_seconds", "level"): "lag of the loop",
-    ("zonequake_store_cpu_seconds_total", "rate"): "CPU",
-    ("zonequake_store_appends_dropped_total", "rate"): "messages dropped for want of a connection",
-    ("zonequake_store_client_requests_total", "rate"): "requests",
-}
-"""Metrics of a data node's own load. It has no histogram of requests, and no queue length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +84,11 @@ def metric_facts(
     """
     if not metric_files(run):
         return None
-    kept: list[DataFrame] = []
     try:
         tables = write_tables(spark, run)
         assert tables is not None
-        kept += [tables.samples, tables.series]
-        targets = targets_of(spark, tables)
+        seen = seen_in(spark, tables)
+        targets = targets_of(tables.series, seen.scraped)
         spans = spans_of(
             faults=faults,
             windows=windows,
@@ -119,21 +98,16 @@ def metric_facts(
             wall_offset_ns=wall_offset_ns,
             scrape_ms=targets.usual_scrape_ms,
         )
-        moved: list[Moved] = []
-        saturation: list[Moved] = []
-        with settings(spark, _INTERPRETED):
-            if spans.spans and targets.series:
-                table = write_changes(spark, run, tables, spans, targets)
-                kept.append(table)
-                moved, saturation = strongest(table), saturated(table)
-            totals, states = counted(spark, tables, targets), alerts(tables)
+        shown = ShownChanges()
+        if spans.spans and targets.series:
+            shown = write_changes(spark, run, tables, spans, targets)
         return MetricFacts(
             targets=targets,
             spans=spans,
-            moved=moved,
-            saturation=saturation,
-            counted=totals,
-            alerts=states,
+            moved=[_moved(row) for row in shown.strongest],
+            saturation=[_moved(row) for row in shown.saturated],
+            counted=counted(tables.series, seen.increases),
+            alerts=alerts(tables.series),
             recorded_resets=recorded_resets(events, empty=False),
             recorded_empty=recorded_resets(events, empty=True),
             start_ms=(start_ns + wall_offset_ns) // 1_000_000,
@@ -147,9 +121,6 @@ def metric_facts(
             raise  # the store refused: nothing is known of the samples
         first = str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
-    finally:
-        for table in kept:
-            table.unpersist()  # keep nothing of a folder
 
 
 def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:
@@ -163,48 +134,21 @@ def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[
     return Counter(zone for zone, _, _ in found)
 
 
-def strongest(table: DataFrame) -> list[Moved]:
-    """Returns the rows that moved most in each span; few of a family, so that one cause doesn't
-    fill the list.
-    """
-    by_score = (F.desc("score"), "metric", "measure", "target", F.to_json("labels"))
-    of_family = Window.partitionBy("span", "family").orderBy(*by_score)
-    of_span = Window.partitionBy("span").orderBy(*by_score)
-    rows = (
-        table.where((F.col("score") >= MIN_SCORE) & F.col("during").isNotNull())
-        .withColumn("place", F.row_number().over(of_family))
-        .where(F.col("place") <= MOST_OF_A_FAMILY)
-        .withColumn("place", F.row_number().over(of_span))
-        .where(F.col("place") <= MOST_SHOWN)
-        .orderBy("span", "place")
-        .collect()
-    )
-    return [_moved(row) for row in rows]
-
-
-def saturated(table: DataFrame) -> list[Moved]:
-    """Returns the data nodes' metrics of their own load, in every span."""
-    wanted = F.lit(False)
-    for metric, measure in SATURATION:
-        wanted = wanted | ((F.col("metric") == metric) & (F.col("measure") == measure))
-    rows = table.where(wanted & F.col("during").isNotNull()).orderBy("span", "metric", "target")
-    return [_moved(row) for row in rows.limit(5000).collect()]
-
-
-def _moved(row: Row) -> Moved:
+def _moved(row: Change) -> Moved:
+    assert row.during is not None
     return Moved(
-        span=row["span"],
-        metric=row["metric"],
-        measure=row["measure"],
-        labels=dict(row["labels"]),
-        target=row["target"],
-        unit=row["unit"],
-        before=row["before"],
-        scale=row["scale"],
-        during=row["during"],
-        at_ms=row["at_ms"],
-        after=row["after"],
-        score=row["score"],
+        span=row.span,
+        metric=row.metric,
+        measure=row.measure,
+        labels=row.labels,
+        target=row.target,
+        unit=row.unit,
+        before=row.before,
+        scale=row.scale,
+        during=row.during,
+        at_ms=row.at_ms or 0,
+        after=row.after,
+        score=row.score,
     )
 
 

@@ -1,7 +1,7 @@
 """Samples and tables of metrics in a store, which Spark itself can't read.
 
-    metrics/*.parquet ── a task for each row group ──▶ rows, kept on the executors' disks
-                                                  └──▶ tables/…, a file of each task and hour
+    tables/…  ── a task for each row group ──▶ rows
+    rows, kept on the executors' disks ──────▶ tables/…, a file of each task
 
 Later queries read the disks; a part that is lost there is read again. A task that is repeated
 writes the same files again.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -55,38 +54,27 @@ def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
     )
 
 
-def stored(rows: DataFrame, folder: Place, *, by: str | None = None) -> DataFrame:
-    """Writes a table and returns it; `by`: a column of integers whose values become folders, and
-    that the files leave out.
-    """
+def stored(rows: DataFrame, folder: Place) -> DataFrame:
+    """Writes a table and returns it."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     shape = to_arrow_schema(kept.schema)
-    names = [name for name in shape.names if name != by]
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
         task = TaskContext.get()
         assert task is not None
-        file = f"part-{task.partitionId():05d}.parquet"
-        parts: dict[Place, _Part] = {}
-        if by is None:
-            parts[folder] = _Part(shape)
+        part = Part(shape)
         for batch in batches:
-            for value in pc.unique(batch[by]).to_pylist() if by else [None]:
-                some = batch if by is None else batch.filter(pc.equal(batch[by], value))
-                place = folder if by is None else folder / f"{by}={value}"
-                part = parts.setdefault(place, _Part(pa.schema([shape.field(n) for n in names])))
-                part.add(some.select(names))
-        for place, part in parts.items():
-            place.make_folder()  # an object store has no folders
-            (place / file).write(part.content())
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([part.rows], pa.int64())})
+            part.add(batch)
+        folder.make_folder()  # an object store has no folders
+        (folder / f"part-{task.partitionId():05d}.parquet").write(part.content())
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([part.rows], pa.int64())})
 
     kept.mapInArrow(write, "rows bigint").collect()
     return kept
 
 
-class _Part:
+class Part:
     """A Parquet file in the making, compressed in memory."""
 
     def __init__(self, shape: pa.Schema) -> None:

@@ -1,26 +1,27 @@
-"""The tables `metrics` and `metric_series`: a run folder's samples, written by Spark.
+"""The tables `metrics` and `metric_series`: a run folder's samples, read and written by tasks.
 
     metrics/*.parquet ──▶ tables/metrics/hour=…    one row per sample, as it is scanned: no shuffle
                       ──▶ tables/metric_series     one row per series
 
-No sample passes through the driver. Tasks read and write a store (`stored_tables`).
+No sample passes through the driver; it has the list of series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from zonequake_analysis.metrics.stored_tables import samples_in, stored
+from zonequake_analysis.metrics.stored_tables import stored
+from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
+from zonequake_analysis.metrics.tasks.shuffled import in_tasks
 from zonequake_analysis.storage.place import Place
-
-HOUR_MS = 3_600_000
 
 SAMPLES = (
     "metric string, labels map<string,string>, target string, series bigint, t_ms bigint, "
@@ -34,21 +35,29 @@ SERIES = (
 
 _TABLES = ("metrics", "metric_series", "metric_changes")
 
-_AT_ONCE = {
-    # A task of few row groups has few hours open at once, and so need not sort whole rows by hour.
-    "spark.sql.files.maxPartitionBytes": "8m",
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-}
-_ROW_GROUP_BYTES = 8 * 1024 * 1024
-"""Bytes that a writer keeps before it writes: each task has one writer per hour."""
+_TASK_BYTES = 4 * 1024 * 1024
+"""Bytes of the files that a task reads, about, and holds while it writes: a million samples."""
+
+_TASKS_TO_A_BUCKET = 4
+"""Each bucket merges the facts of a part of the series, from all tasks."""
+
+_NEEDED = ({"metric", "labels", "value", "stale"}, ({"series_id", "ts_ms"}, {"t_ms"}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricTables:
-    """`samples`: tables/metrics; `series`: tables/metric_series, one row per series."""
+    """`samples`: the folder tables/metrics; `series`: tables/metric_series, a row per series."""
 
-    samples: DataFrame
-    series: DataFrame
+    samples: Place
+    series: pa.Table
+
+    def files(self, hours: range | None = None) -> list[tuple[int, Place]]:
+        """Returns the files of samples with their hours; `hours`: only those."""
+        found = [
+            (int(file.parent.name.removeprefix("hour=")), file)
+            for file in self.samples.all_below(".parquet")
+        ]
+        return [(hour, file) for hour, file in found if hours is None or hour in hours]
 
 
 def metric_files(run: Path | Place) -> list[Place]:
@@ -58,130 +67,73 @@ def metric_files(run: Path | Place) -> list[Place]:
 
 def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
     """Writes both tables; None if the folder has no samples. First removes the metric tables of an
-    earlier analysis."""
+    earlier analysis. Raises ArrowException for files that are no samples, PlaceError.
+    """
     tables = Place.of(run).resolve() / "tables"
     for name in _TABLES:
         (tables / name).delete_folder()
     files = metric_files(run)
     if not files:
         return None
-    with settings(spark, _AT_ONCE):
-        rows = rows_of(_found(spark, files))
-        samples = written(spark, rows, tables / "metrics", SAMPLES, by="hour")
-        series = written(spark, series_of(samples), tables / "metric_series", SERIES)
+    samples, folder = tables / "metrics", tables / "metric_series"
+    samples.make_folder()
+    folder.make_folder()
+    tasks = _in_tasks([group for file in files for group in _row_groups(file)])
+    buckets = max(1, len(tasks) // _TASKS_TO_A_BUCKET)
+    work = partial(scan, tasks, samples, buckets)
+    made = in_tasks(spark, work, merge, tasks=len(tasks), buckets=buckets) if tasks else []
+    series = series_table(made)
+    write_table(folder / "all.parquet", series)
     return MetricTables(samples=samples, series=series)
 
 
+def write_table(file: Place, rows: pa.Table) -> None:
+    """Writes one file of a table, which appears whole or not at all. Raises OSError, PlaceError."""
+    sink = pa.BufferOutputStream()
+    # As Spark's own files are, for the reason that session.py gives.
+    pq.write_table(rows, sink, compression="snappy", store_schema=False)
+    file.write(memoryview(sink.getvalue()))
+
+
 def written(
-    spark: SparkSession,
-    rows: DataFrame,
-    folder: Place,
-    shape: str | StructType,
-    *,
-    by: str | None = None,
+    spark: SparkSession, rows: DataFrame, folder: Place, shape: str | StructType
 ) -> DataFrame:
-    """Writes a table and returns it; `by`: the column whose values become folders."""
+    """Has Spark write a table and returns it."""
     path = folder.local
     if path is None:
-        return stored(rows, folder, by=by)
-    writer = rows.write
-    if by is not None:
-        writer = writer.partitionBy(by).option("parquet.block.size", _ROW_GROUP_BYTES)
-    writer.parquet(path.as_uri())
+        return stored(rows, folder)
+    rows.write.parquet(path.as_uri())
     return spark.read.schema(shape).parquet(path.as_uri())
 
 
-def _found(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
-    """Returns the samples as the files have them."""
-    paths = [path.resolve() for file in files if (path := file.local) is not None]
-    if not paths:
-        return samples_in(spark, files)
-    return spark.read.parquet(*[path.as_uri() for path in paths])
+def _row_groups(file: Place) -> list[tuple[RowGroup, int]]:
+    """Returns the row groups of a file, each with its bytes. Raises ArrowException."""
+    with file.open() as stream:
+        footer = pq.ParquetFile(stream).metadata
+    names = set(footer.schema.to_arrow_schema().names)
+    always, either = _NEEDED
+    if not always <= names or not any(some <= names for some in either):
+        raise pa.ArrowInvalid(
+            f"{file}: found the columns {', '.join(sorted(names))}, expected metric, labels, "
+            "series_id, ts_ms, value and stale"
+        )
+    found = []
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+        named = either[0] <= names
+        found.append((RowGroup(file=file.resolve(), number=number, named=named), size))
+    return found
 
 
-def rows_of(found: DataFrame) -> DataFrame:
-    """Returns samples, as `pull` writes or `prometheus` reads them, as the table's rows."""
-    t_ms = F.col("ts_ms" if "ts_ms" in found.columns else "t_ms")
-    return found.select(
-        "metric",
-        "labels",
-        _target().alias("target"),
-        _series(found).alias("series"),
-        t_ms.alias("t_ms"),
-        F.when(~F.col("stale"), F.col("value")).alias("value"),
-        "stale",
-        F.floor(t_ms / HOUR_MS).alias("hour"),
-    )
-
-
-def series_of(samples: DataFrame) -> DataFrame:
-    """Returns one row per series.
-
-    First aggregates the numbers, of fixed width; then adds the labels of the first sample, because
-    a map in the aggregation would make Spark sort all samples.
-    """
-    numbers = samples.groupBy("series").agg(
-        F.count(F.lit(1)).alias("samples"),
-        F.count_if("stale").alias("stale_marks"),
-        F.min("t_ms").alias("first_ms"),
-        F.max("t_ms").alias("last_ms"),
-        F.min("value").alias("least"),
-        F.max("value").alias("most"),
-    )
-    numbers = numbers.localCheckpoint()
-    hours = [
-        row["hour"]
-        for row in numbers.select(F.floor(F.col("first_ms") / HOUR_MS).alias("hour"))
-        .distinct()
-        .collect()
-    ]
-    first = samples.where(F.col("hour").isin(hours)).select(
-        "series", "metric", "labels", "target", F.col("t_ms").alias("first_ms")
-    )
-    named = first.join(F.broadcast(numbers), ["series", "first_ms"])
-    return named.select(
-        "series",
-        "metric",
-        "labels",
-        "target",
-        "samples",
-        "stale_marks",
-        "first_ms",
-        "last_ms",
-        "least",
-        "most",
-    ).coalesce(1)
-
-
-def _target() -> Column:
-    """Returns the same as `data_source.target_of`."""
-    labels = F.col("labels")
-    return F.coalesce(
-        F.nullif(F.try_element_at(labels, F.lit("pod")), F.lit("")),
-        F.nullif(F.try_element_at(labels, F.lit("instance")), F.lit("")),
-        F.lit(""),
-    )
-
-
-def _series(found: DataFrame) -> Column:
-    """Returns a number that identifies the series."""
-    if "series_id" in found.columns:
-        return F.xxhash64("metric", "series_id")
-    pairs = F.array_sort(F.map_entries("labels"))
-    return F.xxhash64("metric", F.to_json(pairs))
-
-
-@contextmanager
-def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets what one job needs of the session, and restores it."""
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+def _in_tasks(groups: Sequence[tuple[RowGroup, int]]) -> list[list[RowGroup]]:
+    """Returns the row groups of each task, in their order."""
+    tasks: list[list[RowGroup]] = []
+    held = _TASK_BYTES
+    for group, size in groups:
+        if held + size > _TASK_BYTES:
+            tasks.append([])
+            held = 0
+        tasks[-1].append(group)
+        held += size
+    return tasks

@@ -1,4 +1,4 @@
-"""The usual time between scrapes of each target, and the gaps between them; in Spark.
+"""The usual time between scrapes of each target, and the gaps between them. Pure.
 
 A target's longest series represents it: while Prometheus can't reach a target, its own `up` goes
 on, but all other series end with a stale marker. Without a sample nothing is known; it is no sign
@@ -10,27 +10,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession, Window
-from pyspark.sql import functions as F
+import msgspec
+import numpy as np
+import pyarrow as pa
 
-from zonequake_analysis.metrics.samples import GAP_SCRAPES
 from zonequake_analysis.metrics.slices import SCRAPE_MS
-from zonequake_analysis.metrics.small_tables import small_table
-from zonequake_analysis.metrics.table import MetricTables
+from zonequake_analysis.metrics.tasks.selected import SeriesSamples
+from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, since
 
 MOST_GAPS = 500
 
 _OF_PROMETHEUS = ("up", "scrape_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """No sample of this target between two moments; `ended`: it came back."""
 
     target: str
     start_ms: int
     end_ms: int
     ended: bool
+
+
+class Scraped(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a target's longest series: the usual time between two of its samples, when
+    the last one was, and its longest gaps, of which one more is known than is shown.
+    """
+
+    target: str
+    scrape_ms: int
+    last_ms: int
+    gaps: list[Gap]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,68 +72,65 @@ class Targets:
         return not self.gaps_left_out and all(gap.target != target for gap in self.gaps)
 
 
-def targets_of(spark: SparkSession, tables: MetricTables) -> Targets:
-    """Looks at the longest series of each target."""
-    series = tables.series
-    whole = series.agg(
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-        F.sum("samples").alias("samples"),
-        F.count(F.lit(1)).alias("series"),
-    ).collect()[0]
-    if not whole["series"]:
+def longest_series(series: pa.Table) -> dict[str, int]:
+    """Returns the series that represents each target: its longest one, but Prometheus' own."""
+    columns = (
+        series[name].to_pylist()
+        for name in ("target", "metric", "samples", "stale_marks", "series")
+    )
+    best: dict[str, tuple[bool, int, str, int]] = {}
+    for target, metric, samples, stale_marks, number in zip(*columns, strict=True):
+        of_prometheus = metric == _OF_PROMETHEUS[0] or metric.startswith(_OF_PROMETHEUS[1])
+        place = (of_prometheus, stale_marks - samples, metric, number)
+        if target not in best or place < best[target]:
+            best[target] = place
+    return {target: place[3] for target, place in best.items()}
+
+
+def scraped(target: str, samples: SeriesSamples) -> Scraped | None:
+    """Looks at the samples of a target's longest series; None if it has only stale markers."""
+    t_ms = samples.t_ms[~samples.stale]
+    if not len(t_ms):
+        return None
+    passed = since(t_ms)[1:]
+    usual_ms = int(np.sort(passed)[(len(passed) - 1) // 2]) if len(passed) else 0
+    usual_ms = usual_ms or SCRAPE_MS
+    late = np.flatnonzero(passed > GAP_SCRAPES * usual_ms) if target else np.array([], np.int64)
+    late = late[np.argsort(-passed[late], kind="stable")][: MOST_GAPS + 1]
+    return Scraped(
+        target=target,
+        scrape_ms=usual_ms,
+        last_ms=int(t_ms[-1]),
+        gaps=[
+            Gap(target=target, start_ms=int(t_ms[at]), end_ms=int(t_ms[at + 1]), ended=True)
+            for at in late.tolist()
+        ],
+    )
+
+
+def targets_of(series: pa.Table, found: Sequence[Scraped]) -> Targets:
+    """Returns what is known of all targets. `series`: tables/metric_series."""
+    if not series.num_rows:
         return Targets(
             first_ms=0, last_ms=0, samples=0, series=0, scrape_ms={"": SCRAPE_MS}, gaps=[]
         )
-    own = (F.col("metric") != _OF_PROMETHEUS[0]) & ~F.startswith("metric", F.lit(_OF_PROMETHEUS[1]))
-    longest = Window.partitionBy("target").orderBy(
-        F.desc(own), F.desc(F.col("samples") - F.col("stale_marks")), "metric", "series"
-    )
-    chosen = (
-        series.withColumn("place", F.row_number().over(longest))
-        .where(F.col("place") == 1)
-        .select("series", "target")
-    )
-    by_time = Window.partitionBy("series").orderBy("t_ms")
-    times = (
-        tables.samples.where(~F.col("stale"))
-        .select("series", "t_ms")
-        .join(F.broadcast(chosen), "series")
-        .withColumn("since_ms", F.col("t_ms") - F.lag("t_ms").over(by_time))
-    )
-    scraped = times.groupBy("target").agg(
-        F.percentile_approx("since_ms", 0.5, 1000).alias("scrape_ms"),
-        F.max("t_ms").alias("last_ms"),
-    )
-    rows = scraped.collect()
-    scrape_ms = {row["target"]: int(row["scrape_ms"] or SCRAPE_MS) for row in rows}
+    last_ms = max(series["last_ms"].to_pylist())
+    scrape_ms = {one.target: one.scrape_ms for one in found}
     scrape_ms.setdefault("", SCRAPE_MS)
-    limits = small_table(spark, list(scrape_ms.items()), "target string, scrape_ms bigint")
-    found = [
-        Gap(
-            target=row["target"],
-            start_ms=row["t_ms"] - row["since_ms"],
-            end_ms=row["t_ms"],
-            ended=True,
-        )
-        for row in times.join(F.broadcast(limits), "target")
-        .where((F.col("target") != "") & (F.col("since_ms") > GAP_SCRAPES * F.col("scrape_ms")))
-        .orderBy(F.desc("since_ms"))
-        .limit(MOST_GAPS + 1)
-        .collect()
-    ]
-    last_ms = int(whole["last_ms"])
+    longest = sorted(
+        (gap for one in found for gap in one.gaps), key=lambda gap: gap.start_ms - gap.end_ms
+    )
     gone = [
-        Gap(target=row["target"], start_ms=row["last_ms"], end_ms=last_ms, ended=False)
-        for row in rows
-        if row["target"] and last_ms - row["last_ms"] > GAP_SCRAPES * scrape_ms[row["target"]]
+        Gap(target=one.target, start_ms=one.last_ms, end_ms=last_ms, ended=False)
+        for one in found
+        if one.target and last_ms - one.last_ms > GAP_SCRAPES * one.scrape_ms
     ]
     return Targets(
-        first_ms=int(whole["first_ms"]),
+        first_ms=min(series["first_ms"].to_pylist()),
         last_ms=last_ms,
-        samples=int(whole["samples"]),
-        series=int(whole["series"]),
+        samples=sum(series["samples"].to_pylist()),
+        series=series.num_rows,
         scrape_ms=scrape_ms,
-        gaps=sorted([*found[:MOST_GAPS], *gone], key=lambda gap: gap.start_ms),
-        gaps_left_out=len(found[MOST_GAPS:]),
+        gaps=sorted([*longest[:MOST_GAPS], *gone], key=lambda gap: gap.start_ms),
+        gaps_left_out=len(longest[MOST_GAPS : MOST_GAPS + 1]),
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Latencies, Timeline, all_of
-from zonequake_analysis.metrics.facts import SATURATION, MetricFacts, Moved, of_nodes
+from zonequake_analysis.metrics.facts import MetricFacts, Moved, of_nodes
+from zonequake_analysis.metrics.shown_changes import SATURATION
 from zonequake_analysis.metrics.spans import Span, Stretch
 from zonequake_analysis.report import svg
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.metrics.stored_tables import samples_in
-from zonequake_analysis.metrics.table import HOUR_MS
+from zonequake_analysis.metrics.tasks.scan import HOUR_MS
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.schemas import OF_METRICS, TABLES, columns_of
 

@@ -15,7 +15,7 @@ from tests.spark.metrics.real_prometheus import SCRAPE_MS, Target, prometheus, v
 from zonequake_analysis.errors import PrometheusError
 from zonequake_analysis.inputs.remote_read import FILE, pull
 from zonequake_analysis.metrics.data_source import PrometheusSource, matchers_in, register
-from zonequake_analysis.metrics.table import MetricTables, rows_of, series_of
+from zonequake_analysis.metrics.table import write_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -38,11 +38,12 @@ def test_slices_hold_every_sample_of_a_live_server_once_with_its_staleness(
         frame = _read(spark, url, start_ms, end_ms)
         assert frame.rdd.getNumPartitions() > 5
         found = frame.collect()
-        count = pull(url, start_ms, end_ms, ['__name__=~"made.*"'], tmp_path)
-        tables = MetricTables(samples=rows_of(frame), series=series_of(rows_of(frame)))
-        series = tables.series.collect()
+        count = pull(url, start_ms, end_ms, ['__name__=~"made.*"'], tmp_path / "metrics")
+        tables = write_tables(spark, tmp_path)
     lives.close()
-    pulled = pq.read_table(tmp_path / FILE).to_pylist()
+    assert tables is not None
+    series = tables.series.to_pylist()
+    pulled = pq.read_table(tmp_path / "metrics" / FILE).to_pylist()
 
     def key(row: object, name: str) -> tuple[object, ...]:
         return (row["labels"]["instance"], row["labels"]["number"], row[name])  # type: ignore[index]

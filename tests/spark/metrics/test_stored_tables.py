@@ -1,4 +1,4 @@
-"""Tables of metrics as tasks read and write them for a store hold what Spark's own hold."""
+"""Tables that tasks read and write hold what Spark's own hold."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
 from zonequake_analysis.metrics.stored_tables import samples_in, stored
-from zonequake_analysis.metrics.table import SAMPLES, metric_files, rows_of, series_of, written
+from zonequake_analysis.metrics.table import SAMPLES, SERIES, metric_files, write_tables
 from zonequake_analysis.storage.place import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -49,36 +50,61 @@ def test_row_groups_are_read_once_each_as_spark_reads_the_files(
     assert sorted_rows(read) == sorted_rows(spark.read.parquet(*map(str, files)))
 
 
-def test_what_tasks_wrote_is_what_spark_writes_and_what_is_asked_later(
+def test_tables_of_metrics_are_what_spark_would_make_of_the_files(
+    spark: SparkSession, files: list[Place]
+) -> None:
+    tables = write_tables(spark, files[0].parent.parent)
+    assert tables is not None
+    folder = tables.samples.parent
+    samples = spark.read.schema(SAMPLES).parquet(str(folder / "metrics"))
+    pod = F.try_element_at("labels", F.lit("pod"))
+    expected = spark.read.parquet(*map(str, files)).select(
+        "metric",
+        "labels",
+        F.coalesce(pod, F.lit("")).alias("target"),
+        F.xxhash64("metric", "series_id").alias("series"),
+        F.col("ts_ms").alias("t_ms"),
+        F.when(~F.col("stale"), F.col("value")).alias("value"),
+        "stale",
+        F.floor(F.col("ts_ms") / HOUR_MS).alias("hour"),
+    )
+    assert sorted_rows(samples) == sorted_rows(expected)
+    assert samples.count() == 60 + 41
+    assert {hour for hour, _ in tables.files()} == {399_999, 400_000}
+
+    series = spark.read.schema(SERIES).parquet(str(folder / "metric_series"))
+    numbers = expected.groupBy("series", "metric", "target").agg(
+        F.first("labels").alias("labels"),
+        F.count("*").alias("samples"),
+        F.count_if("stale").alias("stale_marks"),
+        F.min("t_ms").alias("first_ms"),
+        F.max("t_ms").alias("last_ms"),
+        F.min("value").alias("least"),
+        F.max("value").alias("most"),
+    )
+    assert sorted_rows(series) == sorted_rows(numbers)
+    assert len(sorted_rows(series)) == 2
+
+
+def test_a_table_that_tasks_store_is_what_is_asked_later(
     spark: SparkSession, files: list[Place], tmp_path: Path
 ) -> None:
-    rows = rows_of(samples_in(spark, files))
-    by_spark = written(spark, rows, Place.of(tmp_path / "spark"), SAMPLES, by="hour")
-    by_tasks = stored(rows, Place.of(tmp_path / "tasks"), by="hour")
-    read_again = spark.read.schema(SAMPLES).parquet(str(tmp_path / "tasks"))
-    assert {folder.name for folder in (tmp_path / "tasks").iterdir()} == {
-        "hour=399999",
-        "hour=400000",
-    }
-    assert sorted_rows(by_spark) == sorted_rows(by_tasks) == sorted_rows(read_again)
-    assert by_spark.count() == 60 + 41
-
-    series = stored(series_of(by_tasks), Place.of(tmp_path / "series"))
-    assert sorted_rows(series) == sorted_rows(spark.read.parquet(str(tmp_path / "series")))
-    assert sorted_rows(series) == sorted_rows(series_of(by_spark))
-    by_tasks.unpersist()
-    series.unpersist()
+    rows = samples_in(spark, files)
+    kept = stored(rows, Place.of(tmp_path / "rows"))
+    assert sorted_rows(kept) == sorted_rows(spark.read.parquet(str(tmp_path / "rows")))
+    assert sorted_rows(kept) == sorted_rows(rows)
+    kept.unpersist()
 
 
 def test_a_table_without_rows_is_a_file_with_its_columns(
     spark: SparkSession, files: list[Place], tmp_path: Path
 ) -> None:
-    series = series_of(rows_of(samples_in(spark, files))).where("series is null")
-    stored(series, Place.of(tmp_path / "series")).unpersist()
-    (file,) = (tmp_path / "series").iterdir()
+    rows = samples_in(spark, files[:1]).where("metric is null").coalesce(1)
+    stored(rows, Place.of(tmp_path / "rows")).unpersist()
+    (file,) = (tmp_path / "rows").iterdir()
     table = pq.read_table(file)
     assert table.num_rows == 0
-    assert table.column_names == series.columns
+    assert table.column_names == rows.columns
 
 
 def test_a_file_that_is_no_parquet_is_an_error_of_arrow(

@@ -33,7 +33,6 @@ from zonequake_analysis.metrics.tasks.selected import (
     select,
     wanted,
 )
-from zonequake_analysis.metrics.tasks.shuffled import in_tasks
 from zonequake_analysis.metrics.tasks.steps import (
     GAP_SCRAPES,
     Bools,
@@ -44,6 +43,7 @@ from zonequake_analysis.metrics.tasks.steps import (
     steps,
 )
 from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
+from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.place import Place
 
 CHANGES = (

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from zonequake_analysis.metrics.stored_tables import stored
 from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
-from zonequake_analysis.metrics.tasks.shuffled import in_tasks
+from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.place import Place
 
 SAMPLES = (

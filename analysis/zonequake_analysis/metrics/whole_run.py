@@ -26,8 +26,8 @@ from zonequake_analysis.metrics.tasks.selected import (
     select,
     wanted,
 )
-from zonequake_analysis.metrics.tasks.shuffled import in_tasks
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
+from zonequake_analysis.spark_pass.in_tasks import in_tasks
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zonequake_analysis.inputs.remote_read import LABELS
 from zonequake_analysis.metrics.stored_tables import Part
 from zonequake_analysis.metrics.tasks.series_number import of_id, of_text
-from zonequake_analysis.metrics.tasks.shuffled import Made, from_bytes, to_bytes
+from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes
 from zonequake_analysis.storage.place import Place
 
 HOUR_MS = 3_600_000

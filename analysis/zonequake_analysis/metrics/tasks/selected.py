@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zonequake_analysis.metrics.tasks.shuffled import Made, from_bytes, to_bytes
 from zonequake_analysis.metrics.tasks.steps import Bools, Floats, Ints
+from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes
 from zonequake_analysis.storage.place import Place
 
 SAMPLES_OF_A_BUCKET = 500_000

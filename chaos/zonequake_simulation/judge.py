@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
+from zonequake_analysis.checks.screens import black_box, claimed, loss, sessions, sets
 from zonequake_analysis.checks.screens.columns import Columns, columns
 from zonequake_analysis.checks.search.claimed_order_search import follows_claim
 from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
@@ -75,7 +75,7 @@ def _found(ops: pa.Table, c: Columns) -> dict[str, Violation]:
                 Violation(rule, key=rows[0]["key"], screens=raised_by, operations=_told(rows)),
             )
     for rule, flags in (
-        ("a process never goes back", loss.went_back(c)),
+        ("a process never goes back", sessions.suspects(c)),
         ("one entry acknowledges one write", claimed.shared_entries(c)),
     ):
         for partition in np.flatnonzero(flags).tolist():

@@ -16,7 +16,7 @@ from zonequake_analysis.checks import (
     register_zones,
     sets,
 )
-from zonequake_analysis.checks.over_columns import found_in_columns
+from zonequake_analysis.checks.over_columns import found_in_columns, sessions_in_columns
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
 
@@ -62,14 +62,14 @@ def findings_of_suspects(
         for check, rows in (
             (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("replayed")),
             (sets.sets, of_keys("sets")),
-            (found_in_columns, of_keys("loss", "late", "registers")),
+            (found_in_columns, of_keys("loss", "late", "registers", "lists")),
             (loss.missed, unclear),
-            (loss.sessions, of_partitions("sessions")),
+            (sessions_in_columns, of_partitions("sessions")),
             (lambda rows: claimed_order.replay(rows, unplaced=unplaced), of_keys("replayed")),
             (lambda rows: claimed_order.real_time(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.entries(rows, unplaced=unplaced), of_partitions("entries")),
             (register_zones.zones, unclear),
-            (list_prefixes.prefixes, of_keys("lists")),
+            (list_prefixes.prefixes, unclear),
         )
         if rows is not None
     ]

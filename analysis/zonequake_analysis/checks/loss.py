@@ -45,9 +45,10 @@ def missed(ops: DataFrame) -> DataFrame:
 def sessions(ops: DataFrame) -> DataFrame:
     """Returns operations whose place is before one that their own process had already reached.
 
-    They are returned as findings; each partition by itself.
+    They are returned as findings; each partition by itself. Two operations of a process that begin
+    at one moment don't contradict each other.
     """
-    order = Window.partitionBy("partition_id", "process").orderBy("inv")
+    order = Window.partitionBy("partition_id", "process").orderBy("inv", "position")
     reached = F.max("position").over(order.rowsBetween(Window.unboundedPreceding, -1))
     back = (
         _judged(ops)

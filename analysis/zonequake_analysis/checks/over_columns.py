@@ -1,4 +1,4 @@
-"""Three exact checks over a bucket's operations as arrays: what `loss.missed`, `register_zones` and
+"""Five exact checks over operations as arrays: what `loss`, `register_zones`, `list_prefixes` and
 `claimed_order.real_time` find in SQL, many times faster.
 
 A store that answers from old state makes most keys suspects. These checks find most of it, so they
@@ -9,17 +9,18 @@ SQL; tests compare the two, row by row, on random histories.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from zonequake_analysis.checks import claimed_order, loss, register_zones
-from zonequake_analysis.checks.screens import claimed
+from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones
+from zonequake_analysis.checks.found_rows import SHAPE, FoundRows, batches
+from zonequake_analysis.checks.screens import claimed, sessions
 from zonequake_analysis.checks.screens.black_box import register_clusters
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints, columns
 from zonequake_analysis.checks.screens.loss import of_lists, register_versions
+from zonequake_analysis.checks.screens.prefixes import without_prefix
 from zonequake_analysis.checks.screens.segments import (
     NEVER,
     NOTHING,
@@ -48,74 +49,85 @@ _NEEDED = (
     "bounded",
     "copy",
 )
-_SHAPE = (
-    "check string, kind string, partition_id bigint, key_id bigint, value bigint, at_ns bigint, "
-    "position bigint, magnitude_ns bigint"
+_OF_SESSIONS = (
+    "partition_id",
+    "key_id",
+    "process",
+    "outcome",
+    "bounded",
+    "inv",
+    "position",
+    "value",
 )
 
 
 def found_in_columns(ops: DataFrame) -> DataFrame:
-    """Returns lost writes, stale reads, flicker, registers without an order, and what breaks real
-    time in the claimed order.
+    """Returns lost writes, stale reads, flicker, registers and lists without an order, and what
+    breaks real time in the claimed order.
 
     `ops`: whole keys, laid out as the table `ops`, each key in one task and its rows together.
     """
-    return ops.select(*_NEEDED).mapInArrow(_found_in_task, _SHAPE)
+    return ops.select(*_NEEDED).mapInArrow(_found_in_task, SHAPE)
 
 
-def _found_in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    received = list(batches)
-    if not received:
+def sessions_in_columns(ops: DataFrame) -> DataFrame:
+    """Returns sessions that went back (`loss.sessions`).
+
+    `ops`: whole partitions, each in one task, in any order.
+    """
+    return ops.select(*_OF_SESSIONS).mapInArrow(_sessions_in_task, SHAPE)
+
+
+def _found_in_task(received: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = list(received)
+    if not given:
         return
-    c = columns(pa.Table.from_batches(received))
+    c = columns(pa.Table.from_batches(given))
     if not c.keys:
         return
     judged, writes = claimed.judged_rows(c)
     unanswered = claimed.unanswered_writes(c, judged, writes)
     clear = ~(unanswered.doubtful | c.odd)
-    for found in (late(c, judged, writes, unanswered), *missed(c), without_order(c)):
-        kept = clear[found.key]
-        for number, kind in enumerate(found.kinds):
-            rows = np.flatnonzero(kept & (found.kind == number))
-            if len(rows):
-                yield _batch(c, found, rows, kind)
+    found = (late(c, judged, writes, unanswered), *missed(c), without_order(c), torn_lists(c))
+    for rows in found:
+        yield from batches(
+            rows,
+            partition_ids=c.partition_ids[c.partition_of],
+            key_ids=c.key_ids,
+            kept=clear[rows.key],
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRows:
-    """Findings as equally long arrays; NULL stands for what is absent. `kind` counts in `kinds`.
-
-    `has_values`: whether NULL is a value, as the zones have it of an absent key.
-    """
-
-    check: str
-    kinds: tuple[str, ...]
-    kind: Ints
-    key: Ints
-    value: Ints
-    at_ns: Ints
-    position: Ints
-    magnitude_ns: Ints
-    has_values: bool = False
+def _sessions_in_task(received: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = list(received)
+    if given:
+        yield from sessions_of(pa.Table.from_batches(given))
 
 
-def _batch(c: Columns, found: FoundRows, rows: Ints, kind: str) -> pa.RecordBatch:
-    def numbers(values: Ints) -> pa.Array:
-        return pa.array(values[rows], pa.int64(), mask=values[rows] == NULL)
-
-    key = found.key[rows]
-    return pa.RecordBatch.from_pydict(
-        {
-            "check": pa.array([found.check] * len(rows), pa.string()),
-            "kind": pa.array([kind] * len(rows), pa.string()),
-            "partition_id": pa.array(c.partition_ids[c.partition_of[key]], pa.int64()),
-            "key_id": pa.array(c.key_ids[key], pa.int64()),
-            "value": pa.array(found.value[rows]) if found.has_values else numbers(found.value),
-            "at_ns": numbers(found.at_ns),
-            "position": numbers(found.position),
-            "magnitude_ns": numbers(found.magnitude_ns),
-        }
+def sessions_of(ops: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields the findings of `loss.sessions` among operations, of whole partitions in any order."""
+    judged = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & ~(
+        ops.column("bounded").to_numpy()
     )
+    rows = np.flatnonzero(judged & ops.column("position").is_valid().to_numpy())
+    answered = ops.take(rows)
+    partition, key, process, inv, position = (
+        answered.column(name).to_numpy()
+        for name in ("partition_id", "key_id", "process", "inv", "position")
+    )
+    back = sessions.gone_back(partition=partition, process=process, inv=inv, position=position)
+    value = answered.column("value").fill_null(NULL).to_numpy()
+    found = FoundRows(
+        check=loss.CHECK,
+        kinds=("session",),
+        kind=np.zeros(len(back.rows), np.int64),
+        key=back.rows,
+        value=value[back.rows],
+        at_ns=inv[back.rows],
+        position=back.reached,
+        magnitude_ns=np.full(len(back.rows), NULL),
+    )
+    yield from batches(found, partition_ids=partition, key_ids=key)
 
 
 def late(c: Columns, judged: Bools, writes: Bools, unanswered: claimed.Unanswered) -> FoundRows:
@@ -166,6 +178,28 @@ def without_order(c: Columns) -> FoundRows:
         position=nothing,
         magnitude_ns=nothing,
         has_values=True,
+    )
+
+
+def torn_lists(c: Columns) -> FoundRows:
+    """Returns operations on lists that no order explains (`list_prefixes.prefixes`)."""
+    found = without_prefix(c)
+    rows, keys = np.concatenate([found.torn, found.late]), found.invented
+    kinds = ("not-prefix", "stale", "element-twice", "phantom")
+    nothing = np.full(len(rows) + len(keys), NULL)
+    value = nothing.copy()
+    value[len(found.torn) : len(rows)] = c.value[found.late]
+    return FoundRows(
+        check=list_prefixes.CHECK,
+        kinds=kinds,
+        kind=np.concatenate(
+            [np.repeat([0, 1], [len(found.torn), len(found.late)]), np.where(found.twice, 2, 3)]
+        ),
+        key=np.concatenate([c.key[rows], keys]),
+        value=value,
+        at_ns=np.concatenate([c.inv[rows], found.last_start]),
+        position=nothing,
+        magnitude_ns=nothing,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
+from zonequake_analysis.checks.screens import black_box, claimed, loss, sessions, sets
 from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
 from zonequake_analysis.inputs.faults.of_keys import orphans, overlaps, two_uses, without_refused
@@ -163,7 +163,7 @@ def screened(c: Columns) -> Suspects:
         "registers": black_box.registers(c),
         "lists": black_box.lists(c),
     }
-    by_partition = {"sessions": loss.went_back(c), "entries": claimed.shared_entries(c)}
+    by_partition = {"sessions": sessions.suspects(c), "entries": claimed.shared_entries(c)}
     any_key: Bools = np.logical_or.reduce(list(by_key.values()))
     return Suspects(
         **{name: c.key_ids[flags].tolist() for name, flags in by_key.items()},

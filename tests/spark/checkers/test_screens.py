@@ -54,7 +54,7 @@ def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
     other = rng.choice(history)
     o = history[at]
     values = [h.value for h in history if isinstance(h.value, int)] or [7]
-    match rng.randrange(10):
+    match rng.randrange(13):
         case 0:
             o = replace(o, index=None)
         case 1:
@@ -74,6 +74,13 @@ def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
             o = replace(o, value=rng.choice(values))
         case 8:
             o = replace(o, f=rng.choice(list(Function)), applied=None)
+        case 9 if o.f is Function.READ:
+            o = replace(o, value=rng.choice(([], None)))
+        case 10:  # two that begin at one moment
+            o = replace(o, inv_ns=other.inv_ns, fin_ns=max(o.fin_ns, other.inv_ns))
+        case 11:  # by one process, and without a length, so that they don't overlap
+            moment, process = other.inv_ns, other.process
+            o = replace(o, inv_ns=moment, fin_ns=moment, process=process, sequence=1_000 + at)
         case _:
             o = replace(o, term=rng.choice((1, 2)), inv_ns=o.inv_ns - rng.randrange(30))
     return [*history[:at], o, *history[at + 1 :]]

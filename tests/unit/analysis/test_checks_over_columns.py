@@ -6,7 +6,8 @@ That they find row by row what the same checks find in SQL is in `tests/spark/ch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,8 +18,10 @@ from tests.histories.small_histories import histories
 from tests.histories.synthesize import ZONE, SyntheticOperation
 from tests.unit.analysis.test_screens_against_search import in_columns
 from zonequake_analysis.checks import over_columns
-from zonequake_analysis.checks.screens import claimed
-from zonequake_analysis.checks.screens.columns import NULL
+from zonequake_analysis.checks.found_rows import FoundRows
+from zonequake_analysis.checks.screens import black_box, claimed
+from zonequake_analysis.checks.screens.columns import NULL, Columns
+from zonequake_analysis.checks.screens.sessions import gone_back
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function
 
@@ -62,9 +65,38 @@ def versions(case: list[SyntheticOperation]) -> list[tuple[SyntheticOperation, b
     return found
 
 
-def missed(case: list[SyntheticOperation]) -> Iterator[Row]:
+def of_elements(case: list[SyntheticOperation]) -> list[tuple[SyntheticOperation, bool, int]]:
+    """The same for a list: the place in its last read, or how much a read shares with that one."""
+    last = elements(last_read(case))
+    found = []
+    for o in case:
+        if not writes(o):
+            mine = elements(o)
+            is_prefix = last[: len(mine)] == mine
+            found.append((o, False, len(mine) if is_prefix else len(set(mine) & set(last))))
+        elif o.value in last:
+            found.append((o, True, last.index(o.value) + 1))
+    return found
+
+
+def elements(o: SyntheticOperation) -> list[int]:
+    return o.value if isinstance(o.value, list) else []
+
+
+def last_read(case: list[SyntheticOperation]) -> SyntheticOperation:
+    return max((o for o in case if not writes(o)), key=lambda o: o.inv_ns)
+
+
+def gone(case: list[SyntheticOperation]) -> Iterator[Row]:
+    """By the definition: the last read misses an element that was acknowledged before it began."""
+    last = last_read(case)
+    for o in case:
+        if writes(o) and o.fin_ns < last.inv_ns and o.value not in elements(last):
+            yield "lost", o.key, last.inv_ns, NULL
+
+
+def missed(known: list[tuple[SyntheticOperation, bool, int]]) -> Iterator[Row]:
     """By the definition: a read shows an older version than was known before it began."""
-    known = versions(case)
     reads = [(o, version) for o, is_write, version in known if not is_write]
     if not reads:
         return
@@ -93,6 +125,69 @@ def answered(case: list[SyntheticOperation]) -> bool:
     )
 
 
+def without_order(case: list[SyntheticOperation]) -> Iterator[Row]:
+    """By the definition: what no order of the appends explains."""
+    reads = [o for o in case if not writes(o) and o.type == "ok" and not o.bounded]
+    longest: list[int] = []
+    for o in sorted(reads, key=lambda o: o.inv_ns):
+        longest = elements(o) if len(elements(o)) >= len(longest) else longest
+    appends = [
+        o for o in case if writes(o) and o.type != "fail" and (o.type == "ok" or o.value in longest)
+    ]
+    rank = {
+        o.process: 2 * (longest.index(o.value) + 1 if o.value in longest else 10**9)
+        for o in appends
+    } | {o.process: 2 * len(elements(o)) + 1 for o in reads}
+    for o in reads:
+        if longest[: len(elements(o))] != elements(o):
+            yield "not-prefix", o.key, o.inv_ns, NULL
+    different = len(set(longest))
+    if different < len(longest) or sum(o.value in longest for o in appends) < different:
+        kind = "element-twice" if different < len(longest) else "phantom"
+        yield kind, case[0].key, max(o.inv_ns for o in [*appends, *reads]), NULL
+    ended = [o for o in [*appends, *reads] if o.type == "ok"]
+    for o in [*appends, *reads]:
+        if rank[o.process] < 10**9 and any(
+            rank[other.process] > rank[o.process] and other.fin_ns < o.inv_ns for other in ended
+        ):
+            yield "stale", o.key, o.inv_ns, NULL
+
+
+def counted(c: Columns, parts: Iterable[FoundRows], names: dict[int, str]) -> Counter[Row]:
+    found: Counter[Row] = Counter()
+    for part in parts:
+        for kind, key, at_ns, position in zip(
+            part.kind, part.key, part.at_ns, part.position, strict=True
+        ):
+            name = names[int(c.key_ids[key])]
+            found[part.kinds[kind], name, int(at_ns), int(position)] += 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def lists() -> list[list[SyntheticOperation]]:
+    """Lists whose operations begin at different moments; some show nothing, as `[]` or as null, and
+    some elements are appended twice.
+    """
+    rng = Random(6)
+    made = []
+    for case in histories(rng, 3000, lists=True, spoil=0.7):
+        changed = [
+            replace(o, value=[], bounded=rng.random() < 0.1)
+            if o.f is Function.READ and o.value is None and rng.random() < 0.5
+            else replace(o, bounded=o.f is Function.READ and rng.random() < 0.1)
+            for o in case
+        ]
+        asked = [o.value for o in case if o.f is Function.APPEND]
+        at = rng.randrange(len(case))
+        if changed[at].f is Function.APPEND and rng.random() < 0.2:
+            changed[at] = replace(changed[at], value=rng.choice(asked))
+        is_list = any(o.f is Function.APPEND or isinstance(o.value, list) for o in changed)
+        if is_list and len({o.inv_ns for o in case}) == len(case):
+            made.append(changed)
+    return made
+
+
 @pytest.fixture(scope="module")
 def cases() -> list[list[SyntheticOperation]]:
     made = histories(Random(5), 3000, lists=False, spoil=0.7)
@@ -104,17 +199,62 @@ def test_stale_reads_lost_writes_and_flicker_are_those_of_the_definition(
 ) -> None:
     c = in_columns(tmp_path, [o for case in cases for o in case])
     names = {name_id(ZONE, case[0].key): case[0].key for case in cases}
-    expected = Counter(row for case in cases for row in missed(case))
-    found: Counter[Row] = Counter()
-    for part in over_columns.missed(c):
-        for kind, key, at_ns, position in zip(
-            part.kind, part.key, part.at_ns, part.position, strict=True
-        ):
-            name = names[int(c.key_ids[key])]
-            found[part.kinds[kind], name, int(at_ns), int(position)] += 1
-    assert found == expected
+    expected = Counter(row for case in cases for row in missed(versions(case)))
+    assert counted(c, over_columns.missed(c), names) == expected
     assert {kind for kind, *_ in expected} >= {"lost", "stale"}
     assert len(expected) > 100
+
+
+def test_of_lists_the_last_read_decides_what_is_lost_or_stale(
+    tmp_path: Path, lists: list[list[SyntheticOperation]]
+) -> None:
+    cases = [
+        judged
+        for case in lists
+        if (judged := [o for o in case if o.type == "ok" and not o.bounded])
+        and any(not writes(o) for o in judged)
+    ]
+    c = in_columns(tmp_path, [o for case in lists for o in case])
+    names = {name_id(ZONE, case[0].key): case[0].key for case in lists}
+    expected = Counter(row for case in cases for row in (*missed(of_elements(case)), *gone(case)))
+    assert counted(c, over_columns.missed(c), names) == expected
+    assert {kind for kind, *_ in expected} == {"lost", "stale", "flicker"}
+    several = [case for case in cases if sum(not writes(o) for o in case) > 1]
+    assert len(several) > len(cases) / 2, "too few lists are read twice"
+
+
+def test_lists_without_an_order_are_those_of_the_definition(
+    tmp_path: Path, lists: list[list[SyntheticOperation]]
+) -> None:
+    c = in_columns(tmp_path, [o for case in lists for o in case])
+    names = {name_id(ZONE, case[0].key): case[0].key for case in lists}
+    expected = Counter(row for case in lists for row in without_order(case))
+    assert counted(c, [over_columns.torn_lists(c)], names) == expected
+    kinds = {kind for kind, *_ in expected}
+    assert kinds == {"not-prefix", "element-twice", "phantom", "stale"}
+    flagged = {names[number] for number in c.key_ids[black_box.lists(c)].tolist()}
+    assert flagged == {key for _, key, *_ in expected}, "the screen is exact"
+
+
+def test_sessions_that_went_back_are_those_of_the_definition() -> None:
+    rng = np.random.default_rng(3)
+    ties = backwards = 0
+    for _ in range(300):
+        size = int(rng.integers(0, 25))
+        partition, process = rng.integers(-1, 2, size), rng.integers(0, 3, size)
+        inv, position = rng.integers(-5, 9, size), rng.integers(0, 2**62, size)
+        found = gone_back(partition=partition, process=process, inv=inv, position=position)
+        expected = {}
+        for row in range(size):
+            own = (partition == partition[row]) & (process == process[row])
+            before = position[own & (inv < inv[row])]
+            ties += int(np.sum(own & (inv == inv[row]))) - 1
+            if len(before) and before.max() > position[row]:
+                expected[row] = int(before.max())
+        backwards += len(expected)
+        assert dict(zip(found.rows.tolist(), found.reached.tolist(), strict=True)) == expected
+    assert ties > 100
+    assert backwards > 100
 
 
 def test_what_breaks_real_time_is_what_the_definition_says(

@@ -1,4 +1,4 @@
-"""Screens of `loss`: reads that miss what was known, and sessions that went back."""
+"""Screen of `loss`: reads that miss what was known. That of sessions is in `sessions`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
 from zonequake_analysis.checks.screens.segments import (
     NEVER,
     NOTHING,
-    first_of,
     heads,
     lookup,
     marked,
@@ -106,22 +105,6 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     # `register_versions` gives a read of an absent key this version; an empty list gets the same.
     shown_version = np.where(size == 0, _ABSENT, size)
     return np.concatenate([reads, there]), np.concatenate([shown_version, rank]), bad
-
-
-def went_back(c: Columns) -> Bools:
-    """Returns, by partition, whether a process could have been answered from an earlier place."""
-    rows = np.flatnonzero((c.outcome == OutcomeCode.OK.value) & ~c.bounded & (c.position >= 0))
-    names, process = np.unique(c.process[rows], return_inverse=True)
-    session = c.partition[rows] * max(1, len(names)) + process
-    order = ordered(session, c.inv[rows])
-    session, at, inv = session[order], c.position[rows][order], c.inv[rows][order]
-    head = heads(session)
-    bad = at < running(at, head, np.maximum, NOTHING)
-    tied = first_of(heads(session, inv)) != np.arange(len(rows))
-    bad[1:] |= tied[1:] & (at[1:] != at[:-1])
-    found = marked(c.partition[rows[order[bad]]], len(c.partition_ids))
-    found[c.partition_of[c.odd]] = True
-    return found
 
 
 def coverage(c: Columns) -> tuple[int, int]:

@@ -16,13 +16,21 @@ from zonequake_analysis.checks import (
     register_zones,
     sets,
 )
-from zonequake_analysis.checks.over_columns import found_in_columns, sessions_in_columns
+from zonequake_analysis.checks.named_findings import NAMES
+from zonequake_analysis.checks.over_files import found_in_files
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
+from zonequake_analysis.storage.place import Place
 
 MOST_NAMED = 2000
 """Most ids in one condition; with more, the checks read more than the suspects and find the same.
 """
+
+
+_NO_NAMES = [
+    f"CAST(NULL AS {kind}) AS {name}"
+    for name, kind in (column.split(" ") for column in NAMES.split(", "))
+]
 
 
 def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
@@ -39,9 +47,13 @@ def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
 
 def findings_of_suspects(
-    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int
+    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
 ) -> DataFrame | None:
-    """Returns the same rows as `findings_of`, from the suspects alone; None if there are none."""
+    """Returns the same rows as `findings_of`, from the suspects alone; None if there are none.
+
+    Their columns are `NAMED`; those of names are null in what SQL finds. `folder`: that of the
+    files of `ops`.
+    """
 
     def of_keys(*screens: str) -> DataFrame | None:
         with_any = [s for s in suspects if any(getattr(s, screen) for screen in screens)]
@@ -62,9 +74,7 @@ def findings_of_suspects(
         for check, rows in (
             (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("replayed")),
             (sets.sets, of_keys("sets")),
-            (found_in_columns, of_keys("loss", "late", "registers", "lists")),
             (loss.missed, unclear),
-            (sessions_in_columns, of_partitions("sessions")),
             (lambda rows: claimed_order.replay(rows, unplaced=unplaced), of_keys("replayed")),
             (lambda rows: claimed_order.real_time(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.entries(rows, unplaced=unplaced), of_partitions("entries")),
@@ -73,7 +83,10 @@ def findings_of_suspects(
         )
         if rows is not None
     ]
-    return reduce(DataFrame.unionByName, found) if found else None
+    unnamed = [rows.selectExpr("*", *_NO_NAMES) for rows in found]
+    in_files = found_in_files(ops.sparkSession, folder, suspects)
+    named = [] if in_files is None else [in_files]
+    return reduce(DataFrame.unionByName, [*named, *unnamed]) if named or unnamed else None
 
 
 def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:

@@ -2,8 +2,9 @@
 `claimed_order.real_time` find in SQL, many times faster.
 
 A store that answers from old state makes most keys suspects. These checks find most of it, so they
-decide what a run full of violations costs. Keys of which arrays can't tell (`unclear`) are left to
-SQL; tests compare the two, row by row, on random histories.
+decide what a run full of violations costs. `over_files` brings them their operations. Keys of which
+arrays can't tell (`unclear`) are left to SQL; tests compare the two, row by row, on random
+histories.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
 
 from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones
-from zonequake_analysis.checks.found_rows import SHAPE, FoundRows, batches
+from zonequake_analysis.checks.found_rows import FoundRows, batches
 from zonequake_analysis.checks.screens import claimed, sessions
 from zonequake_analysis.checks.screens.black_box import register_clusters
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints, columns
@@ -32,7 +33,7 @@ from zonequake_analysis.checks.screens.segments import (
 )
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
-_NEEDED = (
+NEEDED = (
     "partition_id",
     "key_id",
     "process",
@@ -49,40 +50,16 @@ _NEEDED = (
     "bounded",
     "copy",
 )
-_OF_SESSIONS = (
-    "partition_id",
-    "key_id",
-    "process",
-    "outcome",
-    "bounded",
-    "inv",
-    "position",
-    "value",
-)
+"""The columns of operations that these checks read."""
 
 
-def found_in_columns(ops: DataFrame) -> DataFrame:
-    """Returns lost writes, stale reads, flicker, registers and lists without an order, and what
+def found_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields lost writes, stale reads, flicker, registers and lists without an order, and what
     breaks real time in the claimed order.
 
-    `ops`: whole keys, laid out as the table `ops`, each key in one task and its rows together.
+    `ops`: whole keys, in the order of the layout.
     """
-    return ops.select(*_NEEDED).mapInArrow(_found_in_task, SHAPE)
-
-
-def sessions_in_columns(ops: DataFrame) -> DataFrame:
-    """Returns sessions that went back (`loss.sessions`).
-
-    `ops`: whole partitions, each in one task, in any order.
-    """
-    return ops.select(*_OF_SESSIONS).mapInArrow(_sessions_in_task, SHAPE)
-
-
-def _found_in_task(received: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(received)
-    if not given:
-        return
-    c = columns(pa.Table.from_batches(given))
+    c = columns(ops)
     if not c.keys:
         return
     judged, writes = claimed.judged_rows(c)
@@ -98,19 +75,16 @@ def _found_in_task(received: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         )
 
 
-def _sessions_in_task(received: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(received)
-    if given:
-        yield from sessions_of(pa.Table.from_batches(given))
+def sessions_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields sessions that went back (`loss.sessions`).
 
-
-def sessions_of(ops: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yields the findings of `loss.sessions` among operations, of whole partitions in any order."""
-    judged = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & ~(
-        ops.column("bounded").to_numpy()
+    `ops`: all operations of their partitions, in any order.
+    """
+    answered = ops.filter(
+        pc.field("position").is_valid()
+        & (pc.field("outcome") == OutcomeCode.OK.value)
+        & ~pc.field("bounded")
     )
-    rows = np.flatnonzero(judged & ops.column("position").is_valid().to_numpy())
-    answered = ops.take(rows)
     partition, key, process, inv, position = (
         answered.column(name).to_numpy()
         for name in ("partition_id", "key_id", "process", "inv", "position")

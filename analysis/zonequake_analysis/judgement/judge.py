@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from zonequake_analysis.checks import claimed_order, list_prefixes
 from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
 from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.ids import name_id
@@ -27,6 +25,11 @@ from zonequake_analysis.inputs.run_folder import (
     read_description,
     read_dumps,
     read_events,
+)
+from zonequake_analysis.judgement.counted_findings import (
+    CountedFindings,
+    KeysByChecks,
+    counted_findings,
 )
 from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s
@@ -55,12 +58,6 @@ from zonequake_analysis.tables.write import OfOperations, write_tables_of_verdic
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
-Totals = dict[tuple[str, str], int]
-KeysByChecks = dict[tuple[bool, bool], int]
-
-MOST_FINDINGS = 1000
-"""Most rows kept of each kind; all are counted. Of so few Spark sorts no more than it keeps
-(`spark.sql.optimizer.windowGroupLimitThreshold`)."""
 
 _ASSUMPTIONS = ("value-twice",)
 _UNPROVEN = (*_ASSUMPTIONS, "phantom")
@@ -121,16 +118,19 @@ def _judged(
     ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
-    findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
+    findings = findings_of_suspects(
+        ops,
+        suspects,
+        unplaced=ingested.quality.unplaced,
+        folder=Place.of(run).resolve() / "tables" / "ops",
+    )
     near = near_suspects(ops, suspects)
     unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
-    rows: list[Row] = []
-    totals, keys, missing = Totals(), KeysByChecks(), None
+    counts, missing = CountedFindings(), None
     if findings is not None:
         at_end.callback(findings.persist().unpersist)
-        totals, keys = _totals(findings), _keys_by_checks(findings, unproven)
-        rows = _first_of_each_kind(findings)
-        if totals.get(LOST):
+        counts = counted_findings(findings, unproven)
+        if counts.totals.get(LOST):
             missing = lost_writes(near, findings)
             if dumps:  # then it is needed twice
                 at_end.callback(missing.persist().unpersist)
@@ -140,8 +140,8 @@ def _judged(
     )
     done("checks")
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
-    of_two_places = meaning(totals, compared)
-    shown = witnesses(ops, rows, of_two_places=of_two_places)
+    of_two_places = meaning(counts.totals, compared)
+    shown = witnesses(ops, counts.first, of_two_places=of_two_places)
     done("witnesses")
     faults = fault_landings(events)
     evidence = Evidence(
@@ -149,8 +149,8 @@ def _judged(
         quality=ingested.quality,
         bad_events=bad_events,
         found=Found(
-            counts=counted(totals, compared),
-            without_order=_without_order(keys),
+            counts=counted(counts.totals, compared),
+            without_order=_without_order(counts.keys),
             lost_on_replica=hidden,
         ),
         counts=drawn.counts,
@@ -197,6 +197,7 @@ def _judged(
             ops=near,
             found=findings,
             lost=missing,
+            all_named=counts.all_named,
             of_two_places=of_two_places,
             dumps=dumps,
         ),
@@ -248,40 +249,6 @@ def judge(evidence: Evidence) -> list[Check]:
             *metric_checks(evidence),
         ]
     )
-
-
-def _first_of_each_kind(found: DataFrame) -> list[Row]:
-    """Returns the first rows of each kind."""
-    kind = Window.partitionBy("check", "kind")
-    number = F.row_number().over(kind.orderBy("at_ns", "key_id"))
-    return (
-        found.withColumn("number", number)
-        .where(F.col("number") <= MOST_FINDINGS)
-        .orderBy("check", "kind", "number")
-        .collect()
-    )
-
-
-def _totals(found: DataFrame) -> Totals:
-    """Returns the number of findings by check and kind."""
-    rows = found.groupBy("check", "kind").count().collect()
-    return {(row["check"], row["kind"]): row["count"] for row in rows}
-
-
-def _keys_by_checks(found: DataFrame, unproven: Sequence[str]) -> KeysByChecks:
-    """Returns the number of keys by (found by the claimed order, found by the black box).
-
-    Counts all rows: one lost append makes everything that follows it stale, so that the first rows
-    of a kind may leave out most of the keys.
-    """
-    check = F.col("check")
-    by_key = found.groupBy("key_id").agg(
-        F.bool_or(check == claimed_order.CHECK).alias("claimed"),
-        F.bool_or(check == list_prefixes.CHECK).alias("outside"),
-        F.bool_or(F.col("kind").isin(*unproven)).alias("unfit"),
-    )
-    counted = by_key.where(~F.col("unfit")).groupBy("claimed", "outside").count().collect()
-    return {(row["claimed"], row["outside"]): row["count"] for row in counted}
 
 
 def _without_order(keys: KeysByChecks) -> WithoutOrder:

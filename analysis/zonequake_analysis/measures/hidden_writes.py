@@ -31,7 +31,8 @@ def count_hidden(ops: DataFrame, lost: DataFrame, dumps: Sequence[Dump]) -> int:
         .select("key_id", "zone", "partition", "key")
         .distinct()
     )
-    rows = lost.join(names, "key_id").select("zone", "partition", "key", "write_value").collect()
+    writes = lost.select("key_id", "write_value").join(names, "key_id")
+    rows = writes.select("zone", "partition", "key", "write_value").collect()
     return sum(
         (row["zone"] or "", row["partition"], row["key"], row["write_value"]) in held
         for row in rows

@@ -3,8 +3,8 @@
 findings ─┬─ the operations that began at their moments, with the names of their keys ─┐
           └─ the writes that were lost, if there are any ──────────────────────────────┴─▶ rows
 
-A finding's moment is the begin of an operation on its key, so that one search among the operations
-tells all names. No row goes by way of the driver.
+What arrays found has its names (`named_findings`), in the same way. No row goes by way of the
+driver.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import is_of
+from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.judgement.two_places import TWO_PLACES
 from zonequake_analysis.measures.hidden_writes import LOST, HeldValue
@@ -25,6 +26,7 @@ from zonequake_analysis.tables.schemas import FINDINGS, columns_of
 from zonequake_analysis.tables.unix_time import UnixTime
 
 _KEY = ["partition_id", "key_id"]
+_NAMES = [column.split(" ")[0] for column in NAMES.split(", ")]
 _OF_WRITES = {"write_op": "string", "write_value": "bigint", "write_ns": "bigint"}
 _HELD = "zone string, partition int, key string, write_value bigint"
 
@@ -35,6 +37,7 @@ def operation_findings(
     found: DataFrame,
     lost: DataFrame | None,
     *,
+    all_named: bool,
     of_two_places: CheckAndKind,
     held: Collection[HeldValue],
     verdicts: Mapping[str, str],
@@ -42,18 +45,25 @@ def operation_findings(
 ) -> DataFrame:
     """Every finding as a row.
 
-    `ops`: at least all operations of the keys that have findings. `lost`: those of `found` that are
-    lost writes, each with its write (`lost_writes`); None if there are none. `of_two_places`: the
-    check and the kind that a write at two places counts as. `held`: what dumps show, so that a lost
-    write that one of them shows is a hidden one. `verdicts`: by the name of the check.
+    `ops`: at least all operations of the keys that have findings. `found`: of the columns `NAMED`;
+    `all_named`: whether each has its names. `lost`: those of `found` that are lost writes, each
+    with its write (`lost_writes`); None if there are none. `of_two_places`: the check and the kind
+    that a write at two places counts as. `held`: what dumps show, so that a lost write that one of
+    them shows is a hidden one. `verdicts`: by the name of the check.
     """
     rest = found if lost is None else found.where(~is_of(*LOST))
     rest = rest.withColumns({name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()})
-    whole = rest if lost is None else rest.unionByName(lost)
-    rows = _renamed(whole, of_two_places).join(
-        _at_their_moments(ops, found), [*_KEY, "at_ns"], "left"
-    )
+    whole = _renamed(rest if lost is None else rest.unionByName(lost), of_two_places)
+    rows = whole if all_named else _with_names(ops, found, whole)
     return _table(_with_hidden(spark, rows, held), verdicts, unix)
+
+
+def _with_names(ops: DataFrame, found: DataFrame, whole: DataFrame) -> DataFrame:
+    """Names those findings of `whole` that have no names yet."""
+    has_names = F.col("ops").isNotNull()
+    nameless = whole.where(~has_names).drop(*_NAMES)
+    moments = _at_their_moments(ops, found.where(~has_names))
+    return whole.where(has_names).unionByName(nameless.join(moments, [*_KEY, "at_ns"], "left"))
 
 
 def _renamed(found: DataFrame, of_two_places: CheckAndKind) -> DataFrame:

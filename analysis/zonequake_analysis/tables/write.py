@@ -47,6 +47,8 @@ from zonequake_analysis.verdict import Check, verdicts_of
 class OfOperations:
     """The findings over operations: `found` in the operations `ops`, None if there are none.
 
+    `all_named`: whether each of them has its names already (`named_findings`).
+
     `lost`: those of `found` that are lost writes, each with its write (`lost_writes`); None if
     there are none.
     `of_two_places`: the check and the kind that a write at two places counts as.
@@ -55,6 +57,7 @@ class OfOperations:
     ops: DataFrame
     found: DataFrame | None
     lost: DataFrame | None
+    all_named: bool
     of_two_places: CheckAndKind
     dumps: Sequence[Dump]
 
@@ -94,6 +97,7 @@ def write_tables_of_verdict(
             of_operations.ops,
             of_operations.found,
             of_operations.lost,
+            all_named=of_operations.all_named,
             of_two_places=of_operations.of_two_places,
             held=held_values(of_operations.dumps),
             verdicts=verdicts,

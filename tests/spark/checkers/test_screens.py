@@ -18,21 +18,25 @@ from tests.histories.synthesize import (
     SyntheticOperation,
     write_operations,
 )
-from zonequake_analysis.checks import exact_checks
+from zonequake_analysis.checks import exact_checks, over_files
 from zonequake_analysis.checks.exact_checks import findings_of, findings_of_suspects
+from zonequake_analysis.checks.found_rows import SHAPE
+from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.operations import cached
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.tables.operation_findings import _with_names
+from zonequake_analysis.tables.schemas import columns_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 CASES = 1500
 
 Findings = Counter[tuple[object, ...]]
-Judged = tuple[Ingested, Findings]
+Judged = tuple[Ingested, Findings, Place]
 
 SCREEN_OF = {
     "sets": "sets",
@@ -105,7 +109,9 @@ def random_run(folder: Path, seed: int) -> Path:
 
 
 def rows(found: DataFrame | None) -> Findings:
-    return Counter() if found is None else Counter(tuple(row) for row in found.collect())
+    if found is None:
+        return Counter()
+    return Counter(tuple(row) for row in found.select(*columns_of(SHAPE)).collect())
 
 
 @pytest.fixture(scope="module")
@@ -115,24 +121,43 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, run: Path) -> Judged:
-    """(what was ingested, findings over all operations)."""
+    """(what was ingested, findings over all operations, the folder of the operations)."""
     ingested = ingest(spark, run)
     found = findings_of(ingested.ops, unplaced=ingested.quality.unplaced)
-    return ingested, rows(found)
+    return ingested, rows(found), Place.of(run / "tables" / "ops")
 
 
-def among_suspects(ingested: Ingested, suspects: list[Suspects]) -> Findings:
-    return rows(findings_of_suspects(ingested.ops, suspects, unplaced=ingested.quality.unplaced))
+def among_suspects(judged: Judged, suspects: list[Suspects]) -> DataFrame:
+    ingested, _, folder = judged
+    unplaced = ingested.quality.unplaced
+    found = findings_of_suspects(ingested.ops, suspects, unplaced=unplaced, folder=folder)
+    assert found is not None
+    return found
+
+
+def suspects_of(judged: Judged) -> list[Suspects]:
+    return [bucket.suspects for bucket in judged[0].buckets]
 
 
 def test_the_checks_find_the_same_among_the_suspects_as_everywhere(judged: Judged) -> None:
-    ingested, everywhere = judged
-    assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
+    everywhere = judged[1]
+    assert rows(among_suspects(judged, suspects_of(judged))) == everywhere
     assert len({row[:2] for row in everywhere}) >= 19, "too few kinds of findings"
 
 
+def test_what_arrays_find_has_the_names_that_sql_looks_up(judged: Judged) -> None:
+    found = among_suspects(judged, suspects_of(judged)).where("ops IS NOT NULL").persist()
+    nothing = {name: F.lit(None).cast(kind) for name, kind in columns_of(NAMES).items()}
+    nameless = found.withColumns(nothing)
+    looked_up = _with_names(judged[0].ops, nameless, nameless).select(found.columns)
+    by_arrays = sorted(map(str, found.collect()))
+    assert by_arrays == sorted(map(str, looked_up.collect()))
+    assert found.where("size(ops) > 1").count() > 3, "two that begin at one moment"
+    found.unpersist()
+
+
 def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) -> None:
-    suspects = [b.suspects for b in judged[0].buckets]
+    suspects = suspects_of(judged)
     for name in ("sets", "loss", "replayed", "late", "registers", "lists"):
         flagged = sum(len(getattr(s, name)) for s in suspects)
         assert 20 < flagged < CASES * 0.6, name
@@ -147,17 +172,16 @@ def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) ->
     ],
 )
 def test_a_screen_that_flags_nothing_is_noticed(judged: Judged, screen: str) -> None:
-    ingested, everywhere = judged
-    blind = [msgspec.structs.replace(b.suspects, **{screen: []}) for b in ingested.buckets]
-    assert among_suspects(ingested, blind) != everywhere
+    blind = [msgspec.structs.replace(some, **{screen: []}) for some in suspects_of(judged)]
+    assert rows(among_suspects(judged, blind)) != judged[1]
 
 
 def test_more_suspects_than_a_condition_can_name_are_all_looked_at(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ingested, everywhere = judged
-    monkeypatch.setattr(exact_checks, "MOST_NAMED", 3)
-    assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
+    for module in (exact_checks, over_files):
+        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    assert rows(among_suspects(judged, suspects_of(judged))) == judged[1]
 
 
 def exchanges(found: DataFrame | None) -> int:
@@ -174,16 +198,16 @@ def exchanges(found: DataFrame | None) -> int:
 
 
 def test_cached_from_a_store_the_suspects_show_the_same_and_no_check_shuffles_more(
-    spark: SparkSession, run: Path, judged: Judged
+    spark: SparkSession, judged: Judged
 ) -> None:
-    ingested, everywhere = judged
-    suspects = [b.suspects for b in ingested.buckets]
+    ingested, everywhere, folder = judged
+    suspects = suspects_of(judged)
     unplaced = ingested.quality.unplaced
-    ops = cached(spark, Place.of(run / "tables" / "ops"), suspects, len(suspects))
+    ops = cached(spark, folder, suspects, len(suspects))
     assert ops.rdd.getNumPartitions() == len(suspects)
-    found = findings_of_suspects(ops, suspects, unplaced=unplaced)
+    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder)
     assert rows(found) == everywhere
-    in_a_table = findings_of_suspects(ingested.ops, suspects, unplaced=unplaced)
+    in_a_table = among_suspects(judged, suspects)
     assert exchanges(found) == exchanges(in_a_table) == 0
     assert exchanges(ops.repartition(3, "key_id")) > 0, "a shuffle is seen"
     ops.unpersist()

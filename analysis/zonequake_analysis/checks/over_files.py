@@ -1,0 +1,90 @@
+"""The exact checks over arrays, among the suspects of each bucket: a task reads the bucket's file.
+
+No operation passes through the JVM, which would decode each column only to encode it again. The
+findings come with their names (`named_findings`), as the operations are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from zonequake_analysis.checks.named_findings import NAMED, NAMING, named
+from zonequake_analysis.checks.over_columns import NEEDED, found_among, sessions_among
+from zonequake_analysis.spark_pass.bucket import Suspects, file_of
+from zonequake_analysis.storage.place import Place
+
+MOST_NAMED = 2000
+"""Most keys of a bucket to read by their ids; with more, all are read and the same is found."""
+
+_BATCH_ROWS = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sought:
+    """Ids to read of a bucket's file; `keys` is None if all are read."""
+
+    file: Place
+    keys: tuple[int, ...] | None
+    sessions: tuple[int, ...]
+
+
+def found_in_files(
+    spark: SparkSession, folder: Place, suspects: Sequence[Suspects]
+) -> DataFrame | None:
+    """Returns what the checks over arrays find, each finding with its names; None if no suspect is
+    theirs. `suspects`: those of each bucket, from 0 on, whose files are in `folder`.
+    """
+    sought = [
+        found
+        for number, some in enumerate(suspects)
+        if (found := _sought(file_of(folder, number), some)) is not None
+    ]
+    if not sought:
+        return None
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _found(sought[number])
+
+    return spark.range(0, len(sought), 1, len(sought)).mapInArrow(judge, NAMED)
+
+
+def _sought(file: Place, suspects: Suspects) -> _Sought | None:
+    keys = {*suspects.loss, *suspects.late, *suspects.registers, *suspects.lists}
+    if not keys and not suspects.sessions:
+        return None
+    return _Sought(
+        file=file,
+        keys=None if len(keys) > MOST_NAMED else tuple(sorted(keys)),
+        sessions=tuple(suspects.sessions),
+    )
+
+
+def _found(sought: _Sought) -> Iterator[pa.RecordBatch]:
+    key, partition = pc.field("key_id"), pc.field("partition_id")
+    wanted = None
+    if sought.keys is not None:
+        wanted = key.isin(sought.keys) | partition.isin(sought.sessions)
+    with sought.file.open() as stream:
+        ops = pq.read_table(
+            stream,
+            columns=list(dict.fromkeys((*NEEDED, *NAMING))),
+            filters=wanted,
+            partitioning=None,
+            use_threads=False,
+        )
+    of_keys = ops.select(NEEDED)
+    if sought.keys is not None:
+        of_keys = of_keys.filter(key.isin(sought.keys))
+    of_sessions = ops.filter(partition.isin(sought.sessions))
+    found = [*found_among(of_keys), *sessions_among(of_sessions)]
+    if found:
+        yield from named(pa.Table.from_batches(found), ops).to_batches(max_chunksize=_BATCH_ROWS)

@@ -63,7 +63,7 @@ def witnesses(
     `of_two_places`: the check and kind that a write at two places counts as.
     """
     chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
-    by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
+    by_key = operations_of(ops, {(row["partition_id"], row["key_id"]) for row in chosen})
     elsewhere = operations_at(
         ops,
         [

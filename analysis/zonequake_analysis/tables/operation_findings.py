@@ -38,6 +38,7 @@ def operation_findings(
     lost: DataFrame | None,
     *,
     all_named: bool,
+    kinds: Collection[CheckAndKind],
     of_two_places: CheckAndKind,
     held: Collection[HeldValue],
     verdicts: Mapping[str, str],
@@ -47,15 +48,16 @@ def operation_findings(
 
     `ops`: at least all operations of the keys that have findings. `found`: of the columns `NAMED`;
     `all_named`: whether each has its names. `lost`: those of `found` that are lost writes, each
-    with its write (`lost_writes`); None if there are none. `of_two_places`: the check and the kind
-    that a write at two places counts as. `held`: what dumps show, so that a lost write that one of
-    them shows is a hidden one. `verdicts`: by the name of the check.
+    with its write (`lost_writes`); None if there are none. `kinds`: all checks and kinds that they
+    count as. `of_two_places`: those that a write at two places counts as. `held`: what dumps show,
+    so that a lost write that one of them shows is a hidden one. `verdicts`: by the name of the
+    check.
     """
     rest = found if lost is None else found.where(~is_of(*LOST))
     rest = rest.withColumns({name: F.lit(None).cast(kind) for name, kind in _OF_WRITES.items()})
     whole = _renamed(rest if lost is None else rest.unionByName(lost), of_two_places)
     rows = whole if all_named else _with_names(ops, found, whole)
-    return _table(_with_hidden(spark, rows, held), verdicts, unix)
+    return _table(_with_hidden(spark, rows, held), kinds, verdicts, unix)
 
 
 def _with_names(ops: DataFrame, found: DataFrame, whole: DataFrame) -> DataFrame:
@@ -105,19 +107,19 @@ def _with_hidden(spark: SparkSession, rows: DataFrame, held: Collection[HeldValu
     return found.withColumn("hidden", F.coalesce("hidden", F.lit(False)))
 
 
-def _table(rows: DataFrame, verdicts: Mapping[str, str], unix: UnixTime) -> DataFrame:
+def _table(
+    rows: DataFrame, kinds: Collection[CheckAndKind], verdicts: Mapping[str, str], unix: UnixTime
+) -> DataFrame:
     """The columns of the table, in their order."""
     found = F.concat_ws("/", "found_by", "kind")
-    other, other_text = named(("", ""))
+    # Each row is compared with all names, so only those of these findings are there.
+    names = {"/".join(pair): named(pair) for pair in kinds or NAMED}
     check, text = (
-        F.coalesce(
-            F.try_element_at(
-                _map({"/".join(pair): words[place] for pair, words in NAMED.items()}), found
-            ),
-            F.lit(otherwise),
-        )
-        for place, otherwise in ((0, other), (1, other_text))
+        F.try_element_at(_map({pair: words[place] for pair, words in names.items()}), found)
+        for place in (0, 1)
     )
+    named_checks = {HIDDEN, *(words[0] for words in names.values())}
+    its_verdicts = {name: verdicts[name] for name in sorted(named_checks & verdicts.keys())}
     # Of a list the place is one within the list, and no place in the log.
     in_log = F.col("position") > (1 << INDEX_BITS)
     columns = {
@@ -129,7 +131,7 @@ def _table(rows: DataFrame, verdicts: Mapping[str, str], unix: UnixTime) -> Data
         "ops": F.coalesce("ops", F.array().cast("array<string>")),
     }
     shown = rows.withColumns(columns).withColumn(
-        "verdict", F.try_element_at(_map(verdicts), F.col("check"))
+        "verdict", F.try_element_at(_map(its_verdicts or verdicts), F.col("check"))
     )
     return shown.select(*columns_of(FINDINGS))
 

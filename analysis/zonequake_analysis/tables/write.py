@@ -98,6 +98,7 @@ def write_tables_of_verdict(
             of_operations.found,
             of_operations.lost,
             all_named=of_operations.all_named,
+            kinds=sorted(evidence.found.counts),
             of_two_places=of_operations.of_two_places,
             held=held_values(of_operations.dumps),
             verdicts=verdicts,

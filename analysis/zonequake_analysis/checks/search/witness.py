@@ -8,7 +8,7 @@ operation read never makes a legal history illegal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -70,12 +70,16 @@ class Witness:
     proven: bool
 
 
-def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]]:
-    """Returns all operations of the given keys, by key id, each in the order of their starts."""
-    if not key_ids:
+def operations_of(ops: DataFrame, keys: Collection[tuple[int, int]]) -> dict[int, list[Row]]:
+    """Returns all operations of the given (partition id, key id), by key id, each in the order of
+    their starts.
+    """
+    if not keys:
         return {}
+    partition_ids, key_ids = (sorted({int(key[i]) for key in keys}) for i in (0, 1))
+    # Rows lie in the order of their partitions, so that most are not even read.
     rows = (
-        ops.where(F.col("key_id").isin([int(key) for key in key_ids]))
+        ops.where(F.col("partition_id").isin(partition_ids) & F.col("key_id").isin(key_ids))
         .limit(len(key_ids) * MOST_OPERATIONS)
         .collect()
     )

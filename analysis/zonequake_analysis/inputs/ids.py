@@ -1,7 +1,7 @@
-"""Stable integers for names, and Spark's own choice of a bucket. Pure.
+"""Stable integers for names, and the buckets that they belong to. Pure.
 
 A partition and a key are named by 64 bits of BLAKE2b over their names, the same on every machine
-and in every run. A row's bucket is the one that Spark computes for its `partition_id`, so that the
+and in every run. A row's bucket is the one that Spark computes for one of its ids, so that the
 files written from Python are a bucketed table for Spark (MurmurHash 3, 32 bit, seed 42, over the
 low and then the high half of a long; `org.apache.spark.unsafe.hash.Murmur3_x86_32.hashLong`).
 """
@@ -19,6 +19,8 @@ _SEED = 42
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _ADD = np.uint32(0xE6546B64)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
+_BACK1, _BACK2 = (np.uint32(pow(int(c), -1, 1 << 32)) for c in (_C1, _C2))
+_SPREAD, _TURN = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
 @lru_cache(maxsize=1 << 18)
@@ -53,14 +55,12 @@ def _coded(names: pa.Array) -> pa.DictionaryArray:
 
 
 def bucket_of(ids: NDArray[np.int64], buckets: int) -> NDArray[np.int32]:
-    """Returns the bucket, in 0..buckets-1, of each partition id."""
-    given = np.ascontiguousarray(ids, np.int64).view(np.uint64)
-    low, high = (given & np.uint64(0xFFFFFFFF)), given >> np.uint64(32)
+    """Returns the bucket, in 0..buckets-1, that Spark chooses for each id."""
+    low, high = _halves(ids)
     with np.errstate(over="ignore"):
-        h = np.full(len(given), _SEED, np.uint32)
-        for half in (low.astype(np.uint32), high.astype(np.uint32)):
-            h ^= _turned(half * _C1, 15) * _C2
-            h = _turned(h, 13) * np.uint32(5) + _ADD
+        h = _behind_low(low)
+        h ^= _stirred(high)
+        h = _turned(h, 13) * np.uint32(5) + _ADD
         h ^= np.uint32(8)
         h ^= h >> np.uint32(16)
         h *= _MIX1
@@ -68,6 +68,47 @@ def bucket_of(ids: NDArray[np.int64], buckets: int) -> NDArray[np.int32]:
         h *= _MIX2
         h ^= h >> np.uint32(16)
     return (h.view(np.int32).astype(np.int64) % buckets).astype(np.int32)
+
+
+def siblings(ids: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Returns other ids, different for each `number` from 1 on, that Spark puts where it puts
+    `ids`, however many buckets there are.
+
+    The low half is changed, and the high half makes up for it: the hash takes in one after the
+    other by steps that can be undone.
+    """
+    low, high = _halves(ids)
+    with np.errstate(over="ignore"):
+        other = low ^ (np.uint32(number) * _MIX1)
+        stirred = _stirred(high) ^ _behind_low(low) ^ _behind_low(other)
+        makes_up = _turned(stirred * _BACK2, 32 - 15) * _BACK1
+    found = makes_up.astype(np.uint64) << np.uint64(32) | other.astype(np.uint64)
+    return found.view(np.int64)
+
+
+def spread_bucket(buckets: int, *columns: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Returns a bucket for each row, the same for equal numbers in all columns; not Spark's."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            mixed = (mixed ^ np.ascontiguousarray(column, np.int64).view(np.uint64)) * _SPREAD
+            mixed ^= mixed >> _TURN
+    return (mixed % np.uint64(buckets)).astype(np.int32)
+
+
+def _halves(ids: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    given = np.ascontiguousarray(ids, np.int64).view(np.uint64)
+    low, high = given & np.uint64(0xFFFFFFFF), given >> np.uint64(32)
+    return low.astype(np.uint32), high.astype(np.uint32)
+
+
+def _behind_low(low: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Returns the hash's state after the low half."""
+    return _turned(np.uint32(_SEED) ^ _stirred(low), 13) * np.uint32(5) + _ADD
+
+
+def _stirred(half: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    return _turned(half * _C1, 15) * _C2
 
 
 def _turned(value: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:

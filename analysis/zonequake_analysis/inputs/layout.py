@@ -8,7 +8,7 @@ extent. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,26 +35,34 @@ class Paired:
     cut_off: int
 
 
-def split(events: pa.Table, buckets: int) -> Iterator[bytes]:
-    """Yields the blob for each bucket, from 0 on; empty where a bucket gets no event."""
-    bucket = bucket_of(events.column("partition_id").to_numpy(), buckets)
+def split(events: pa.Table, buckets: int, *, by_key: bool = False) -> Iterator[bytes]:
+    """Yields the blob for each bucket, from 0 on; empty where a bucket gets no event.
+
+    A partition is in one bucket, or with `by_key` only each of its keys.
+    """
+    column = "key_id" if by_key else "partition_id"
+    return blobs(events, bucket_of(events.column(column).to_numpy(), buckets), buckets)
+
+
+def blobs(rows: pa.Table, bucket: NDArray[np.int32], buckets: int) -> Iterator[bytes]:
+    """Yields these rows as a blob for each bucket, from 0 on; `bucket`: that of each row."""
     order = np.argsort(bucket, kind="stable")
-    rows = events.take(pa.array(order)).combine_chunks()
+    rows = rows.take(pa.array(order)).combine_chunks()
     ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         if start == end:
             yield b""
             continue
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, EVENTS, options=_OPTIONS) as stream:
+        with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
             stream.write_table(rows.slice(start, end - start))
         yield sink.getvalue().to_pybytes()
 
 
-def joined(blobs: Sequence[bytes]) -> pa.Table:
-    """Returns the events of a bucket's blobs."""
+def joined(blobs: Iterable[bytes], shape: pa.Schema = EVENTS) -> pa.Table:
+    """Returns the rows of a bucket's blobs, which have this shape."""
     tables = [pa.ipc.open_stream(blob, options=_READ).read_all() for blob in blobs if blob]
-    return pa.concat_tables(tables) if tables else EVENTS.empty_table()
+    return pa.concat_tables(tables) if tables else shape.empty_table()
 
 
 def laid_out(events: pa.Table) -> Paired:

@@ -43,11 +43,15 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineages:
-    """All lineages of one partition that its data nodes recorded, by their tokens."""
+    """All lineages of one partition that its data nodes recorded, by their tokens.
+
+    `seen`: those that answers are known to have shown, also answers that are elsewhere.
+    """
 
     zone: str
     partition: int
     begun: Mapping[int, Begun]
+    seen: tuple[int, ...] = ()
 
     def with_seen(self, lineages: Iterable[int]) -> list[int]:
         """Returns the existing lineages in their order: recorded ones, and those of answers.
@@ -55,7 +59,7 @@ class Lineages:
         A lineage that a recorded reset goes back to counts, too, even if it gave no answer.
         """
         pasts = {lineage_of(b.last) for b in self.begun.values() if b.last is not None}
-        return sorted({*self.begun, *pasts, *lineages})
+        return sorted({*self.begun, *pasts, *self.seen, *lineages})
 
     def bounds(self, lineage: int) -> dict[int, int]:
         """Returns the last place of each lineage that is part of this one; its own has no last

@@ -11,15 +11,22 @@ check has to know of lineages. Pure, over whole columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from zonequake_analysis.inputs.ids import siblings
 from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages
-from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, TERM_BITS, Function, OutcomeCode
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+from zonequake_analysis.inputs.shapes import (
+    INDEX_BITS,
+    LINEAGE_BITS,
+    NEVER_NS,
+    TERM_BITS,
+    Function,
+    OutcomeCode,
+)
 
 
 def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
@@ -52,6 +59,49 @@ def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
         [whole.column(name).to_numpy() for name in ("process", "inv", "key_id", "partition_id")]
     )
     return whole.take(pa.array(order)).combine_chunks()
+
+
+def seen_lineages(ops: pa.Table) -> dict[int, list[int]]:
+    """Returns the lineages that the answers of each partition show, by partition id.
+
+    Rows of a partition lie together.
+    """
+    partition = ops.column("partition_id").to_numpy()
+    new = np.ones(len(partition), bool)
+    new[1:] = partition[1:] != partition[:-1]
+    ids, at = partition[new], np.cumsum(new) - 1
+    place = ops.column("position").fill_null(-1).to_numpy()
+    answered = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & (place >= 0)
+    pairs = np.unique((at << LINEAGE_BITS | place >> (TERM_BITS + INDEX_BITS))[answered])
+    found: dict[int, list[int]] = {number: [] for number in ids.tolist()}
+    for pair in pairs.tolist():
+        lineage = pair & ((1 << LINEAGE_BITS) - 1)
+        found[int(ids[pair >> LINEAGE_BITS])].append(lineage)
+    return found
+
+
+def with_seen(
+    ops: pa.Table, recorded: Mapping[int, Lineages], seen: Mapping[int, Sequence[int]]
+) -> Mapping[int, Lineages]:
+    """Returns what is recorded of lineages, and what answers have shown, also those elsewhere.
+
+    `seen`: lineages by partition id; only partitions of `ops` matter.
+    """
+    if not seen:
+        return recorded
+    partition = ops.column("partition_id").to_numpy()
+    found = dict(recorded)
+    for number, lineages in seen.items():
+        rows = np.flatnonzero(partition == number)
+        if not len(rows):
+            continue
+        known = recorded.get(number) or Lineages(
+            zone=ops.column("zone")[int(rows[0])].as_py() or "",
+            partition=ops.column("partition")[int(rows[0])].as_py(),
+            begun={},
+        )
+        found[number] = replace(known, seen=tuple(lineages))
+    return found
 
 
 def lineages_of(
@@ -111,9 +161,5 @@ def _view(
 
 
 def _key_ids(ids: Ints, lineage: int) -> Ints:
-    """Returns other ids for the keys of each lineage except the first."""
-    if not lineage:
-        return ids
-    with np.errstate(over="ignore"):
-        mixed = ids.view(np.uint64) ^ (np.uint64(lineage) * _MIX)
-    return mixed.view(np.int64)
+    """Returns other ids, of the same bucket, for the keys of each lineage except the first."""
+    return siblings(ids, lineage) if lineage else ids

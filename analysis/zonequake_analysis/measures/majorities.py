@@ -30,12 +30,16 @@ Span = tuple[int, int]
 
 
 class Unfounded(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers of one partition that began and ended while no majority lived."""
+    """Answers of one partition that began and ended while no majority lived.
+
+    `example_places`: key id and start of each example, in their order.
+    """
 
     zone: str
     partition: int
     count: int
     examples: list[str]
+    example_places: list[tuple[int, int]] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +82,8 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
             within |= (inv >= begin) & (fin <= end)
         rows = np.flatnonzero((partition == number) & answered & within)
         if len(rows):
-            shown = ops.select(["zone", "partition", "f", "key", "node"]).take(
-                pa.array(rows[:MOST_EXAMPLES])
-            )
-            named = shown.to_pylist()
+            names = ["zone", "partition", "f", "key", "node", "key_id", "inv"]
+            named = ops.select(names).take(pa.array(rows[:MOST_EXAMPLES])).to_pylist()
             found.append(
                 Unfounded(
                     zone=named[0]["zone"] or "",
@@ -92,9 +94,39 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
                         f"{row['node'] or 'an unknown node'}"
                         for row in named
                     ],
+                    example_places=[(row["key_id"], row["inv"]) for row in named],
                 )
             )
     return found
+
+
+def whole_unfounded(parts: Iterable[Unfounded]) -> list[Unfounded]:
+    """Returns those of each partition, by zone and number, from those of some of its keys."""
+    of_partition: dict[tuple[str, int], list[Unfounded]] = defaultdict(list)
+    for part in parts:
+        of_partition[part.zone, part.partition].append(part)
+    found = []
+    for _, some in sorted(of_partition.items()):
+        places, examples = first_examples(
+            [(part.example_places, part.examples) for part in some], MOST_EXAMPLES
+        )
+        count = sum(part.count for part in some)
+        found.append(
+            msgspec.structs.replace(some[0], count=count, examples=examples, example_places=places)
+        )
+    return found
+
+
+def first_examples(
+    parts: Iterable[tuple[Sequence[tuple[int, int]], Sequence[str]]], most: int
+) -> tuple[list[tuple[int, int]], list[str]]:
+    """Returns the first examples of several parts, in the order of the layout, with their places.
+
+    A part has the places of its examples (key id and start), and what they say.
+    """
+    every = [pair for places, said in parts for pair in zip(places, said, strict=True)]
+    first = sorted(every, key=lambda pair: pair[0])[:most]
+    return [place for place, _ in first], [said for _, said in first]
 
 
 def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[Span]]:

@@ -13,7 +13,8 @@ it in the last lineage's view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow as pa
 from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages, in_words
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS, Function, OutcomeCode
 from zonequake_analysis.inputs.views import lineages_of
+from zonequake_analysis.measures.majorities import first_examples
 
 MOST_EXAMPLES = 3
 
@@ -31,6 +33,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
     `sacrificed`: by the lineage that cut them off. `unrecorded`: lineages that answered and whose
     reset no data node recorded. `first_write_ns`: when each lineage first acknowledged a write.
+    `example_places`: key id and start of each example, in their order.
     """
 
     zone: str
@@ -42,6 +45,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     unrecorded: list[int]
     first_write_ns: dict[int, int]
     examples: list[str]
+    example_places: list[tuple[int, int]] = []
 
 
 def cuts(ops: pa.Table, lineages: Mapping[int, Lineages], *, one_clock: bool = True) -> list[Cut]:
@@ -101,6 +105,36 @@ def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages, one_cl
             if (writes & (own == lineage)).any()
         },
         examples=_examples(ops, place, beside),
+        example_places=_example_places(ops, beside),
+    )
+
+
+def whole_cuts(parts: Iterable[Cut]) -> list[Cut]:
+    """Returns one `Cut` of each partition, by zone and number, from those of some of its keys."""
+    of_partition: dict[tuple[str, int], list[Cut]] = defaultdict(list)
+    for part in parts:
+        of_partition[part.zone, part.partition].append(part)
+    return [_whole(some) for _, some in sorted(of_partition.items())]
+
+
+def _whole(parts: Sequence[Cut]) -> Cut:
+    sacrificed: Counter[int] = Counter()
+    first_write_ns: dict[int, int] = {}
+    for part in parts:
+        sacrificed.update(part.sacrificed)
+        for lineage, at in part.first_write_ns.items():
+            first_write_ns[lineage] = min(at, first_write_ns.get(lineage, at))
+    places, examples = first_examples(
+        [(part.example_places, part.examples) for part in parts], MOST_EXAMPLES
+    )
+    return msgspec.structs.replace(
+        parts[0],
+        sacrificed=dict(sorted(sacrificed.items())),
+        restored=sum(part.restored for part in parts),
+        beside=sum(part.beside for part in parts),
+        first_write_ns=dict(sorted(first_write_ns.items())),
+        examples=examples,
+        example_places=places,
     )
 
 
@@ -115,6 +149,11 @@ def _cut_by(place: Ints, several: list[int], known: Lineages) -> Ints:
         lacks = (own < lineage) & ~known.has(lineage, place)
         result = np.where(lacks, np.where(result == 0, lineage, result), 0)
     return result
+
+
+def _example_places(ops: pa.Table, beside: Bools) -> list[tuple[int, int]]:
+    shown = ops.select(["key_id", "inv"]).take(pa.array(np.flatnonzero(beside)[:MOST_EXAMPLES]))
+    return list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
 
 
 def _examples(ops: pa.Table, place: Ints, beside: Bools) -> list[str]:

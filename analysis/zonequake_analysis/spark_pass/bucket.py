@@ -6,7 +6,7 @@ that it writes appears whole under its name or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,12 +22,13 @@ from zonequake_analysis.inputs.integer_columns import Facts, together
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode
-from zonequake_analysis.inputs.views import last_view, viewed
+from zonequake_analysis.inputs.views import last_view, seen_lineages, viewed, with_seen
 from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
 from zonequake_analysis.measures.majorities import Span, Unfounded, unfounded
 from zonequake_analysis.measures.probes import Island, Vantage, watched
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.measures.tally import Tally, extent, tally
+from zonequake_analysis.spark_pass.across_keys import Across, judged_across
 from zonequake_analysis.storage.place import Place
 
 _ROWS_TO_A_GROUP = 64 * 1024
@@ -59,7 +60,8 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
-    that the bucket's operations show together; `refused`: operations that are not judged.
+    that the bucket's operations show together; `refused`: operations that are not judged;
+    `lineages`: those that the bucket's answers show, by partition id.
     """
 
     facts: Facts
@@ -78,6 +80,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     held: list[Acknowledged]
     cuts: list[Cut]
     unfounded: list[Unfounded]
+    lineages: dict[int, list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,42 +95,63 @@ class Known:
     one_clock: bool
 
 
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of earlier passes in other buckets, where each has only some keys of a partition.
+
+    `refused`: keys with faults; `lineages`: those that answers show, by partition id.
+    """
+
+    refused: Faults = Faults()
+    lineages: dict[int, list[int]] = {}
+
+
 NOTHING_KNOWN = Known(lineages={}, without_majority={}, one_clock=True)
 """The knowledge for a history without events."""
+
+NOTHING_ELSEWHERE = Elsewhere()
+"""The knowledge of the first pass over a history."""
 
 
 def judged_bucket(
     number: int,
-    blobs: Sequence[bytes],
+    blobs: Iterable[bytes],
     facts: Sequence[Facts],
     *,
     folder: Place,
     dumps: bool,
     known: Known = NOTHING_KNOWN,
     clock_offset_ns: int = 0,
+    across: Iterable[tuple[bytes, bytes, bytes]] | None = None,
+    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
 ) -> Found:
     """Writes bucket `number` into `folder`, and screens and counts it.
 
-    `facts` are those of all ranges; `dumps`: whether to list acknowledged writes;
-    `clock_offset_ns`: by how much intervals were widened. Operations of refused keys are counted,
-    but neither written nor judged.
+    `blobs` are read once; `facts` are those of all ranges; `dumps`: whether to list acknowledged
+    writes; `clock_offset_ns`: by how much intervals were widened. Operations of refused keys are
+    counted, but neither written nor judged. `across`: what is `shipped` to this bucket, where it
+    has only some keys of a partition, and None where it has whole partitions.
     """
     whole = together(facts)
     paired = laid_out(joined(blobs))
     used = two_uses(paired.ops)
-    ops = without_refused(paired.ops, faults_together([whole.faults, used]))
-    seen = viewed(ops, known.lineages)
-    suspects = screened(columns(seen))
-    overlapping = overlaps(ops, suspects.sessions, clock_offset_ns=clock_offset_ns)
-    if overlapping.refused:
-        ops = without_refused(ops, overlapping)
-        seen = viewed(ops, known.lineages)
-        suspects = screened(columns(seen))
+    refused = faults_together([whole.faults, elsewhere.refused])
+    ops = without_refused(paired.ops, faults_together([refused, used]))
+    lineages = with_seen(ops, known.lineages, elsewhere.lineages)
+    seen = viewed(ops, lineages)
+    spanning = None if across is None else judged_across(across, refused)
+    suspects = screened(columns(seen), spanning)
+    overlapping = Faults()
+    if spanning is None:
+        overlapping = overlaps(ops, suspects.sessions, clock_offset_ns=clock_offset_ns)
+        if overlapping.refused:
+            ops = without_refused(ops, overlapping)
+            seen = viewed(ops, lineages)
+            suspects = screened(columns(seen))
     if ops.num_rows:
         _write(seen, folder, number)
     c = columns(ops)
     acknowledged, uncovered = loss.coverage(c)
-    vantages, islands = watched(ops)
+    vantages, islands = watched(ops) if spanning is None else (spanning.vantages, spanning.islands)
     unplaced = (c.outcome == OutcomeCode.OK.value) & ops.column("position").is_null().to_numpy()
     return Found(
         facts=whole,
@@ -143,16 +167,21 @@ def judged_bucket(
         tally=tally(paired.ops, extent(whole.start or 0, whole.end or 0)),
         vantages=vantages,
         islands=islands,
-        held=acknowledged_of(ops.filter(pa.array(last_view(ops, known.lineages)))) if dumps else [],
-        cuts=cuts(ops, known.lineages, one_clock=known.one_clock),
+        held=acknowledged_of(ops.filter(pa.array(last_view(ops, lineages)))) if dumps else [],
+        cuts=cuts(ops, lineages, one_clock=known.one_clock),
         unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
+        lineages={} if spanning is None else seen_lineages(ops),
     )
 
 
-def screened(c: Columns) -> Suspects:
-    """Runs every screen over one bucket."""
+def screened(c: Columns, across: Across | None = None) -> Suspects:
+    """Runs every screen over one bucket.
+
+    `across`: what was found across keys, if the bucket has only some keys of a partition.
+    """
+    by_partition = _partitions(c, across)
     if not c.keys:
-        return Suspects()
+        return Suspects(**by_partition)
     by_rank = claimed.suspects(c)
     by_key = {
         "sets": sets.suspects(c),
@@ -163,13 +192,21 @@ def screened(c: Columns) -> Suspects:
         "registers": black_box.registers(c),
         "lists": black_box.lists(c),
     }
-    by_partition = {"sessions": sessions.suspects(c), "entries": claimed.shared_entries(c)}
     any_key: Bools = np.logical_or.reduce(list(by_key.values()))
     return Suspects(
         **{name: c.key_ids[flags].tolist() for name, flags in by_key.items()},
-        **{name: c.partition_ids[flags].tolist() for name, flags in by_partition.items()},
+        **by_partition,
         partitions=np.unique(c.partition_ids[c.partition_of[any_key]]).tolist(),
     )
+
+
+def _partitions(c: Columns, across: Across | None) -> dict[str, list[int]]:
+    """Returns the suspects that are partitions, by the names of their fields."""
+    if across is None:
+        flagged = {"sessions": sessions.suspects(c), "entries": claimed.shared_entries(c)}
+        return {name: c.partition_ids[flags].tolist() for name, flags in flagged.items()}
+    odd = c.partition_ids[c.partition_of[c.odd]].tolist()
+    return {"sessions": [*across.sessions, *odd], "entries": [*across.entries, *odd]}
 
 
 def file_of(folder: Place, number: int) -> Place:

@@ -11,33 +11,31 @@ failed tasks. A task returns its facts as its result, so that a repeated task co
 
 from __future__ import annotations
 
-import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
-from zonequake_analysis.inputs.faults.names import twice as find_twice
-from zonequake_analysis.inputs.faults.of_history import HistoryFaultKind, faults_together, in_words
-from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
-from zonequake_analysis.inputs.layout import split
-from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
+from zonequake_analysis.inputs.faults.names import Twice
+from zonequake_analysis.inputs.faults.of_history import (
+    Faults,
+    HistoryFaultKind,
+    faults_together,
+    in_words,
+)
+from zonequake_analysis.inputs.integer_columns import Facts
+from zonequake_analysis.spark_pass.agreed import NOTHING_ASKED, Asked, agreed
+from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.operations import operations
+from zonequake_analysis.spark_pass.partition_share import by_key
+from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.storage.place import Place
 
 BUCKET_BYTES = 128 * 1024 * 1024
 """History bytes per bucket: one task holds its rows in memory."""
-
-_BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
-"""The part of a file's name after its pod's: the process's number, the content, the ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +65,7 @@ class Ingested:
     ops: DataFrame
     buckets: tuple[Found, ...]
     quality: Quality
+    by_key: bool  # whether a bucket has only some keys of a partition
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
     end_ns: int  # last line
@@ -118,29 +117,38 @@ def ingest(
     buckets = max(2, -(-size // BUCKET_BYTES))
     target = Place.of(run / "tables" / "ops").resolve()
     target.empty_folder()
+    split_by_key = by_key(files, buckets)
+    lines = Lines(
+        spark=spark,
+        files=files,
+        buckets=buckets,
+        by_key=split_by_key,
+        clock_offset_ns=clock_offset_ns,
+    )
 
-    def one_pass(twice: Twice | None) -> tuple[list[Found], Twice]:
-        return _one_pass(
-            spark,
-            files,
-            target,
-            buckets=buckets,
-            clock_offset_ns=clock_offset_ns,
-            dumps=dumps,
-            known=known,
-            twice=twice,
-        )
+    def one_pass(asked: Asked) -> tuple[list[Found], Twice]:
+        if asked is not NOTHING_ASKED:
+            target.empty_folder()  # an empty bucket would not overwrite its first file
+        return passed(lines, target, dumps=dumps, known=known, asked=asked)
 
-    found, twice = one_pass(None)
-    if len(twice.ops) or len(twice.keys):
-        target.empty_folder()  # an empty bucket would not overwrite its first file
-        found, _ = one_pass(twice)
+    def overlaps(asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
+        return overlaps_in(lines, asked.twice, refused, partitions)
+
+    result = agreed(one_pass, overlaps, known.lineages, by_key=split_by_key)
+    found = result.found
     facts = found[0].facts if found else Facts()
-    faults = faults_together([facts.faults, *(b.faults for b in found)])
+    faults = faults_together([facts.faults, result.overlapping, *(b.faults for b in found)])
     clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
-        ops=operations(spark, target, [bucket.suspects for bucket in found], buckets=buckets),
+        ops=operations(
+            spark,
+            target,
+            [bucket.suspects for bucket in found],
+            buckets=buckets,
+            by="key_id" if split_by_key else "partition_id",
+        ),
         buckets=tuple(found),
+        by_key=split_by_key,
         wall_offset_ns=facts.wall_offset or 0,
         start_ns=facts.start or 0,
         end_ns=facts.end or 0,
@@ -161,99 +169,3 @@ def ingest(
             clocks=tuple(sorted(str(name) for name in clocks)),
         ),
     )
-
-
-def _one_pass(
-    spark: SparkSession,
-    files: list[Place],
-    folder: Place,
-    *,
-    buckets: int,
-    clock_offset_ns: int,
-    dumps: bool,
-    known: Known,
-    twice: Twice | None,
-) -> tuple[list[Found], Twice]:
-    """Runs both stages and the shuffle between them. Every bucket gets the facts of every range.
-
-    Also returns the names that several operations or partitions carry; `twice` are the known ones.
-    """
-    ranges = byte_ranges(files)
-    writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in files]
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pa.set_cpu_count(1)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                part = ranges[number]
-                read_lines = [
-                    typed(
-                        lines,
-                        writer=writers[part.file],
-                        clock_offset_ns=clock_offset_ns,
-                        twice=twice,
-                    )
-                    for lines in kept_lines(part)
-                ]
-                facts = msgspec.json.encode(together([f for _, f in read_lines]))
-                events = pa.concat_tables([t for t, _ in read_lines] or [EVENTS.empty_table()])
-                del read_lines
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "bucket": pa.array(range(buckets), pa.int32()),
-                        "facts": pa.array([facts] * buckets, pa.binary()),
-                        "blob": pa.array(split(events, buckets), pa.binary()),
-                        "names": pa.array(
-                            map(msgspec.msgpack.encode, names_by_bucket(events, buckets)),
-                            pa.binary(),
-                        ),
-                    }
-                )
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pa.set_cpu_count(1)
-        blobs: dict[int, list[bytes]] = {}
-        facts: dict[int, list[Facts]] = {}
-        names: dict[int, list[Names]] = {}
-        for batch in batches:
-            for bucket, said, blob, called in zip(
-                *(batch.column(i).to_pylist() for i in range(4)), strict=True
-            ):
-                names.setdefault(bucket, []).append(msgspec.msgpack.decode(called, type=Names))
-                facts.setdefault(bucket, []).append(msgspec.json.decode(said, type=Facts))
-                blobs.setdefault(bucket, []).append(blob)
-        for bucket in sorted(blobs):
-            found = judged_bucket(
-                bucket,
-                blobs.pop(bucket),
-                facts[bucket],
-                folder=folder,
-                dumps=dumps,
-                known=known,
-                clock_offset_ns=clock_offset_ns,
-            )
-            several = find_twice(names.pop(bucket))
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "bucket": pa.array([bucket], pa.int32()),
-                    "found": [msgspec.msgpack.encode(found)],
-                    "ops": [several.ops.tobytes()],
-                    "keys": [several.keys.tobytes()],
-                }
-            )
-
-    rows = (
-        spark.range(0, len(ranges), 1, max(1, len(ranges)))
-        .mapInArrow(read, "bucket int, facts binary, blob binary, names binary")
-        .repartitionById(buckets, "bucket")
-        .mapInArrow(judge, "bucket int, found binary, ops binary, keys binary")
-        .collect()
-    )
-    found = [
-        msgspec.msgpack.decode(row["found"], type=Found)
-        for row in sorted(rows, key=lambda row: row["bucket"])
-    ]
-    ops, keys = (
-        np.frombuffer(b"".join(row[name] for row in rows), np.int64) for name in ("ops", "keys")
-    )
-    return found, Twice(ops=ops, keys=keys)

@@ -3,6 +3,9 @@
 On a file system that Spark itself reads, the files are a table bucketed by partition. Spark alone
 can't read an object store: there a task reads each bucket's file once, through the run's own place,
 and keeps the suspects. Spark caches them, each bucket in a partition of its own.
+
+Where a partition is split, the table is bucketed by key: then a check that compares keys with each
+other shuffles the operations that it reads.
 """
 
 from __future__ import annotations
@@ -27,23 +30,24 @@ _BATCH_ROWS = 16 * 1024
 
 
 def operations(
-    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int
+    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int, by: str
 ) -> DataFrame:
     """Returns the operations that the exact checks and witnesses ask for, and maybe others.
 
-    `suspects`: those of each bucket, from 0 on.
+    `suspects`: those of each bucket, from 0 on; `by`: the id that decides about a row's bucket, of
+    its partition or of its key.
     """
     if folder.local is not None:
-        return _table(spark, folder.local, buckets)
-    return cached(spark, folder, suspects, buckets)
+        return _table(spark, folder.local, buckets, by)
+    return cached(spark, folder, suspects, buckets, by)
 
 
-def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
+def _table(spark: SparkSession, target: Path, buckets: int, by: str) -> DataFrame:
     """Returns the files as a table whose buckets Spark knows, so that no check shuffles."""
     shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
     spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
     spark.sql(
-        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY (partition_id) "
+        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY ({by}) "
         f"SORTED BY ({', '.join(_ORDER)}) INTO {buckets} BUCKETS "
         f"LOCATION '{target.as_uri()}'"
     )
@@ -51,7 +55,11 @@ def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
 
 
 def cached(
-    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], buckets: int
+    spark: SparkSession,
+    folder: Place,
+    suspects: Sequence[Suspects],
+    buckets: int,
+    by: str = "partition_id",
 ) -> DataFrame:
     """Returns only the suspects' operations, laid out as the table's: one shuffle, of suspects."""
     wanted = [(number, some) for number, some in enumerate(suspects) if _any(some)]
@@ -66,7 +74,7 @@ def cached(
     return (
         spark.range(0, len(wanted), 1, max(1, len(wanted)))
         .mapInArrow(read, OPS)
-        .repartition(buckets, "partition_id")
+        .repartition(buckets, by)
         .sortWithinPartitions(*_ORDER)
         .persist(StorageLevel.MEMORY_AND_DISK)
     )

@@ -130,7 +130,9 @@ def judged(spark: SparkSession, run: Path) -> Judged:
 def among_suspects(judged: Judged, suspects: list[Suspects]) -> DataFrame:
     ingested, _, folder = judged
     unplaced = ingested.quality.unplaced
-    found = findings_of_suspects(ingested.ops, suspects, unplaced=unplaced, folder=folder)
+    found = findings_of_suspects(
+        ingested.ops, suspects, unplaced=unplaced, folder=folder, by_key=False
+    )
     assert found is not None
     return found
 
@@ -205,7 +207,7 @@ def test_cached_from_a_store_the_suspects_show_the_same_and_no_check_shuffles_mo
     unplaced = ingested.quality.unplaced
     ops = cached(spark, folder, suspects, len(suspects))
     assert ops.rdd.getNumPartitions() == len(suspects)
-    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder)
+    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder, by_key=False)
     assert rows(found) == everywhere
     in_a_table = among_suspects(judged, suspects)
     assert exchanges(found) == exchanges(in_a_table) == 0

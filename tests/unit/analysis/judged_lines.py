@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
+import numpy as np
 import pyarrow as pa
 
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket, twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
-from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
+from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.spark_pass.bucket import Found, judged_bucket
+from zonequake_analysis.spark_pass.across_keys import of_processes, overlapping, shipped
+from zonequake_analysis.spark_pass.agreed import Asked, agreed
+from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
+from zonequake_analysis.spark_pass.gathered import gathered
 from zonequake_analysis.storage.place import Place
 
 BUCKETS = 2
@@ -74,13 +80,26 @@ def written(run: Path, *files: Sequence[str]) -> list[Path]:
 
 
 def judged(
-    files: Sequence[Path], folder: Path, *, size: int = RANGE_BYTES
-) -> tuple[list[Found], Faults]:
-    """What each bucket finds, and the faults of the whole history."""
-    found, several = _pass(files, folder, None, size)
-    if len(several.ops) or len(several.keys):
-        found, _ = _pass(files, folder, several, size)
-    return found, faults_together([found[0].facts.faults, *(one.faults for one in found)])
+    files: Sequence[Path],
+    folder: Path,
+    *,
+    size: int = RANGE_BYTES,
+    buckets: int = BUCKETS,
+    by_key: bool = False,
+    known: Known = NOTHING_KNOWN,
+) -> tuple[Sequence[Found], Faults]:
+    """What each bucket finds, and the faults of the whole history.
+
+    `by_key`: a bucket has only some keys of a partition.
+    """
+    passes = _Passes(
+        files=files, folder=folder, size=size, buckets=buckets, by_key=by_key, known=known
+    )
+    result = agreed(passes.judged, passes.overlaps, known.lineages, by_key=by_key)
+    facts = result.found[0].facts
+    return result.found, faults_together(
+        [facts.faults, result.overlapping, *(one.faults for one in result.found)]
+    )
 
 
 def told(files: Sequence[Path], folder: Path) -> list[str]:
@@ -93,31 +112,74 @@ def suspicious(found: Sequence[Found]) -> bool:
     return any(one.suspects.partitions or one.suspects.sessions for one in found)
 
 
-def _pass(
-    files: Sequence[Path], folder: Path, several: Twice | None, size: int
-) -> tuple[list[Found], Twice]:
-    blobs: list[list[bytes]] = [[] for _ in range(BUCKETS)]
-    names: list[list[Names]] = [[] for _ in range(BUCKETS)]
-    facts: list[Facts] = []
-    for part in byte_ranges(files, size):
-        read = [
-            typed(lines, writer=files[part.file].stem, clock_offset_ns=0, twice=several)
-            for lines in kept_lines(part)
+@dataclass(frozen=True, kw_only=True)
+class _Passes:
+    """The passes of a run, in this process."""
+
+    files: Sequence[Path]
+    folder: Path
+    size: int
+    buckets: int
+    by_key: bool
+    known: Known
+
+    def judged(self, asked: Asked) -> tuple[list[Found], Twice]:
+        blobs: list[list[bytes]] = [[] for _ in range(self.buckets)]
+        names: list[list[Names]] = [[] for _ in range(self.buckets)]
+        across: list[list[tuple[bytes, bytes, bytes]]] = [[] for _ in range(self.buckets)]
+        facts: list[Facts] = []
+        for events, fact in self._ranges(asked.twice):
+            facts.append(fact)
+            for own, blob in zip(
+                blobs, split(events, self.buckets, by_key=self.by_key), strict=True
+            ):
+                own.append(blob)
+            for called, name in zip(names, names_by_bucket(events, self.buckets), strict=True):
+                called.append(name)
+            if self.by_key:
+                for spanning, part in zip(across, shipped(events, self.buckets), strict=True):
+                    spanning.append(part)
+        if self.folder.exists():
+            rmtree(self.folder)
+        self.folder.mkdir()
+        found = [
+            judged_bucket(
+                number,
+                blobs[number],
+                facts,
+                folder=Place.of(self.folder),
+                dumps=True,
+                known=self.known,
+                across=across[number] if self.by_key else None,
+                elsewhere=asked.elsewhere,
+            )
+            for number in range(self.buckets)
         ]
-        facts += [fact for _, fact in read]
-        events = pa.concat_tables([table for table, _ in read] or [EVENTS.empty_table()])
-        for own, blob in zip(blobs, split(events, BUCKETS), strict=True):
-            own.append(blob)
-        for called, name in zip(names, names_by_bucket(events, BUCKETS), strict=True):
-            called.append(name)
-    folder.mkdir(exist_ok=True)
-    found = [
-        judged_bucket(number, blobs[number], facts, folder=Place.of(folder), dumps=True)
-        for number in range(BUCKETS)
-    ]
-    carried = [twice(parts) for parts in names]
-    first, second = carried
-    return found, Twice(
-        ops=pa.concat_arrays([pa.array(first.ops), pa.array(second.ops)]).to_numpy(),
-        keys=pa.concat_arrays([pa.array(first.keys), pa.array(second.keys)]).to_numpy(),
-    )
+        carried = [twice(parts) for parts in names]
+        return gathered(found, by_key=self.by_key), Twice(
+            ops=np.concatenate([one.ops for one in carried]),
+            keys=np.concatenate([one.keys for one in carried]),
+        )
+
+    def overlaps(self, asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
+        parts = zip(
+            *(
+                of_processes(events, partitions, self.buckets)
+                for events, _ in self._ranges(asked.twice)
+            ),
+            strict=True,
+        )
+        return faults_together(
+            [overlapping(own, refused, partitions, clock_offset_ns=0) for own in parts]
+        )
+
+    def _ranges(self, several: Twice | None) -> Iterator[tuple[pa.Table, Facts]]:
+        for part in byte_ranges(self.files, self.size):
+            read = [
+                typed(lines, writer=self.files[part.file].stem, clock_offset_ns=0, twice=several)
+                for lines in kept_lines(part)
+            ]
+            yield (
+                pa.concat_tables([table for table, _ in read] or [EVENTS.empty_table()]),
+                together([fact for _, fact in read]),
+            )

@@ -102,6 +102,7 @@ def answers(*times: tuple[float, float], outcome: OutcomeCode = OutcomeCode.OK) 
             "zone": ["z"] * count,
             "partition": [0] * count,
             "key": ["k"] * count,
+            "key_id": pa.array([9] * count, pa.int64()),
             "node": ["C"] * count,
             "f": pa.array([Function.WRITE.value] * count, pa.int8()),
             "inv": pa.array([int(a * SECOND) for a, _ in times], pa.int64()),

@@ -20,6 +20,9 @@ from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
+_ENOUGH = 1000
+"""Most examples that wait for being compared: the first ones of the history are shown."""
+
 
 def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
     """Returns the operations of keys that can be judged."""
@@ -66,7 +69,7 @@ def two_uses(ops: pa.Table) -> Faults:
             found[name] = _two_uses(ops, first[name], row)
     return Faults(
         counts={HistoryFaultKind.TWO_USES.value: len(found)} if found else {},
-        examples=list(found.values())[:MOST_EXAMPLES],
+        examples=sorted(found.values(), key=lambda fault: fault.origins)[:MOST_EXAMPLES],
         refused=list(found),
     )
 
@@ -100,7 +103,8 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     # An unanswered operation has no place, and its process should not have gone on.
     fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)
     order = np.lexsort((inv, process, partition_id[rows]))
-    found: list[HistoryFault] = []
+    origin = ops.column("origin").to_numpy()
+    found: list[tuple[int, int, int, int]] = []  # the lines of both, then their rows
     refused: set[tuple[int, int]] = set()
     last: tuple[int, int] | None = None
     until, by = 0, 0
@@ -111,20 +115,22 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
         if session == last and int(inv[at]) + 2 * clock_offset_ns < until:
             count += 1
             refused |= {_name(ops, row), _name(ops, by)}
-            if len(found) < MOST_EXAMPLES:
-                found.append(_overlap(ops, by, row, session[1]))
+            found.append((int(origin[by]), int(origin[row]), by, row))
+            if len(found) > _ENOUGH:
+                found = sorted(found)[:MOST_EXAMPLES]
         if session != last or int(fin[at]) > until:
             until, by = int(fin[at]), row
         last = session
     return Faults(
         counts={HistoryFaultKind.OVERLAP.value: count} if count else {},
-        examples=found,
+        examples=[_overlap(ops, by, row) for _, _, by, row in sorted(found)[:MOST_EXAMPLES]],
         refused=sorted(refused),
     )
 
 
-def _overlap(ops: pa.Table, earlier: int, later: int, process: int) -> HistoryFault:
+def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryFault:
     first, second = (plain(ops.column("op")[row].as_py()) for row in (earlier, later))
+    process = ops.column("process")[later].as_py()
     return HistoryFault(
         kind=HistoryFaultKind.OVERLAP,
         field="process",

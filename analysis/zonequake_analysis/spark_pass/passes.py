@@ -1,0 +1,226 @@
+"""One pass over the lines of a history as a Spark job, and a look for what overlaps in sessions.
+
+Both sides of the shuffle are Python over Arrow columns. A task returns its facts as its result, so
+that a repeated task counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
+from zonequake_analysis.inputs.faults.names import twice as find_twice
+from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
+from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
+from zonequake_analysis.inputs.layout import split
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.spark_pass.across_keys import (
+    NOTHING_ACROSS,
+    of_processes,
+    overlapping,
+    shipped,
+)
+from zonequake_analysis.spark_pass.agreed import Asked
+from zonequake_analysis.spark_pass.bucket import Found, Known, judged_bucket
+from zonequake_analysis.spark_pass.gathered import gathered
+from zonequake_analysis.storage.place import Place
+
+_SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]
+"""The columns of the shuffle: from one range of lines to one bucket."""
+
+_Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_T = TypeVar("_T")
+
+_BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
+"""The part of a file's name after its pod's: the process's number, the content, the ending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """All lines of a history, and how their operations are put into buckets."""
+
+    spark: SparkSession
+    files: list[Place]
+    buckets: int
+    by_key: bool
+    clock_offset_ns: int
+
+    def events(self, twice: Twice | None) -> Callable[[int], tuple[pa.Table, Facts]]:
+        """Returns a function that reads the range of a number; it may go to other machines."""
+        ranges = byte_ranges(self.files)
+        writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in self.files]
+        clock_offset_ns = self.clock_offset_ns
+
+        def read(number: int) -> tuple[pa.Table, Facts]:
+            part = ranges[number]
+            found = [
+                typed(
+                    lines, writer=writers[part.file], clock_offset_ns=clock_offset_ns, twice=twice
+                )
+                for lines in kept_lines(part)
+            ]
+            events = pa.concat_tables([t for t, _ in found] or [EVENTS.empty_table()])
+            return events, together([facts for _, facts in found])
+
+        return read
+
+    def to_buckets(self, read: _Task, shape: str) -> DataFrame:
+        """Returns what a task makes of the numbers of ranges, each row at its `bucket`."""
+        count = len(byte_ranges(self.files))
+        return (
+            self.spark.range(0, count, 1, max(1, count))
+            .mapInArrow(read, shape)
+            .repartitionById(self.buckets, "bucket")
+        )
+
+
+def passed(
+    lines: Lines, folder: Place, *, dumps: bool, known: Known, asked: Asked
+) -> tuple[list[Found], Twice]:
+    """Runs both stages and the shuffle between them. Every bucket gets the facts of every range.
+
+    Also returns the names that several operations or partitions carry.
+    """
+    buckets, by_key, clock_offset_ns = lines.buckets, lines.by_key, lines.clock_offset_ns
+    events_of, elsewhere = lines.events(asked.twice), asked.elsewhere
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                events, facts = events_of(number)
+                across = shipped(events, buckets) if by_key else [NOTHING_ACROSS] * buckets
+                called = map(msgspec.msgpack.encode, names_by_bucket(events, buckets))
+                columns = [
+                    [msgspec.json.encode(facts)] * buckets,
+                    split(events, buckets, by_key=by_key),
+                    called,
+                    *zip(*across, strict=True),
+                ]
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array(range(buckets), pa.int32()),
+                        *(pa.array(column, pa.binary()) for column in columns),
+                    ],
+                    names=_SHIPPED,
+                )
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        received: dict[int, _Received] = {}
+        for batch in batches:
+            for bucket, said, blob, called, *across in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
+                of_bucket = received.setdefault(bucket, _Received([], [], [], []))
+                of_bucket.facts.append(msgspec.json.decode(said, type=Facts))
+                of_bucket.names.append(msgspec.msgpack.decode(called, type=Names))
+                of_bucket.blobs.append(blob)
+                of_bucket.across.append(tuple(across))
+        for bucket in sorted(received):
+            own = received.pop(bucket)
+            several = find_twice(own.names)
+            found = judged_bucket(
+                bucket,
+                _once(own.blobs),
+                own.facts,
+                folder=folder,
+                dumps=dumps,
+                known=known,
+                clock_offset_ns=clock_offset_ns,
+                across=_once(own.across) if by_key else None,
+                elsewhere=elsewhere,
+            )
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "bucket": pa.array([bucket], pa.int32()),
+                    "found": [zlib.compress(msgspec.msgpack.encode(found), 1)],
+                    "ops": [several.ops.tobytes()],
+                    "keys": [several.keys.tobytes()],
+                }
+            )
+
+    shape = ", ".join(f"{name} {'int' if name == 'bucket' else 'binary'}" for name in _SHIPPED)
+    rows = (
+        lines.to_buckets(read, shape)
+        .mapInArrow(judge, "bucket int, found binary, ops binary, keys binary")
+        .collect()
+    )
+    each = (
+        msgspec.msgpack.decode(zlib.decompress(row["found"]), type=Found)
+        for row in sorted(rows, key=lambda row: row["bucket"])
+    )
+    ops, keys = (
+        np.frombuffer(b"".join(row[name] for row in rows), np.int64) for name in ("ops", "keys")
+    )
+    return gathered(each, by_key=by_key), Twice(ops=ops, keys=keys)
+
+
+def overlaps_in(
+    lines: Lines, twice: Twice | None, refused: Faults, partitions: Collection[int]
+) -> Faults:
+    """Reads the history again for operations of one process that ran at the same time.
+
+    Looks only at these partitions, by their ids.
+    """
+    buckets, clock_offset_ns = lines.buckets, lines.clock_offset_ns
+    events_of = lines.events(twice)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                events, _ = events_of(number)
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "bucket": pa.array(range(buckets), pa.int32()),
+                        "blob": pa.array(of_processes(events, partitions, buckets), pa.binary()),
+                    }
+                )
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        received: dict[int, list[bytes]] = {}
+        for batch in batches:
+            for bucket, blob in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                received.setdefault(bucket, []).append(blob)
+        for bucket in sorted(received):
+            found = overlapping(
+                _once(received.pop(bucket)), refused, partitions, clock_offset_ns=clock_offset_ns
+            )
+            yield pa.RecordBatch.from_pydict({"faults": [msgspec.msgpack.encode(found)]})
+
+    rows = (
+        lines.to_buckets(read, "bucket int, blob binary")
+        .mapInArrow(look, "faults binary")
+        .collect()
+    )
+    return faults_together([msgspec.msgpack.decode(row["faults"], type=Faults) for row in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """The blobs and facts that the ranges sent to one bucket."""
+
+    facts: list[Facts]
+    names: list[Names]
+    blobs: list[bytes]
+    across: list[tuple[bytes, bytes, bytes]]
+
+
+def _once(parts: list[_T]) -> Iterator[_T]:
+    """Yields the parts and forgets them: compressed rows need not stay beside what is read of
+    them.
+    """
+    parts.reverse()
+    while parts:
+        yield parts.pop()

@@ -25,7 +25,10 @@ from zonequake_analysis.spark_pass.bucket import NOTHING_ELSEWHERE, Elsewhere, F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The knowledge that a pass gets from earlier ones: names with several carriers, and what is elsewhere."""
+    """The knowledge that a pass has from earlier ones.
+
+    `twice`: names that several operations or partitions carry.
+    """
 
     twice: Twice | None = None
     elsewhere: Elsewhere = NOTHING_ELSEWHERE

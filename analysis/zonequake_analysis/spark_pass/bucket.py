@@ -96,7 +96,7 @@ class Known:
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of earlier passes in other buckets, where each has only some keys of a partition.
+    """The findings of earlier passes in other buckets, where each has only some of the keys.
 
     `refused`: keys with faults; `lineages`: those that answers show, by partition id.
     """

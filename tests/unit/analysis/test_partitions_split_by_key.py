@@ -15,7 +15,7 @@ import pytest
 
 from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from tests.unit.analysis.judged_lines import judged
-from zonequake_analysis.inputs.faults.of_history import Faults, in_words
+from zonequake_analysis.inputs.faults.of_history import Faults, HistoryFaultKind, in_words
 from zonequake_analysis.inputs.ids import bucket_of, name_id, siblings
 from zonequake_analysis.inputs.lineages import Begun, Lineages, place_of
 from zonequake_analysis.inputs.shapes import Function, RoleCode
@@ -32,7 +32,8 @@ RECORDED = Known(
             zone=ZONE,
             partition=0,
             begun={
-                7: Begun(lineage=7, at_ns=150 * STEP_NS, survivor="E", last=place_of(0, 1, 1400))
+                7: Begun(lineage=7, at_ns=150 * STEP_NS, survivor="E", last=place_of(0, 1, 1400)),
+                9: Begun(lineage=9, at_ns=200 * STEP_NS, survivor="A", last=place_of(0, 1, 2400)),
             },
         )
     },
@@ -185,8 +186,29 @@ def test_what_is_told_does_not_depend_on_buckets(tmp_path: Path, seed: int) -> N
     operations = [*spoilt(rng, sequence(rng)), *probes(rng)]
     known = RECORDED if seed % 2 else replace(RECORDED, lineages={})
     whole, split = both(tmp_path, operations, known)
+    for file in (tmp_path / "ops-True").glob("*.parquet"):
+        keys = pq.read_table(file).column("key_id").to_numpy()
+        number = int(file.name[5:10])
+        assert (bucket_of(keys, 5) == number).all(), "Spark looks for a key in another file"
     assert whole.pop("entries") <= split.pop("entries"), "a place of two writes is missed"
     assert {name for name in whole if split[name] != whole[name]} == set()
+
+
+def test_a_key_of_two_uses_is_refused_in_all_buckets(tmp_path: Path) -> None:
+    rng = Random(1)
+    operations = [*sequence(rng), *probes(rng)]
+    one = next(o for o in operations[100:] if o.f is Function.WRITE)
+    ahead = replace(one, key="mixed", partition=0, sequence=901, index=9_000)
+    mixed = [
+        ahead,  # its process would go back from here
+        replace(ahead, f=Function.APPEND, value=77, process=90, sequence=902, index=9_001),
+        *(replace(o, key="mixed") for o in operations if o.key == "probe/1/0"),
+    ]
+    others = [o for o in operations if o.key != "probe/1/0"]
+    whole, split = both(tmp_path, [*others, *mixed], RECORDED)
+    assert {name for name in whole if split[name] != whole[name]} == set()
+    assert whole["suspects"]["sessions"] == set()
+    assert whole["faults"][0] == {HistoryFaultKind.TWO_USES.value: 1}
 
 
 def test_siblings_are_other_ids_in_the_same_buckets() -> None:

@@ -28,7 +28,7 @@ ZONE, CLOCK = "imported", "imported"
 FIRST_OWN_PROCESS = 2**52
 """Numbers below it are the file's own process numbers; from here on they are ours."""
 
-_TWICE = "registers were written one value twice: the verdict on them is unknown"
+_TWICE = "registers were written one value twice: a search judges them"
 _WENT_ON = "processes went on after an unknown outcome, under a number of ours"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from zonequake_analysis.checks.repeated_values import BySearch
 from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.measures.load_rate import LoadRate
@@ -34,12 +35,14 @@ class WithoutOrder:
 class Found:
     """The findings of the checks over operations: rows per (check, kind), and keys.
 
-    `lost_on_replica`: the number of lost writes that a replica dump still holds.
+    `lost_on_replica`: the number of lost writes that a replica dump still holds. `by_search`: keys
+    whose values repeat, which are in none of the other numbers of keys.
     """
 
     counts: Counter[tuple[str, str]]
     without_order: WithoutOrder
     lost_on_replica: int
+    by_search: BySearch = field(default_factory=BySearch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,13 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
+from zonequake_analysis.checks.repeated_values import (
+    VALUE_TWICE,
+    BySearch,
+    by_search,
+    searched,
+    settled,
+)
 from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
@@ -59,10 +66,9 @@ from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
 _T = TypeVar("_T")
 
-_ASSUMPTIONS = ("value-twice",)
-_UNPROVEN = (*_ASSUMPTIONS, "phantom")
-"""Kinds of findings that leave a key unproven: a value written twice and, if lines of unknown
-keys are missing, a value that no line writes."""
+_UNPROVEN = ("phantom",)
+"""Kinds of findings that leave a key unproven if lines of unknown keys are missing: a value that no
+line writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +132,18 @@ def _judged(
         by_key=ingested.by_key,
     )
     near = near_suspects(ops, suspects)
-    unproven = _UNPROVEN if ingested.quality.keyless_lines else _ASSUMPTIONS
-    counts, missing = CountedFindings(), None
+    unproven = _UNPROVEN if ingested.quality.keyless_lines else ()
+    counts, missing, repeated = CountedFindings(), None, BySearch()
     if findings is not None:
         at_end.callback(findings.persist().unpersist)
         counts = counted_findings(findings, unproven)
+        if counts.totals.get(VALUE_TWICE):
+            answers = searched(near, findings)
+            at_end.callback(answers.persist().unpersist)
+            repeated = by_search(answers)
+            findings = settled(findings, answers)
+            at_end.callback(findings.persist().unpersist)
+            counts = counted_findings(findings, unproven)
         if counts.totals.get(LOST):
             missing = lost_writes(near, findings)
             if dumps:  # then it is needed twice
@@ -153,6 +166,7 @@ def _judged(
             counts=counted(counts.totals, compared),
             without_order=_without_order(counts.keys),
             lost_on_replica=hidden,
+            by_search=repeated,
         ),
         counts=drawn.counts,
         acknowledged=sum(bucket.acknowledged for bucket in buckets),

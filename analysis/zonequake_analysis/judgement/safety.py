@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_analysis.checks import diverged, list_prefixes, loss, sets
+from zonequake_analysis.checks import diverged, loss, sets
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
@@ -28,11 +28,12 @@ def _loss_checks(e: Evidence) -> list[Check]:
     flicker = counts[loss.CHECK, "flicker"]
     reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
     skipped = e.quality.unplaced
+    left_out = _left_out(e)
     return [
         Check(
             name="lost-writes",
             verdict=limited(lost, allowed.lost),
-            summary=f"{lost} of {e.acknowledged:,} acknowledged writes are lost",
+            summary=f"{lost} of {e.acknowledged:,} acknowledged writes are lost{left_out}",
             violations=lost,
             checked=e.acknowledged - e.uncovered,
             excluded=e.uncovered,
@@ -48,7 +49,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
         Check(
             name="stale-reads",
             verdict=limited(stale, allowed.stale),
-            summary=f"{stale} of {reads:,} reads are stale",
+            summary=f"{stale} of {reads:,} reads are stale{left_out}",
             violations=stale,
             checked=reads,
             excluded=skipped,
@@ -56,7 +57,8 @@ def _loss_checks(e: Evidence) -> list[Check]:
         Check(
             name="flicker",
             verdict=limited(flicker, allowed.stale),
-            summary=f"{flicker} reads miss a write that was not acknowledged and was seen before",
+            summary=f"{flicker} reads miss a write that was not acknowledged and was seen before"
+            + left_out,
             violations=flicker,
             checked=reads,
             excluded=skipped,
@@ -90,6 +92,8 @@ def _set_checks(e: Evidence) -> list[Check]:
                 f"; {open_ones} more stand at two places by two members: no dumps tell whether "
                 "they were applied twice or the members differ"
             )
+        if name == "duplicates":
+            summary += _left_out(e)
         result.append(
             Check(
                 name=name,
@@ -102,22 +106,34 @@ def _set_checks(e: Evidence) -> list[Check]:
     return result
 
 
+def _left_out(e: Evidence) -> str:
+    """Returns the words on keys that a check leaves out, as it needs unique values."""
+    keys = e.found.by_search.keys
+    return f"; {keys:,} keys whose values repeat are left out" if keys else ""
+
+
 def _linearizability(e: Evidence) -> Check:
-    """Compares the claimed order, a certificate, with the black box, which trusts no claim."""
+    """Compares the claimed order, a certificate, with the black box, which trusts no claim.
+
+    Keys whose values repeat are judged by search alone.
+    """
     without = e.found.without_order
     outside = without.by_both + without.by_black_box_only
-    twice = e.found.counts[list_prefixes.CHECK, "value-twice"]
+    repeated = e.found.by_search
+    unsure = repeated.without_order if e.quality.keyless_lines else 0
+    by_search = repeated.without_order - unsure
     unwritten = e.found.counts[sets.CHECK, "phantom"]
     certificate = e.quality.unplaced == 0
     operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
-    if without.by_both or (outside and not certificate):
-        bad = outside
-        verdict, summary = (
-            Verdict.VIOLATED,
-            f"{bad} keys are not linearizable: by zones or prefixes, and by the claimed order",
-        )
+    proven = outside if without.by_both or not certificate else 0
+    if proven or by_search:
+        bad, verdict = proven + by_search, Verdict.VIOLATED
+        summary = f"{bad} keys are not linearizable: by zones or prefixes, and by the claimed order"
         if not certificate:
             summary = f"{bad} keys are not linearizable, by zones or prefixes"
+        if by_search:
+            summary = f"{bad} keys are not linearizable: {by_search} by search, as values repeat"
+            summary += f", and {proven} by zones or prefixes" if proven else ""
     elif without.by_claim_only:
         bad, verdict = without.by_claim_only, Verdict.VIOLATED
         summary = (
@@ -130,9 +146,16 @@ def _linearizability(e: Evidence) -> Check:
             f"the checkers contradict each other at {bad} keys: the claimed order explains "
             "everything, zones or prefixes find no order; one of them is wrong"
         )
-    elif twice:
-        bad, verdict = twice, Verdict.UNKNOWN
-        summary = f"{twice} values were written twice; the checks need unique values"
+    elif unsure:
+        bad, verdict = unsure, Verdict.UNKNOWN
+        summary = (
+            f"{unsure} keys whose values repeat have no order, by search, but "
+            f"{e.quality.keyless_lines} lines of the history can't be read, or don't say of which "
+            "key they are: any of them may be a write that is missing there"
+        )
+    elif repeated.gave_up:
+        bad, verdict = repeated.gave_up, Verdict.UNKNOWN
+        summary = "no key was found without an order"
     elif unwritten and e.quality.keyless_lines:
         bad, verdict = unwritten, Verdict.UNKNOWN
         summary = (
@@ -144,6 +167,14 @@ def _linearizability(e: Evidence) -> Check:
         summary = "every key is linearizable, by the claimed order and by zones and prefixes"
         if not certificate:
             summary = "every key is linearizable by zones and prefixes; the store claims no order"
+        if repeated.keys:
+            summary += f"; {repeated.keys:,} keys whose values repeat, by search"
+    if repeated.gave_up:
+        summary += (
+            f"; {repeated.gave_up} keys whose values repeat are undecided: the search explored "
+            f"{repeated.most_explored:,} configurations of one and stopped; write a value only "
+            "once, or have fewer operations open on a key, or fewer on each key"
+        )
     if e.quality.refused_operations:
         summary += f"; {e.quality.refused_operations:,} operations on keys with faults are left out"
     return Check(
@@ -193,7 +224,7 @@ def _diverged(e: Evidence) -> Check:
     return Check(
         name="diverged",
         verdict=limited(count, 0),
-        summary="; ".join(said) or good,
+        summary=("; ".join(said) or good) + (_left_out(e) if checked else ""),
         violations=count,
         checked=checked,
         excluded=e.quality.unplaced,

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Row
 
-from zonequake_analysis.checks import claimed_order, diverged, list_prefixes, loss, sets
+from zonequake_analysis.checks import (
+    claimed_order,
+    diverged,
+    list_prefixes,
+    loss,
+    repeated_values,
+    sets,
+)
 from zonequake_analysis.checks.search.named_witness import witness_of
 from zonequake_analysis.checks.search.witness import (
     Finding,
@@ -23,7 +30,14 @@ MOST_WITNESSES = 12
 """Most findings that get a witness: the first of each check and kind, on different keys."""
 
 _WITNESSES_OF_A_KIND = 3
-_TELLING = (diverged.CHECK, loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
+_TELLING = (
+    diverged.CHECK,
+    loss.CHECK,
+    sets.CHECK,
+    repeated_values.CHECK,
+    list_prefixes.CHECK,
+    claimed_order.CHECK,
+)
 """Checks, those whose names explain a fault best first; several often find the same fault."""
 
 _OF_ANY_KEY = ("session", "entry-twice")

@@ -8,6 +8,7 @@ from zonequake_analysis.checks import (
     list_prefixes,
     loss,
     register_zones,
+    repeated_values,
     sets,
 )
 from zonequake_analysis.measures.hidden_writes import LOST
@@ -79,9 +80,14 @@ NAMED: dict[CheckAndKind, tuple[str, str]] = {
         LINEARIZABILITY,
         "no order of the key's operations respects the order of time",
     ),
-    (register_zones.CHECK, "value-twice"): (
+    (repeated_values.CHECK, "no-order"): (
         LINEARIZABILITY,
-        "a value was written twice; the checks need unique values",
+        "no order of the key's operations explains this answer; its values repeat, so a search "
+        "decided",
+    ),
+    (repeated_values.CHECK, "gave-up"): (
+        LINEARIZABILITY,
+        "the key's values repeat, and the search for an order reached its bound",
     ),
     (list_prefixes.CHECK, "not-prefix"): (
         LINEARIZABILITY,

@@ -57,8 +57,9 @@ def test_each_anomaly_is_told_the_same_where_partitions_are_split(
     kinds = set(whole.evidence.found.counts)
     assert {kind for _, kind in kinds} >= {"session", "entry-twice", "lost", "stale", "value"}
     suspects = [bucket.suspects for bucket in split.ingested.buckets]
-    ops = cached(spark, Place.of(tmp_path / "split/tables/ops"), suspects, len(suspects), "key_id")
-    found = findings_of_suspects(ops, suspects, unplaced=0)
+    folder = Place.of(tmp_path / "split/tables/ops")
+    ops = cached(spark, folder, suspects, len(suspects), "key_id")
+    found = findings_of_suspects(ops, suspects, unplaced=0, folder=folder, by_key=True)
     assert found is not None
     assert found.count() == sum(tables["findings"].values()) - sum(
         "'found_by': 'judgement'" in row for row in tables["findings"]

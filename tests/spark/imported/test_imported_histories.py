@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.histories.repeated_values import hot_register
 from tests.unit.importing.imported import imported
+from zonequake_analysis.checks.search.register_step import Step
+from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
@@ -80,7 +84,73 @@ def test_a_lost_append_is_found(spark: SparkSession, tmp_path: Path) -> None:
     assert found["lost-writes"] is found["linearizability"] is Verdict.VIOLATED
 
 
-def test_a_register_that_was_written_one_value_twice_is_unknown_and_not_violated(
+def jepsen(of_key: dict[int, list[Step]]) -> str:
+    """Registers as Jepsen's workload writes them: each operation by a process of its own."""
+    entries = []
+    for key, steps in of_key.items():
+        for number, step in enumerate(steps):
+            f, process = step.f.name.lower(), 1000 * key + number
+            value = str(step.value) if step.value != ABSENT else "nil"
+            shown = f"[{step.expected} {value}]" if step.f is Function.CAS else value
+            asked = "nil" if step.f is Function.READ else shown
+            for kind, at_ns, content in (
+                ("invoke", step.inv_ns, asked),
+                ("ok", step.fin_ns, shown),
+            ):
+                if at_ns != NEVER_NS:
+                    entries.append((at_ns, kind, f, key, content, process))
+    return "\n".join(
+        f"{{:type :{kind}, :f :{f}, :value [{key} {content}], :process {process}, :time {at_ns}}}"
+        for at_ns, kind, f, key, content, process in sorted(entries)
+    )
+
+
+def valid_registers() -> dict[int, list[Step]]:
+    """Six registers of five values, each read once more at its end."""
+    found = {}
+    for key in range(6):
+        steps = hot_register(
+            60 + key, clients=4 + key, unanswered=0.03, cas=0.2 if key % 2 else 0.0
+        )
+        end = max(step.fin_ns for step in steps if step.fin_ns != NEVER_NS)
+        last = Step(Function.WRITE, end + 1, end + 2, 3)
+        found[key] = [*steps, last, Step(Function.READ, end + 3, end + 4, 3)]
+    return found
+
+
+def test_registers_whose_values_repeat_pass_by_search(spark: SparkSession, tmp_path: Path) -> None:
+    _, judgement = judged(spark, tmp_path, "jepsen", jepsen(valid_registers()))
+    found = {check.name: check for check in judgement.checks}
+    assert judgement.verdict is Verdict.PASSED, judgement.checks
+    assert "6 keys whose values repeat, by search" in found["linearizability"].summary
+    assert "6 keys whose values repeat are left out" in found["stale-reads"].summary
+    assert judgement.evidence.found.by_search.with_order == 6
+
+
+def test_a_stale_read_among_repeated_values_is_found_and_shown(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    registers = valid_registers()
+    last = registers[4][-1]
+    stale = last._replace(inv_ns=last.fin_ns + 1, fin_ns=last.fin_ns + 2, value=9)
+    registers[4] = [Step(Function.WRITE, 1, 2, 9), *registers[4], stale]
+    run, judgement = judged(spark, tmp_path, "jepsen", jepsen(registers))
+    assert verdicts(judgement)["linearizability"] is Verdict.VIOLATED
+    by_search = judgement.evidence.found.by_search
+    assert (by_search.with_order, by_search.without_order) == (5, 1)
+    (shown,) = (s for s in judgement.shown if s.finding.kind == "no-order")
+    assert shown.finding.key == "4"
+    assert (shown.finding.at_ns, shown.finding.value) == (stale.inv_ns, 9)
+    assert len(shown.witness.operations) == 3
+    assert shown.witness.proven
+    write_report(run, judgement)
+    (row,) = pq.read_table(run / "tables" / "findings").to_pylist()
+    assert (row["check"], row["kind"], row["key"]) == ("linearizability", "no-order", "4")
+    assert row["verdict"] == "violated"
+    assert row["ops"] == [shown.finding.op]
+
+
+def test_a_value_that_a_cas_brings_back_is_no_violation(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     text = """\
@@ -94,36 +164,53 @@ INFO  jepsen.util - 0 :invoke :read nil
 INFO  jepsen.util - 0 :ok :read 0
 """
     _, judgement = judged(spark, tmp_path, "jepsen", text)
-    assert judgement.verdict is Verdict.UNKNOWN
-    assert verdicts(judgement)["linearizability"] is Verdict.UNKNOWN
+    assert judgement.verdict is Verdict.PASSED, judgement.checks
+
+
+PUT = (
+    '{"ClientId":0,"Input":{"Type":"txn","Txn":{"OperationsOnSuccess":[{"Type":"put-operation",'
+    '"Put":{"Key":"k","Value":{"Value":"VALUE"}}}]}},"Call":CALL,"Output":{"Txn":{"Results":'
+    '[{}]},"Revision":REVISION},"Return":RETURN}\n'
+)
+GET = (
+    '{"ClientId":1,"Input":{"Type":"range","Range":{"Start":"k","End":"","Revision":0}},'
+    '"Call":CALL,"Output":{"Range":{"KVs":[{"Key":"k","Value":{"Value":"VALUE"}}],"Count":1},'
+    '"Revision":REVISION},"Return":RETURN}\n'
+)
+
+
+def etcd(form: str, value: str, call: int, revision: int) -> str:
+    return (
+        form.replace("VALUE", value)
+        .replace("CALL", str(call))
+        .replace("RETURN", str(call + 1))
+        .replace("REVISION", str(revision))
+    )
 
 
 def test_a_stale_read_of_etcds_tests_is_found_by_its_revision_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    put = (
-        '{"ClientId":0,"Input":{"Type":"txn","Txn":{"OperationsOnSuccess":[{"Type":"put-operation",'
-        '"Put":{"Key":"k","Value":{"Value":"VALUE"}}}]}},"Call":CALL,"Output":{"Txn":{"Results":'
-        '[{}]},"Revision":REVISION},"Return":RETURN}\n'
-    )
-    get = (
-        '{"ClientId":1,"Input":{"Type":"range","Range":{"Start":"k","End":"","Revision":0}},'
-        '"Call":CALL,"Output":{"Range":{"KVs":[{"Key":"k","Value":{"Value":"VALUE"}}],"Count":1},'
-        '"Revision":REVISION},"Return":RETURN}\n'
-    )
-
-    def line(form: str, value: str, call: int, revision: int) -> str:
-        return (
-            form.replace("VALUE", value)
-            .replace("CALL", str(call))
-            .replace("RETURN", str(call + 1))
-            .replace("REVISION", str(revision))
-        )
-
-    valid = [line(put, "a", 1, 2), line(put, "b", 3, 3), line(get, "b", 5, 3)]
+    valid = [etcd(PUT, "a", 1, 2), etcd(PUT, "b", 3, 3), etcd(GET, "b", 5, 3)]
     _, judgement = judged(spark, tmp_path, "porcupine", "".join(valid))
     assert judgement.verdict is Verdict.PASSED, judgement.checks
-    _, judgement = judged(spark, tmp_path, "porcupine", "".join([*valid, line(get, "a", 7, 2)]))
+    _, judgement = judged(spark, tmp_path, "porcupine", "".join([*valid, etcd(GET, "a", 7, 2)]))
     found = verdicts(judgement)
     # Nothing behind it reads "b" any more, so that "b" counts as lost.
     assert found["lost-writes"] is found["linearizability"] is Verdict.VIOLATED
+
+
+def test_values_that_repeat_at_places_of_a_log_are_neither_stale_nor_duplicates(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The first write of "a" must not count as the later one."""
+    valid = [
+        *(etcd(PUT, "a", 1, 2), etcd(GET, "a", 3, 2), etcd(PUT, "b", 5, 3), etcd(GET, "b", 7, 3)),
+        *(etcd(PUT, "a", 9, 4), etcd(GET, "a", 11, 4)),
+    ]
+    _, judgement = judged(spark, tmp_path, "porcupine", "".join(valid))
+    assert judgement.verdict is Verdict.PASSED, judgement.checks
+    _, judgement = judged(spark, tmp_path, "porcupine", "".join([*valid, etcd(GET, "b", 13, 3)]))
+    found = verdicts(judgement)
+    assert found["linearizability"] is Verdict.VIOLATED
+    assert found["stale-reads"] is found["duplicates"] is Verdict.PASSED

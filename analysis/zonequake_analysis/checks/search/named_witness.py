@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from zonequake_analysis.checks.search.order_witness import without_order
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.checks.search.witness import (
     PROVABLE_OPERATIONS,
@@ -192,6 +193,11 @@ def _alone(o: WitnessOperation) -> WitnessOperation:
     return replace(o, step=replace(o.step, f=Function.WRITE, expected=None))
 
 
+def _searched(operations: Operations, _: Finding, __: Operations) -> Operations:
+    """Returns operations that have no order, of a key whose values repeat."""
+    return without_order(operations)
+
+
 _BY_KIND: dict[str, Callable[[Operations, Finding, Operations], Operations]] = {
     "session": _session,
     "duplicate": _duplicate,
@@ -203,6 +209,7 @@ _BY_KIND: dict[str, Callable[[Operations, Finding, Operations], Operations]] = {
     "lost": _missed,
     "stale": _missed,
     "flicker": _missed,
+    "no-order": _searched,
 }
 
 

@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 MOST_OPERATIONS = 5000
 """Most operations of one key; with more, the witness comes from those around the finding."""
 
+_AS_RECORDED = ("phantom", "aborted", "no-order", "gave-up")
+"""Kinds that no reduction by unique values explains."""
+
 PROVABLE_OPERATIONS = 14
 """Number of operations that the search decides at once, whatever they are."""
 
@@ -147,23 +150,23 @@ def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Wi
     is_list = any(o.step.f is Function.APPEND or isinstance(o.step.value, tuple) for o in judged)
     fails = lists_fail if is_list else registers_fail
     known: set[int] = set()  # values that the whole history explains
-    if finding.kind in ("phantom", "aborted") or not fails([o.step for o in judged]):
+    if finding.kind in _AS_RECORDED or not fails([o.step for o in judged]):
         return Witness(operations=tuple(_around(operations, finding)), proven=False)
     if is_list:
         elements = sorted({o.step.value for o in judged if isinstance(o.step.value, int)})
-        kept = _minimize(elements, lambda some: fails(_steps(_project(judged, set(some)))))
+        kept = minimize(elements, lambda some: fails(_steps(_project(judged, set(some)))))
         judged = _project(judged, set(kept))
     else:
         values = sorted({_element(o.step) for o in judged})
         known = {*values, ABSENT}
-        kept = _minimize(
+        kept = minimize(
             values,
             lambda some: fails(
                 _relaxed([o.step for o in judged if _element(o.step) in some], known)
             ),
         )
         judged = [o for o in judged if _element(o.step) in set(kept)]
-    small = _minimize(
+    small = minimize(
         judged,
         lambda some: fails(_relaxed(_steps(some), known)) and _explained(some, judged),
     )
@@ -176,7 +179,7 @@ def _steps(operations: Sequence[WitnessOperation]) -> list[ReferenceStep]:
     return [o.step for o in operations]
 
 
-def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> list[_T]:
+def minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> list[_T]:
     """Returns a subset that fails and of which no single item can be dropped (classic ddmin)."""
     left, pieces = list(items), 2
     while len(left) >= 2:

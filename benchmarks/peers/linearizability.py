@@ -3,12 +3,13 @@
     python -m benchmarks.peers.linearizability
 
 Ours by Spark is the whole `zonequake analyze` (every check, windows, the report); in-process are
-the two screens that decide registers and append-lists by themselves, without Spark. Porcupine is
+the two screens that decide registers and append-lists by themselves, without Spark, and the search
+for keys whose values repeat. Porcupine is
 somebody else's program in Go that searches an order; `plain` is its search without the look-ahead
 that our model gives it. Each is a process of its own, from its start to its verdict, and is ended
 after a minute or above 12 GiB. *Easy* are many keys with few operations that meet. *Hot key* is one
 register with dozens of clients at once; *never answered* are writes, which may be applied at any
-later time.
+later time; *of 5 values* are written again and again, as in Jepsen's examples.
 """
 
 from __future__ import annotations
@@ -34,25 +35,33 @@ from tests.histories.synthesize import (
     synthesize,
     write_operations,
 )
+from zonequake_analysis.checks.register_zones import KINDS, violations
 from zonequake_analysis.checks.screens import black_box
-from zonequake_analysis.checks.screens.columns import columns
+from zonequake_analysis.checks.screens.columns import Columns, columns
+from zonequake_analysis.checks.search.order_search import Answer, search
+from zonequake_analysis.checks.search.register_step import Step
 from zonequake_analysis.inputs.integer_columns import typed
 from zonequake_analysis.inputs.layout import laid_out
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 LIMIT_S = 60.0
 LIMIT_GIB = 12.0
 GAP_NS = 50_000
 CLIENTS = 24
 HARD = [
-    (5_000, 0.0, False),
-    (5_000, 0.02, False),
-    (5_000, 0.02, True),
-    (100_000, 0.02, False),
-    (100_000, 0.02, True),
+    (5_000, 0.0, False, 0),
+    (5_000, 0.02, False, 0),
+    (5_000, 0.02, True, 0),
+    (100_000, 0.02, False, 0),
+    (100_000, 0.02, True, 0),
+    (5_000, 0.0, False, 5),
+    (5_000, 0.02, False, 5),
+    (5_000, 0.02, True, 5),
+    (100_000, 0.0, False, 5),
 ]
-"""Operations, the share of writes that nobody answered, whether one read is stale."""
+"""Operations, the share of writes that nobody answered, whether one read is stale, and how many
+values are written; 0 if each is unique."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +74,10 @@ class Case:
 
 
 def hot_key(
-    operations: int, *, clients: int, unanswered: float, stale: bool
+    operations: int, *, clients: int, unanswered: float, stale: bool, values: int = 0
 ) -> list[SyntheticOperation]:
-    """One register under `clients` at once; of a stale history one read gives an old value.
+    """One register under `clients` at once; of a stale history one read gives an old value: of
+    repeated ones the first, which no other write has.
 
     Each operation takes effect at an instant of its own, about `clients` of them in any interval.
     """
@@ -92,9 +102,11 @@ def hot_key(
             found.append(replace(read, value=register, index=index))
             continue
         is_lost = rng.random() < unanswered
+        value = rng.randrange(values) + 1 if values and index else number + 1
+        value += values if not index else 0
         if not is_lost or rng.random() < 0.5:
-            register, index = number + 1, index + 1
-        write = replace(read, f=Function.WRITE, value=number + 1)
+            register, index = value, index + 1
+        write = replace(read, f=Function.WRITE, value=value)
         if is_lost:
             found.append(replace(write, type="info"))
             processes[slot] = newest_process = newest_process + 1
@@ -102,8 +114,11 @@ def hot_key(
             found.append(replace(write, index=index))
     if stale:
         reads = [n for n, o in enumerate(found) if o.f is Function.READ]
-        late, early = reads[len(reads) // 2], reads[len(reads) // 4]
-        found[late] = replace(found[late], value=found[early].value)
+        late = reads[len(reads) // 2]
+        early = next(o.value for o in found if o.f is Function.WRITE and o.type == "ok")
+        if not values:
+            early = found[reads[len(reads) // 4]].value
+        found[late] = replace(found[late], value=early)
     return found
 
 
@@ -112,26 +127,42 @@ def cases(folder: Path) -> list[Case]:
     easy = folder / "easy"
     synthesize(easy, Shape(operations=100_000, keys=1600, processes=32))
     found = [Case(name="easy: 100,000 operations, 1,600 registers and lists", run=easy, legal=True)]
-    for operations, unanswered, stale in HARD:
+    for operations, unanswered, stale, values in HARD:
         name = f"hot key, {operations:,} operations, {CLIENTS} clients"
         name += f", {unanswered:.0%} never answered" if unanswered else ""
         name += ", one stale read" if stale else ""
+        name += f", of {values} values" if values else ""
         run = folder / name.replace(" ", "-").replace(",", "").replace("%", "")
-        history = hot_key(operations, clients=CLIENTS, unanswered=unanswered, stale=stale)
+        history = hot_key(
+            operations, clients=CLIENTS, unanswered=unanswered, stale=stale, values=values
+        )
         write_operations(run / "history" / "load-0.jsonl", history)
         found.append(Case(name=name, run=run, legal=not stale))
     return found
 
 
 def by_screens(run: Path) -> bool:
-    """Whether the black-box screens find an order for every key; both decide by themselves."""
+    """Whether the black-box screens find an order for every key, or the search does where values
+    repeat; both decide by themselves."""
     tables = [
         typed(lines, writer="benchmark", clock_offset_ns=0)[0]
         for part in byte_ranges(sorted((run / "history").glob("*.jsonl")))
         for lines in kept_lines(part)
     ]
     c = columns(laid_out(pa.concat_tables(tables)).ops)
-    return not np.any(black_box.registers(c) | black_box.lists(c))
+    clusters = black_box.register_clusters(c)
+    twice = np.zeros(c.keys, bool)
+    twice[clusters.key[violations(clusters) == KINDS.index("value-twice")]] = True
+    if np.any((black_box.registers(c) & ~twice) | black_box.lists(c)):
+        return False
+    return all(search(_steps(c, int(key))).answer is Answer.ORDER for key in np.flatnonzero(twice))
+
+
+def _steps(c: Columns, key: int) -> list[Step]:
+    """The reads and writes of one register that may have happened."""
+    rows = np.flatnonzero((c.key == key) & ((c.outcome == OutcomeCode.OK) | (c.f != Function.READ)))
+    columns_of_key = [column[rows].tolist() for column in (c.f, c.inv, c.fin, c.value)]
+    return [Step(Function(f), *rest) for f, *rest in zip(*columns_of_key, strict=True)]
 
 
 def by_spark(run: Path) -> bool:

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage import limits
 from zonequake_analysis.storage.causes import in_words, patiently
+from zonequake_analysis.storage.environment import s3_endpoint, s3_region
 from zonequake_analysis.whole_files import copy_whole, write_whole
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Place:
         uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")
         if scheme != "s3":
             return cls(uri)
-        return cls(uri, endpoint=_endpoint(), region=_region())
+        return cls(uri, endpoint=s3_endpoint(), region=s3_region())
 
     def __str__(self) -> str:
         return self.path
@@ -380,19 +381,3 @@ def _local_path(uri: str) -> str:
     if parts.netloc not in ("", "localhost"):
         raise PlaceError(f"{uri}: expected file:///path, without a host")
     return unquote(parts.path)
-
-
-def _endpoint() -> str:
-    """Returns the endpoint. Raises PlaceError if it isn't a URL, or holds a user name."""
-    found = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    parts = urlsplit(found)
-    if found and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
-        raise PlaceError(
-            "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: expected https://host:port, without "
-            "credentials"
-        )
-    return found.rstrip("/")
-
-
-def _region() -> str:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from pathlib import Path
+from http import HTTPStatus
 from urllib.parse import quote
 
 import aiohttp
@@ -236,18 +236,27 @@ class Kube(ApiConnection):
         )
 
     async def pod_download(
-        self, pod: str, port: int, path: str, file: Path, *, timeout_s: float
-    ) -> int:
-        """Writes what a pod answers into a file, in parts; returns its bytes. Raises ClusterError,
-        OSError.
+        self,
+        pod: str,
+        port: int,
+        path: str,
+        sink: Callable[[bytes], object],
+        *,
+        start: int = 0,
+        timeout_s: float,
+    ) -> None:
+        """Gives what a pod answers to `sink`, in parts, in a thread: all of it from the byte
+        `start` on. Raises ClusterError, also if the pod doesn't know parts, and what `sink` raises.
         """
         call = self.path("Pod", f"{pod}:{port}", "proxy") + path
-        size_bytes = 0
-        with await asyncio.to_thread(file.open, "wb") as sink:
-            async with self._request("GET", call, timeout_s=timeout_s) as response:
-                async for part in response.content.iter_chunked(_PART_BYTES):
-                    size_bytes += await asyncio.to_thread(sink.write, part)
-        return size_bytes
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        async with self._request("GET", call, headers=headers, timeout_s=timeout_s) as response:
+            if start and response.status != HTTPStatus.PARTIAL_CONTENT:
+                raise ClusterError(
+                    f"GET {call}: found status {response.status}, expected 206, a part of the file"
+                )
+            async for part in response.content.iter_chunked(_PART_BYTES):
+                await asyncio.to_thread(sink, part)
 
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
         """Returns the time by a pod's HTTP server: the header `Date` of an answer, whole seconds.

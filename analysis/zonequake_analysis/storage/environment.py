@@ -1,4 +1,4 @@
-"""What the environment says of S3 beside credentials: where it is."""
+"""The place of S3 as the environment names it: endpoint and region."""
 
 from __future__ import annotations
 

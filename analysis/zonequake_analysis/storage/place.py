@@ -13,9 +13,9 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -45,12 +45,13 @@ class Place:
     """A folder of a run, or a file in it.
 
     `path`: a path of this machine, or a URI. `endpoint`, `region`: of an S3 that isn't AWS's own
-    choice; read once, when the place is named, so that workers use the same ones.
-    """
+    choice; read once, when the place is named, so that workers use the same ones. `attempts`: most
+    times that a request is sent; 0: `limits.ATTEMPTS`."""
 
     path: str
     endpoint: str = ""
     region: str = ""
+    attempts: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, given: Path | str | Place) -> Place:
@@ -149,6 +150,16 @@ class Place:
         if (path := self.local) is not None:
             found = (file.relative_to(path).as_posix() for file in path.rglob(f"*{ending}"))
             return [self / name for name in sorted(found)]
+        return [self / name for name in sorted(self.sizes_below()) if name.endswith(ending)]
+
+    def sizes_below(self) -> dict[str, int]:
+        """Returns the files in this folder and all folders in it, with their sizes in bytes.
+
+        Raises PlaceError.
+        """
+        if (path := self.local) is not None:
+            files = (file for file in path.rglob("*") if file.is_file())
+            return {file.relative_to(path).as_posix(): file.stat().st_size for file in files}
         from pyarrow.fs import FileSelector, FileType
 
         with in_words(self):
@@ -156,8 +167,7 @@ class Place:
                 FileSelector(self._key(), recursive=True, allow_not_found=True)
             )
         beginning = len(self._key().rstrip("/")) + 1
-        names = sorted(info.path[beginning:] for info in infos if info.type == FileType.File)
-        return [self / name for name in names if name.endswith(ending)]
+        return {i.path[beginning:]: i.size or 0 for i in infos if i.type == FileType.File}
 
     def folders(self) -> list[Place]:
         """Returns the folders in this one, by name, without links; none if it isn't there.
@@ -231,7 +241,7 @@ class Place:
     def copy_from(self, file: Path) -> None:
         """Copies a file of this machine here, in parts, so that memory never holds all of it.
 
-        It appears whole, or not at all. Raises OSError, PlaceError.
+        It appears whole, or not at all; one that grows, as it was. Raises OSError, PlaceError.
         """
         if (path := self.local) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +249,7 @@ class Place:
             return
         with file.open("rb") as source:
             size_bytes = os.fstat(source.fileno()).st_size
-            parts = iter(lambda: source.read(_PART_BYTES), b"")
+            parts = _parts_of(source, size_bytes)
             with in_words(self):
                 if self.path.startswith("hdfs:"):
                     self._write_renamed(parts)
@@ -342,7 +352,7 @@ class Place:
             authority,
             self.endpoint,
             self.region,
-            attempts=attempts or limits.ATTEMPTS,
+            attempts=attempts or self.attempts or limits.ATTEMPTS,
             process=os.getpid(),
         )
 
@@ -374,6 +384,13 @@ class _Told(io.RawIOBase):
         if not self.closed:
             self._stream.close()
         super().close()
+
+
+def _parts_of(file: BinaryIO, size_bytes: int) -> Iterator[bytes]:
+    """Yields the first bytes of a file, so many or all that there are."""
+    while part := file.read(min(_PART_BYTES, size_bytes)):
+        size_bytes -= len(part)
+        yield part
 
 
 def _local_path(uri: str) -> str:

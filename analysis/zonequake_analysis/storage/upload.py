@@ -1,6 +1,7 @@
 """Uploads a run's folder into a store, where no rename is atomic.
 
     claim ── the folder is filled, on this machine ── every file ── run.yaml ── the claim is deleted
+                  └── files are sent meanwhile (streaming.py) ──┘
 
 `run.yaml` comes last: a run is complete in the store when it is there. No file is ever in memory as
 a whole.
@@ -9,7 +10,7 @@ a whole.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,10 +19,8 @@ from pathlib import Path
 from zonequake_analysis.errors import PlaceError, PlaceTaken
 from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_facts
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.streaming import AT_ONCE, FileState, unchanged
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark, read_mark, write_mark
-
-_AT_ONCE = 4
-"""Files that are uploaded at the same time: a run has many small ones."""
 
 _LAST = (VERDICT_FILE, "run.yaml")
 """In this order: a verdict stands only beside all that it is about."""
@@ -29,10 +28,12 @@ _LAST = (VERDICT_FILE, "run.yaml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploaded:
-    """The result of an upload."""
+    """The result of an upload: all that the store has, and what of it was `sent` before."""
 
     files: int
     size_bytes: int
+    sent: int
+    sent_bytes: int
 
 
 def claim(store: Place, mark: UploadMark) -> None:
@@ -45,22 +46,27 @@ def claim(store: Place, mark: UploadMark) -> None:
     write_mark(store, mark)
 
 
-def give_up(store: Place) -> None:
-    """Deletes the mark of a run that is not to come, if the store lets it."""
+def give_up(store: Place, sent: Iterable[str] = ()) -> None:
+    """Deletes what was `sent` of a run that is not to come, then its mark, if the store lets it."""
     with suppress(PlaceError):
-        (store / MARK_FILE).delete()
+        for name in (*sent, MARK_FILE):
+            (store / name).delete()
 
 
-def upload(folder: Path, store: Place, mark: UploadMark) -> Uploaded:
+def upload(
+    folder: Path, store: Place, mark: UploadMark, sent: Mapping[str, FileState] | None = None
+) -> Uploaded:
     """Uploads all plain files of the folder; claims the place again, first.
 
+    `sent`: files that the store has already, which are left out if they haven't changed.
     Repeatable. Raises PlaceTaken if the place holds something else, RunFolderError, OSError,
     PlaceError: then `run.yaml` isn't there.
     """
     claim(store, mark)
-    files = [name for name in _files(folder) if name not in _LAST]
+    there = unchanged(folder, store, sent or {})
+    files = [name for name in _files(folder) if name not in _LAST and name not in there]
     last = [name for name in _LAST if (folder / name).is_file()]
-    with ThreadPoolExecutor(_AT_ONCE, "upload") as pool:
+    with ThreadPoolExecutor(AT_ONCE, "upload") as pool:
         try:
             sizes = list(pool.map(lambda name: _upload_one(folder, store, name), files))
         except BaseException:
@@ -68,7 +74,13 @@ def upload(folder: Path, store: Place, mark: UploadMark) -> Uploaded:
             raise
     sizes += [_upload_one(folder, store, name) for name in last]
     (store / MARK_FILE).delete()
-    return Uploaded(files=len(sizes), size_bytes=sum(sizes))
+    before = [(folder / name).stat().st_size for name in there]
+    return Uploaded(
+        files=len(sizes) + len(before),
+        size_bytes=sum(sizes) + sum(before),
+        sent=len(before),
+        sent_bytes=sum(before),
+    )
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from zonequake_chaos.observe.observer import Observer, StoreMemberSource
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
-from zonequake_chaos.record.upload import claimed_for
+from zonequake_chaos.record.upload import sent_to
 from zonequake_chaos.runner.consent import check_consent, check_dumps, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
@@ -61,7 +61,7 @@ LOOK_S = 1.2
 class RunOptions:
     """The options of a run, as the user gave them.
 
-    `store`: the place that the run is brought to when it has ended; its folder is a spool then.
+    `store`: the place that the run is brought to while it goes on; its folder is a spool then.
     `in_cluster`: the analysis of a run in a store is done by pods; `store_secret`: the name of the
     Secret with the store's credentials, empty for the release's own.
     """
@@ -184,7 +184,8 @@ async def run_once(
         folder.write(record)
         held.enter_context(folder.held(wait_s=0))
         if options.store is not None:
-            held.enter_context(claimed_for(folder, options.store))
+            say = partial(console.print, style="yellow", markup=False)
+            held.enter_context(sent_to(folder, options.store, say))
         plan = build_plan(run, seed=seed, target=options.choice.foreign)
         print_plan(console, plan)
         progress = RunProgress(plan=plan, console=console, clock=clock)
@@ -200,6 +201,7 @@ async def run_once(
             installation=installed,
             deployment=deployment,
             progress=progress,
+            follow_histories=options.store is not None,
             permit=Permit(
                 embedded=node is not None,
                 limit_s=limit_s,

@@ -72,9 +72,12 @@ def _told(folder: RunFolder, store: Place, console: Console) -> Uploaded:
     console.print(f"Uploading to {store} …", markup=False)
     started_s = time.monotonic()
     uploaded = upload_run(folder, store)
+    before = ""
+    if uploaded.sent:
+        before = f"; {uploaded.sent}, {uploaded.sent_bytes / 1e6:,.1f} MB, while the run went on"
     console.print(
         f"Uploaded: {uploaded.files} files, {uploaded.size_bytes / 1e6:,.1f} MB "
-        f"({time.monotonic() - started_s:.1f} s)"
+        f"({time.monotonic() - started_s:.1f} s{before})"
     )
     return uploaded
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from zonequake_chaos.load.histories import HistoryCopy
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import LOAD_PORT, load_objects
 from zonequake_chaos.record.clock import RunClock
@@ -24,6 +27,9 @@ _RETRIES = 20
 _DOWNLOAD_S = 600.0
 """Longest time that a history file may take."""
 
+_FOLLOW_S = 10.0
+"""Longest time that a piece of one may take while the run goes on."""
+
 _T = TypeVar("_T")
 Problem = Callable[[], Awaitable[str | None]]
 """Returns what is still missing, as text; None or empty when nothing is."""
@@ -34,7 +40,18 @@ _KINDS = ("StatefulSet", "Service", "ConfigMap", "PersistentVolumeClaim")
 class LoadPods:
     """The load pods of one zone."""
 
-    def __init__(self, *, kube: Kube, clock: RunClock, name: str, plan: LoadPlan) -> None:
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        clock: RunClock,
+        name: str,
+        plan: LoadPlan,
+        piece_bytes: int | None = None,
+    ) -> None:
+        """`piece_bytes`: the size at which the copy of a history file goes on in a next one."""
+        self._copies: dict[str, HistoryCopy] = {}
+        self._piece_bytes = piece_bytes
         self._kube = kube
         self._clock = clock
         self._name = name
@@ -97,28 +114,48 @@ class LoadPods:
         return statuses
 
     async def collect(self, folder: Path) -> int:
-        """Downloads every history file into `folder`, in parts; returns the number of bytes."""
+        """Downloads what `folder` lacks of every history file, in parts; returns the bytes of all.
+
+        Raises HarnessError, also if a file is shorter than its pod says.
+        """
         total = 0
         for pod in self.names:
             listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
             for file in listed.files:
-                part = folder / f".{file.name}.part"
-                try:
-                    size_bytes = await self._download(pod, f"/files/{file.name}", part)
-                    if size_bytes < file.size_bytes:
-                        raise HarnessError(
-                            f"history {file.name} of {pod}: got {size_bytes} bytes, "
-                            f"expected {file.size_bytes}"
-                        )
-                    part.replace(folder / file.name)
-                finally:
-                    part.unlink(missing_ok=True)
-                total += size_bytes
+                copy = self._copy(folder, file.name)
+                if copy.size_bytes < file.size_bytes:
+                    await _patiently(partial(self._download, pod, file.name, copy, _DOWNLOAD_S))
+                if copy.size_bytes < file.size_bytes:
+                    raise HarnessError(
+                        f"history {file.name} of {pod}: got {copy.size_bytes} bytes, "
+                        f"expected {file.size_bytes}"
+                    )
+                total += copy.size_bytes
         return total
 
-    async def _download(self, pod: str, path: str, file: Path) -> int:
-        return await _patiently(
-            lambda: self._kube.pod_download(pod, LOAD_PORT, path, file, timeout_s=_DOWNLOAD_S)
+    async def follow(self, folder: Path) -> None:
+        """Downloads what each history file has grown by, of pods that answer. Raises OSError."""
+        for pod in self.names:
+            with suppress(ClusterError, msgspec.MsgspecError):
+                answer = await self._kube.pod_proxy(pod, LOAD_PORT, "/files", timeout_s=_FOLLOW_S)
+                for file in msgspec.json.decode(answer, type=HistoryFiles).files:
+                    copy = self._copy(folder, file.name)
+                    if copy.size_bytes < file.size_bytes:
+                        await self._download(pod, file.name, copy, _FOLLOW_S)
+
+    def _copy(self, folder: Path, name: str) -> HistoryCopy:
+        return self._copies.setdefault(
+            name, HistoryCopy(folder, name, piece_bytes=self._piece_bytes)
+        )
+
+    async def _download(self, pod: str, name: str, copy: HistoryCopy, timeout_s: float) -> None:
+        await self._kube.pod_download(
+            pod,
+            LOAD_PORT,
+            f"/files/{name}",
+            copy.write,
+            start=copy.size_bytes,
+            timeout_s=timeout_s,
         )
 
     async def _call(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
@@ -26,6 +27,9 @@ from zonequake_kube.errors import UsageError
 from zonequake_kube.yaml_text import read_yaml
 
 _JUDGED = ("events.jsonl", "history/*.jsonl", "dumps/*.jsonl", "metrics/*.parquet")
+RECORDED = (*_JUDGED, "logs/*")
+"""The files that a run writes while it goes on."""
+
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
 
@@ -68,9 +72,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run's folder."""
+    """One run's folder. `sent`: its files that this process has put into the run's store."""
 
     path: Path
+    sent: Sent = field(default_factory=dict, compare=False)
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:

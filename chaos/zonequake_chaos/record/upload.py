@@ -1,21 +1,23 @@
-"""Uploads a run's record from its spool, a folder of this machine, into a store.
+"""Brings a run's record from its spool, a folder of this machine, into a store.
 
-The place is claimed before the run begins, and filled when it has ended. If the store refuses
-meanwhile, the record stays in the spool, for `zonequake upload`.
+The place is claimed before the run begins, files go there while it goes on, and the rest when it
+has ended. If the store refuses meanwhile, the record is in the spool, for `zonequake upload`.
 """
 
 from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zonequake_analysis.errors import AnalysisError, PlaceTaken
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.streaming import streamed
 from zonequake_analysis.storage.upload import Uploaded, claim, give_up, upload
 from zonequake_analysis.storage.upload_mark import UploadMark
-from zonequake_chaos.record.run_folder import RunFolder
+from zonequake_chaos.record.cleanup_journal import FILE_NAME as JOURNAL
+from zonequake_chaos.record.run_folder import RECORDED, RunFolder
 from zonequake_kube.errors import HarnessError, UsageError
 
 
@@ -29,10 +31,12 @@ def claim_for(folder: RunFolder, store: Place) -> None:
 
 
 @contextmanager
-def claimed_for(folder: RunFolder, store: Place) -> Iterator[None]:
-    """Claims the place for a run of the fresh folder, which is deleted if that fails.
+def sent_to(folder: RunFolder, store: Place, say: Callable[[str], None]) -> Iterator[None]:
+    """Claims the place for a run of the fresh folder, which is deleted if that fails, and sends its
+    files there while the run goes on. `say` is told when the store takes nothing.
 
-    A run that an error ends gives up the claim. Raises UsageError, HarnessError.
+    A run that an error ends gives up the place, and is in the folder alone. Raises UsageError,
+    HarnessError.
     """
     try:
         claim_for(folder, store)
@@ -40,9 +44,10 @@ def claimed_for(folder: RunFolder, store: Place) -> Iterator[None]:
         delete_spool(folder)
         raise
     try:
-        yield
+        with streamed(folder.path, store, (JOURNAL, *RECORDED), sent=folder.sent, say=say):
+            yield
     except BaseException:
-        give_up(store)
+        give_up(store, folder.sent)
         raise
 
 
@@ -53,7 +58,7 @@ def upload_run(folder: RunFolder, store: Place) -> Uploaded:
     refuses: then `run.yaml` isn't there.
     """
     with _in_our_errors(store):
-        return upload(folder.path, store, _mark(folder))
+        return upload(folder.path, store, _mark(folder), folder.sent)
 
 
 def delete_spool(folder: RunFolder) -> None:

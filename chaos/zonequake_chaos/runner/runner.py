@@ -22,6 +22,7 @@ from zonequake_chaos.cleanup.undo import pay
 from zonequake_chaos.deployments.collect import pod_logs
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.faults.life import FaultWorld
+from zonequake_chaos.load.histories import PIECE_BYTES, Followed
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.load.pods import LoadPods
@@ -77,7 +78,9 @@ class Runner:
         deployment: Deployment,
         progress: RunProgress,
         permit: Permit,
+        follow_histories: bool = False,
     ) -> None:
+        """`follow_histories`: download them while the run goes on, in pieces for a store."""
         self._node = node
         self._shell = shell
         self._pay = partial(pay, kube, node=node, shell=shell)
@@ -115,14 +118,17 @@ class Runner:
                 clock=clock,
                 name=_load_name(installation, zone),
                 plan=deployment.load_plan(zone, seed=seed + index),
+                piece_bytes=PIECE_BYTES if follow_histories else None,
             )
             for index, zone in enumerate(run.spec.zones)
         ]
+        followed = self._loads if follow_histories else []
+        self._followed = Followed(followed, folder.folder("history"))
 
     async def run(self) -> HarnessReport:
         """Runs all phases. Raises UsageError only before anything is changed."""
         with self._events:
-            async with self._observer.watching(), self._limits.watching():
+            async with self._observer.watching(), self._limits.watching(), self._followed:
                 self._running = asyncio.create_task(self._work())
                 loop = asyncio.get_running_loop()
                 interrupted = EarlyEnd(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)
@@ -368,6 +374,8 @@ class Runner:
                 await load.complete(Phase.DONE, timeout_s=QUIET_TIMEOUT_S)
             except HarnessError as error:
                 problems.append(f"history not closed: {error}")
+        await self._followed.stop()
+        for load in self._loads:
             try:
                 await load.collect(self._folder.folder("history"))
             except HarnessError as error:

@@ -153,6 +153,11 @@ class LoadPods:
                     assert response.status == 200
                     found[file.name] = await response.read()
                     assert len(found[file.name]) >= file.size_bytes
+                half = file.size_bytes // 2
+                part = {"Range": f"bytes={half}-"}
+                async with self.session.get(f"{base}/{file.name}", headers=part) as response:
+                    assert response.status == 206
+                    assert (await response.read()).startswith(found[file.name][half:])
         return found
 
 

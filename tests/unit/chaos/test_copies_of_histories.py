@@ -1,0 +1,64 @@
+"""A copied history is the history, in pieces that end with a line and don't grow any more."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonequake_chaos.load.histories import HistoryCopy
+
+PIECE_BYTES = 40
+LINES = st.lists(st.binary(max_size=60).map(lambda line: line.replace(b"\n", b"") + b"\n"))
+
+
+def pieces(folder: Path) -> list[bytes]:
+    """Those of `a.jsonl`, in their order."""
+    names = [
+        "a.jsonl",
+        *(f"a.{number:04}.jsonl" for number in range(1, len(list(folder.iterdir())))),
+    ]
+    assert {file.name for file in folder.iterdir()} <= set(names)
+    return [(folder / name).read_bytes() for name in names if (folder / name).exists()]
+
+
+@given(lines=LINES, torn=st.binary(max_size=30), cuts=st.lists(st.integers(1, 100)))
+def test_the_pieces_are_the_history_however_it_arrives(
+    lines: list[bytes], torn: bytes, cuts: list[int]
+) -> None:
+    whole = b"".join(lines) + torn.replace(b"\n", b"")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        copy = HistoryCopy(folder, "a.jsonl", piece_bytes=PIECE_BYTES)
+        ended: list[bytes] = []
+        rest = whole
+        for size in (*cuts, len(whole)):
+            copy.write(rest[:size])
+            rest = rest[size:]
+            found = pieces(folder)
+            assert found[: len(ended)] == ended, "a piece that ended grew"
+            ended = found[:-1]
+        assert b"".join(found) == whole
+        assert copy.size_bytes == len(whole)
+        for piece in ended:
+            assert piece.endswith(b"\n")
+            assert len(piece) >= PIECE_BYTES
+            assert piece[:-1].rfind(b"\n") + 1 < PIECE_BYTES, "it ends with its first line beyond"
+
+
+def test_a_history_for_no_store_is_one_file(tmp_path: Path) -> None:
+    copy = HistoryCopy(tmp_path, "a.jsonl")
+    for _ in range(100):
+        copy.write(b"0123456789\n")
+    assert pieces(tmp_path) == [b"0123456789\n" * 100]
+
+
+def test_a_write_that_failed_on_its_way_is_repeated_without_a_trace(tmp_path: Path) -> None:
+    copy = HistoryCopy(tmp_path, "a.jsonl", piece_bytes=PIECE_BYTES)
+    copy.write(b"first\n")
+    with (tmp_path / "a.jsonl").open("ab") as file:
+        file.write(b"a part of what didn't fit")  # as a full disk leaves it
+    copy.write(b"second\n")
+    assert pieces(tmp_path) == [b"first\nsecond\n"]

@@ -1,0 +1,94 @@
+"""A run in Google's store: what each verb does there, and the verdict of the folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.foreign.gcs_server import BUCKET, GcsServer, serving
+from tests.foreign.spoilt_runs import without_place, write_spoilt
+from zonequake_analysis.storage.place import Place
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
+
+VIOLATED = 1
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    with serving(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+def test_each_verb_of_a_place_works(google: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in google.environment().items():
+        monkeypatch.setenv(name, value)
+    run = Place.of(f"gs://{BUCKET}/verbs")
+    file = run / "history" / "load-0.jsonl"
+    assert not run.exists()
+    file.write(b"first\nsecond\n" * 100_000)
+    assert run.exists()
+    assert (google.folder / BUCKET / "verbs" / "history" / "load-0.jsonl").is_file()
+    assert (run / "history").listed(".jsonl") == [file]
+    assert file.size_bytes() == 1_300_000
+    assert file.read_range(6, 6) == b"second"
+    content = os.urandom(30_000_000)
+    file.write(content)
+    assert file.read_bytes() == content
+    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
+        (run / name).write(b"x")
+    found = (run / "t").all_below(".parquet")
+    assert found == [run / "t" / "b.parquet", run / "t" / "hour=1" / "a.parquet"]
+    (run / "t").delete_folder()
+    assert (run / "t").all_below("") == []
+    assert (run / "tt" / "c.parquet").exists()
+    (run / "tt").empty_folder()
+    assert (run / "tt").listed() == []
+    file.delete()
+    file.delete()
+    with pytest.raises(FileNotFoundError, match=f"gs://{BUCKET}"):
+        file.read_bytes()
+
+
+def test_the_verdict_is_that_of_the_folder(google: GcsServer, tmp_path: Path) -> None:
+    run = write_spoilt(tmp_path / "spoilt")
+    there = google.folder / BUCKET / "judged" / run.name
+    shutil.copytree(run, there)
+    assert analyze(str(run), {}).returncode == VIOLATED
+    ended = analyze(f"gs://{BUCKET}/judged/{run.name}", google.environment())
+    assert ended.returncode == VIOLATED, ended.stderr
+    here, stored = (without_place((one / "verdict.json").read_bytes()) for one in (run, there))
+    assert stored == here
+    assert (there / "report.html").stat().st_size > 100_000
+    assert list((there / "tables" / "ops").glob("part-*.parquet"))
+    assert not list(there.glob(".analysis-*")), "the claim is given back"
+
+
+def test_a_bucket_that_is_not_there_is_an_error_with_its_name(google: GcsServer) -> None:
+    ended = analyze("gs://nowhere/run", google.environment())
+    assert ended.returncode == 255
+    assert "gs://nowhere" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def analyze(run: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    code = "from zonequake_analysis.cli import app; app()"
+    return subprocess.run(
+        [sys.executable, "-c", code, run],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            **environment,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        check=False,
+        timeout=500,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,9 +25,13 @@ def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
         yield server
 
 
-def test_each_verb_of_a_place_works(google: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def environment(google: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in google.environment().items():
         monkeypatch.setenv(name, value)
+
+
+def test_each_verb_of_a_place_works(google: GcsServer) -> None:
     run = Place.of(f"gs://{BUCKET}/verbs")
     file = run / "history" / "load-0.jsonl"
     assert not run.exists()
@@ -58,11 +61,13 @@ def test_each_verb_of_a_place_works(google: GcsServer, monkeypatch: pytest.Monke
 
 def test_the_verdict_is_that_of_the_folder(google: GcsServer, tmp_path: Path) -> None:
     run = write_spoilt(tmp_path / "spoilt")
-    there = google.folder / BUCKET / "judged" / run.name
-    shutil.copytree(run, there)
+    uri = f"gs://{BUCKET}/judged/{run.name}"
+    for file in (file for file in run.rglob("*") if file.is_file()):
+        (Place.of(uri) / str(file.relative_to(run))).write(file.read_bytes())
     assert analyze(str(run), {}).returncode == VIOLATED
-    ended = analyze(f"gs://{BUCKET}/judged/{run.name}", google.environment())
+    ended = analyze(uri, google.environment())
     assert ended.returncode == VIOLATED, ended.stderr
+    there = google.folder / BUCKET / "judged" / run.name
     here, stored = (without_place((one / "verdict.json").read_bytes()) for one in (run, there))
     assert stored == here
     assert (there / "report.html").stat().st_size > 100_000

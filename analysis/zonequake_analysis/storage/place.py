@@ -24,6 +24,7 @@ from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage import limits
 from zonequake_analysis.storage.causes import in_words, patiently
 from zonequake_analysis.storage.environment import s3_endpoint, s3_region
+from zonequake_analysis.storage.stored_file import StoredFile
 from zonequake_analysis.whole_files import copy_whole, write_whole
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Place:
             return path.open("rb")
         with in_words(self):
             stream = self._system().open_input_file(self._key())
-        return io.BufferedReader(_Told(stream, self), _BUFFER_BYTES)
+        return io.BufferedReader(StoredFile(stream, self), _BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
         """Reads a whole file. Raises OSError, PlaceError."""
@@ -355,35 +356,6 @@ class Place:
             attempts=attempts or self.attempts or limits.ATTEMPTS,
             process=os.getpid(),
         )
-
-
-class _Told(io.RawIOBase):
-    """A stream of pyarrow for Python's own buffers, whose errors name the place."""
-
-    def __init__(self, stream: BinaryIO, place: Place) -> None:
-        self._stream = stream
-        self._place = place
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # mypy: Buffer
-        with in_words(self._place):
-            return int(patiently(lambda: self._stream.readinto(buffer)))  # type: ignore[attr-defined]
-
-    def seek(self, offset: int, start: int = io.SEEK_SET, /) -> int:
-        return int(self._stream.seek(offset, start))
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
 
 
 def _parts_of(file: BinaryIO, size_bytes: int) -> Iterator[bytes]:

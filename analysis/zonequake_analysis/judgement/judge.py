@@ -225,7 +225,7 @@ def _judged(
         spark,
         of_operations=written.of_operations,
         of_checks=written.of_checks,
-        ops=ops,
+        operations=(Place.of(run).resolve() / "tables" / "ops").all_below(".parquet"),
         checks=checks,
         start_ns=drawn.start_ns,
         end_ns=drawn.end_ns,

@@ -10,27 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zonequake_analysis.checks.search.witness import WitnessOperation, operation
-from zonequake_analysis.inputs.ids import name_id
-from zonequake_analysis.metrics.small_tables import small_table
+from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.tables.check_findings import FOUND_BY, CheckFinding
 
 MOST_EXAMPLES = 160
-MOST_OPERATIONS = 12
-"""Operations around a finding, beside those that it names itself."""
-
-_NEAR_NS = 1_000_000_000
-"""Operations of a whole partition are looked for so near to a finding that names no key."""
-
-_SHAPE = (
-    "number int, partition_id bigint, zone string, partition int, key string, at_ns bigint, "
-    "named string"
-)
-_SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,59 +116,3 @@ def examples_of_operations(findings: DataFrame, cells: Sequence[FindingCell]) ->
                 ),
             )
     return list(kept.values())
-
-
-def around(
-    spark: SparkSession, ops: DataFrame, examples: Sequence[Example]
-) -> dict[int, list[WitnessOperation]]:
-    """Returns the operations around each example, by its place among them, in order of time.
-
-    Of a finding at a key they are the key's, else those of its partition within a second.
-    """
-    rows = [
-        (
-            number,
-            name_id(one.cell.zone, str(one.cell.partition)),
-            one.cell.zone,
-            one.cell.partition,
-            one.key,
-            one.cell.first_ns,
-            _SEPARATOR.join(one.named),
-        )
-        for number, one in enumerate(examples)
-        if one.cell.partition is not None
-    ]
-    if not rows:
-        return {}
-    wanted = small_table(spark, rows, _SHAPE)
-    known = ops.where(F.col("partition_id").isin(sorted({row[1] for row in rows})) & ~F.col("copy"))
-    found: list[Row] = []
-    for has_key in (True, False):
-        some = [row for row in rows if (row[4] is not None) == has_key]
-        if some:
-            some_wanted = wanted.where(F.col("key").isNotNull() == F.lit(has_key))
-            found += _nearest(known, some_wanted, of_key=has_key).collect()
-    by_number: dict[int, list[WitnessOperation]] = defaultdict(list)
-    for row in sorted(found, key=lambda row: (row["inv"], row["fin"])):
-        by_number[row["number"]].append(operation(row))
-    return by_number
-
-
-def _nearest(ops: DataFrame, wanted: DataFrame, *, of_key: bool) -> DataFrame:
-    named = F.array_contains(F.split("named", _SEPARATOR), F.col("op"))
-    sought = wanted.withColumnsRenamed({"key": "its_key", "zone": "its_zone"}).drop("partition")
-    at = [F.col("its_zone") == F.coalesce("zone", F.lit(""))]
-    at.append(F.col("its_key") == F.col("key") if of_key else _is_near())
-    distance = F.abs(F.col("inv") - F.col("at_ns"))
-    place = Window.partitionBy("number").orderBy(~named, distance, "op")
-    return (
-        ops.join(F.broadcast(sought), ["partition_id"])
-        .where(at[0] & at[1])
-        .withColumn("place", F.row_number().over(place))
-        .where((F.col("place") <= MOST_OPERATIONS) | (of_key & named))
-        .select("number", *ops.columns)
-    )
-
-
-def _is_near() -> Column:
-    return F.col("inv").between(F.col("at_ns") - _NEAR_NS, F.col("at_ns") + _NEAR_NS)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from zonequake_analysis.post_mortem.around import around
 from zonequake_analysis.post_mortem.cells import (
     FindingCell,
     cells_of_checks,
@@ -19,11 +20,11 @@ from zonequake_analysis.post_mortem.cells import (
 )
 from zonequake_analysis.post_mortem.examples import (
     Example,
-    around,
     chosen,
     examples_of_checks,
     examples_of_operations,
 )
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.check_findings import CheckFinding
 from zonequake_analysis.verdict import Check
 
@@ -44,7 +45,7 @@ def findings_over_time(
     *,
     of_operations: DataFrame | None,
     of_checks: Sequence[CheckFinding],
-    ops: DataFrame,
+    operations: Sequence[Place],
     checks: Sequence[Check],
     start_ns: int,
     end_ns: int,
@@ -53,8 +54,8 @@ def findings_over_time(
 ) -> FindingsOverTime:
     """Reads the table `findings` (`of_operations`) and the operations around some of its rows.
 
-    `of_checks`: the findings that need no operations. `checks`: in the order of severity. A run
-    without findings that have a time costs nothing.
+    `of_checks`: the findings that need no operations. `operations`: the files of `tables/ops`.
+    `checks`: in the order of severity. A run without findings that have a time costs nothing.
     """
     cells = cells_of_checks(of_checks)
     if of_operations is not None:
@@ -68,7 +69,7 @@ def findings_over_time(
         examples += examples_of_operations(of_operations, picked)
     order = {(*cell.series, cell.first_ns): number for number, cell in enumerate(picked)}
     examples.sort(key=lambda one: order[(*one.cell.series, one.cell.first_ns)])
-    near = around(spark, ops, examples)
+    near = around(spark, operations, examples)
     return FindingsOverTime(
         cells=cells,
         timeless=without_time(of_checks),

@@ -120,7 +120,7 @@ def change(number: int, score: float | None, family: str) -> Change:
 def test_what_tasks_chose_has_the_strongest_of_all_rows() -> None:
     draw = random.Random(1)
     rows = [
-        change(number, draw.choice([None, *map(float, range(12))]), draw.choice("abcdefghi"))
+        change(number, draw.choice([None, *map(float, range(12))]), draw.choice("abcdef"))
         for number in range(400)
     ]
     of_all = shown_of(rows)

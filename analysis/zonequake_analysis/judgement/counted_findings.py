@@ -108,9 +108,7 @@ def together(parts: pa.Table) -> CountedFindings:
         totals[row["check"], row["kind"]] += row["number"]
     of_keys = parts.filter(pc.field("part") == _KEY)
     bits = _keys(of_keys.column("key_id").to_numpy(), of_keys.column("number").to_numpy())
-    fit = bits.column("number").to_numpy()
-    fit = fit[fit & _UNFIT == 0]
-    number_of = np.bincount(fit, minlength=_UNFIT).tolist()
+    number_of = np.bincount(bits.column("number").to_numpy(), minlength=_UNFIT).tolist()
     first = _first(parts.filter(pc.field("part") == _FIRST)).select(_ROW)
     return CountedFindings(
         totals=dict(totals),

@@ -185,7 +185,12 @@ def lists() -> list[list[SyntheticOperation]]:
         is_list = any(o.f is Function.APPEND or isinstance(o.value, list) for o in changed)
         if is_list and len({o.inv_ns for o in case}) == len(case):
             made.append(changed)
-    return made
+    append = SyntheticOperation(
+        f=Function.APPEND, key="5", partition=0, process=1, inv_ns=1, fin_ns=2, value=5, index=1
+    )
+    again = replace(append, process=2, inv_ns=3, fin_ns=4, index=2)
+    shown = replace(again, f=Function.READ, process=3, inv_ns=5, fin_ns=6, value=[5, 5])
+    return [*made, [append, again, shown]]
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,9 @@ def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
             o = replace(o, index=other.index)
         case 3:
             o = replace(o, process=other.process, sequence=1_000 + at)
+            if rng.random() < 0.7:  # the process goes on, rather than do two things at once
+                begin = other.fin_ns + 1
+                o = replace(o, inv_ns=begin, fin_ns=max(begin, o.fin_ns))
         case 4 if isinstance(o.value, list):
             o = replace(o, value=[*o.value, rng.choice([*o.value, 5])] if o.value else [5, 5])
         case 5 if o.type == "ok":

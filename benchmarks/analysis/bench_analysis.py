@@ -234,8 +234,10 @@ def main() -> None:
     """Generates the history if it isn't there, and prints one JSON line per engine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operations", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/zonequake-bench"))
     parser.add_argument("--only", choices=["spark", "duckdb"])
+    parser.add_argument("--alone", action="store_true", help="measure the analysis alone")
     arguments = parser.parse_args()
     run: Path = arguments.folder
     if arguments.only == "duckdb":
@@ -245,7 +247,9 @@ def main() -> None:
     count = arguments.operations
     keys = max(64, count // 100)
     began = time.monotonic()
-    shape = Shape(operations=count, partitions=128, keys=keys, rate=20_000, processes=256)
+    shape = Shape(
+        operations=count, partitions=arguments.partitions, keys=keys, rate=20_000, processes=256
+    )
     if not (run / "history").exists():
         synthesize(run, shape)
     size = sum(file.stat().st_size for file in (run / "history").iterdir())
@@ -253,6 +257,8 @@ def main() -> None:
     print(json.dumps({"load_average": os.getloadavg(), "cores": multiprocessing.cpu_count()}))
     ours = measured("spark", run)
     print(json.dumps(ours), flush=True)
+    if arguments.alone:
+        return
     theirs = measured("duckdb", run)
     print(json.dumps(theirs), flush=True)
     print(

@@ -22,7 +22,7 @@ from zonequake_analysis.inputs.faults.names import twice as find_twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
 from zonequake_analysis.inputs.layout import split
-from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
 from zonequake_analysis.spark_pass.across_keys import (
     NOTHING_ACROSS,
     of_processes,
@@ -53,10 +53,11 @@ class Lines:
     buckets: int
     by_key: bool
     clock_offset_ns: int
+    range_bytes: int = RANGE_BYTES
 
     def events(self, twice: Twice | None) -> Callable[[int], tuple[pa.Table, Facts]]:
         """Returns a function that reads the range of a number; it may go to other machines."""
-        ranges = byte_ranges(self.files)
+        ranges = byte_ranges(self.files, self.range_bytes)
         writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in self.files]
         clock_offset_ns = self.clock_offset_ns
 
@@ -75,7 +76,7 @@ class Lines:
 
     def to_buckets(self, read: _Task, shape: str) -> DataFrame:
         """Returns what a task makes of the numbers of ranges, each row at its `bucket`."""
-        count = len(byte_ranges(self.files))
+        count = len(byte_ranges(self.files, self.range_bytes))
         return (
             self.spark.range(0, count, 1, max(1, count))
             .mapInArrow(read, shape)

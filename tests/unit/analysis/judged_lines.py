@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from shutil import rmtree
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket, twice
+from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
-from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
-from zonequake_analysis.inputs.layout import split
-from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.spark_pass.across_keys import of_processes, overlapping, shipped
+from zonequake_analysis.inputs.lines import byte_ranges
 from zonequake_analysis.spark_pass.agreed import Asked, agreed
-from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
-from zonequake_analysis.spark_pass.gathered import gathered
+from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
+from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.storage.place import Place
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 BUCKETS = 2
 RANGE_BYTES = 1 << 20
@@ -92,14 +90,61 @@ def judged(
 
     `by_key`: a bucket has only some keys of a partition.
     """
-    passes = _Passes(
-        files=files, folder=folder, size=size, buckets=buckets, by_key=by_key, known=known
+    lines = InProcess(
+        spark=None,  # type: ignore[arg-type]
+        files=[Place.of(file) for file in files],
+        buckets=buckets,
+        by_key=by_key,
+        clock_offset_ns=0,
+        range_bytes=size,
     )
-    result = agreed(passes.judged, passes.overlaps, known.lineages, by_key=by_key)
+    target = Place.of(folder)
+
+    def one_pass(asked: Asked) -> tuple[list[Found], Twice]:
+        target.empty_folder()
+        folder.mkdir(exist_ok=True)
+        return passed(lines, target, dumps=True, known=known, asked=asked)
+
+    def overlaps(asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
+        return overlaps_in(lines, asked.twice, refused, partitions)
+
+    cores = pa.cpu_count()
+    try:
+        result = agreed(one_pass, overlaps, known.lineages, by_key=by_key)
+    finally:
+        pa.set_cpu_count(cores)  # a task has one, and is a process of its own elsewhere
     facts = result.found[0].facts
     return result.found, faults_together(
         [facts.faults, result.overlapping, *(one.faults for one in result.found)]
     )
+
+
+class Shuffled:
+    """The rows of a Spark job, each at its bucket, in this process."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def mapInArrow(self, task: Task, _: str) -> Shuffled:
+        table = pa.Table.from_batches(self._batches)
+        found: list[pa.RecordBatch] = []
+        for bucket in sorted(set(table.column("bucket").to_pylist())):
+            own = table.filter(pc.equal(table.column("bucket"), bucket))
+            found += task(iter(own.to_batches(max_chunksize=2)))
+        return Shuffled(found)
+
+    def collect(self) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = pa.Table.from_batches(self._batches).to_pylist()
+        return rows
+
+
+class InProcess(Lines):
+    """Lines that are read without Spark."""
+
+    def to_buckets(self, read: Task, _: str) -> Any:
+        count = len(byte_ranges(self.files, self.range_bytes))
+        numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64())})
+        return Shuffled(list(read(iter([numbers]))))
 
 
 def told(files: Sequence[Path], folder: Path) -> list[str]:
@@ -110,76 +155,3 @@ def told(files: Sequence[Path], folder: Path) -> list[str]:
 def suspicious(found: Sequence[Found]) -> bool:
     """Whether any screen flagged anything."""
     return any(one.suspects.partitions or one.suspects.sessions for one in found)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Passes:
-    """The passes of a run, in this process."""
-
-    files: Sequence[Path]
-    folder: Path
-    size: int
-    buckets: int
-    by_key: bool
-    known: Known
-
-    def judged(self, asked: Asked) -> tuple[list[Found], Twice]:
-        blobs: list[list[bytes]] = [[] for _ in range(self.buckets)]
-        names: list[list[Names]] = [[] for _ in range(self.buckets)]
-        across: list[list[tuple[bytes, bytes, bytes]]] = [[] for _ in range(self.buckets)]
-        facts: list[Facts] = []
-        for events, fact in self._ranges(asked.twice):
-            facts.append(fact)
-            for own, blob in zip(
-                blobs, split(events, self.buckets, by_key=self.by_key), strict=True
-            ):
-                own.append(blob)
-            for called, name in zip(names, names_by_bucket(events, self.buckets), strict=True):
-                called.append(name)
-            if self.by_key:
-                for spanning, part in zip(across, shipped(events, self.buckets), strict=True):
-                    spanning.append(part)
-        if self.folder.exists():
-            rmtree(self.folder)
-        self.folder.mkdir()
-        found = [
-            judged_bucket(
-                number,
-                blobs[number],
-                facts,
-                folder=Place.of(self.folder),
-                dumps=True,
-                known=self.known,
-                across=across[number] if self.by_key else None,
-                elsewhere=asked.elsewhere,
-            )
-            for number in range(self.buckets)
-        ]
-        carried = [twice(parts) for parts in names]
-        return gathered(found, by_key=self.by_key), Twice(
-            ops=np.concatenate([one.ops for one in carried]),
-            keys=np.concatenate([one.keys for one in carried]),
-        )
-
-    def overlaps(self, asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
-        parts = zip(
-            *(
-                of_processes(events, partitions, self.buckets)
-                for events, _ in self._ranges(asked.twice)
-            ),
-            strict=True,
-        )
-        return faults_together(
-            [overlapping(own, refused, partitions, clock_offset_ns=0) for own in parts]
-        )
-
-    def _ranges(self, several: Twice | None) -> Iterator[tuple[pa.Table, Facts]]:
-        for part in byte_ranges(self.files, self.size):
-            read = [
-                typed(lines, writer=self.files[part.file].stem, clock_offset_ns=0, twice=several)
-                for lines in kept_lines(part)
-            ]
-            yield (
-                pa.concat_tables([table for table, _ in read] or [EVENTS.empty_table()]),
-                together([fact for _, fact in read]),
-            )

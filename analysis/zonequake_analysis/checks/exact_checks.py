@@ -47,13 +47,12 @@ def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
 
 def findings_of_suspects(
-    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place, by_key: bool
+    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
 ) -> DataFrame | None:
     """Returns the same rows as `findings_of`, from the suspects alone; None if there are none.
 
     Their columns are `NAMED`; those of names are null in what SQL finds. `folder`: that of the
-    files of `ops`; `by_key`: each has some keys of a partition, so that SQL must bring together
-    what spans them.
+    files of `ops`.
     """
 
     def of_keys(*screens: str) -> DataFrame | None:
@@ -76,7 +75,7 @@ def findings_of_suspects(
             (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("replayed")),
             (sets.sets, of_keys("sets")),
             (loss.missed, unclear),
-            (loss.sessions, of_partitions("sessions") if by_key else None),
+            (loss.sessions, of_partitions("split_sessions")),
             (lambda rows: claimed_order.replay(rows, unplaced=unplaced), of_keys("replayed")),
             (lambda rows: claimed_order.real_time(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.entries(rows, unplaced=unplaced), of_partitions("entries")),
@@ -86,14 +85,14 @@ def findings_of_suspects(
         if rows is not None
     ]
     unnamed = [rows.selectExpr("*", *_NO_NAMES) for rows in found]
-    in_files = found_in_files(ops.sparkSession, folder, suspects, by_key=by_key)
+    in_files = found_in_files(ops.sparkSession, folder, suspects)
     named = [] if in_files is None else [in_files]
     return reduce(DataFrame.unionByName, [*named, *unnamed]) if named or unnamed else None
 
 
 def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
     """The operations of everything that may have a finding, and maybe others."""
-    whole = {number for s in suspects for number in (*s.sessions, *s.entries)}
+    whole = {number for s in suspects for number in (*s.sessions, *s.split_sessions, *s.entries)}
     keys = {key for s in suspects for key in s.keys}
     if len(whole) + len(keys) > MOST_NAMED:
         return ops

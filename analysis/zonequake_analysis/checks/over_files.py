@@ -35,16 +35,15 @@ class _Sought:
 
 
 def found_in_files(
-    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, by_key: bool
+    spark: SparkSession, folder: Place, suspects: Sequence[Suspects]
 ) -> DataFrame | None:
     """Returns what the checks over arrays find, each finding with its names; None if no suspect is
-    theirs. `suspects`: those of each bucket, from 0 on, whose files are in `folder`; `by_key`: no
-    file has all of a partition, so that sessions are left to SQL.
+    theirs. `suspects`: those of each bucket, from 0 on, whose files are in `folder`.
     """
     sought = [
         found
         for number, some in enumerate(suspects)
-        if (found := _sought(file_of(folder, number), some, by_key=by_key)) is not None
+        if (found := _sought(file_of(folder, number), some)) is not None
     ]
     if not sought:
         return None
@@ -58,15 +57,14 @@ def found_in_files(
     return spark.range(0, len(sought), 1, len(sought)).mapInArrow(judge, NAMED)
 
 
-def _sought(file: Place, suspects: Suspects, *, by_key: bool) -> _Sought | None:
+def _sought(file: Place, suspects: Suspects) -> _Sought | None:
     keys = {*suspects.loss, *suspects.late, *suspects.registers, *suspects.lists}
-    sessions = () if by_key else tuple(suspects.sessions)
-    if not keys and not sessions:
+    if not keys and not suspects.sessions:
         return None
     return _Sought(
         file=file,
         keys=None if len(keys) > MOST_NAMED else tuple(sorted(keys)),
-        sessions=sessions,
+        sessions=tuple(suspects.sessions),
     )
 
 

@@ -129,7 +129,6 @@ def _judged(
         suspects,
         unplaced=ingested.quality.unplaced,
         folder=Place.of(run).resolve() / "tables" / "ops",
-        by_key=ingested.by_key,
     )
     near = near_suspects(ops, suspects)
     unproven = _UNPROVEN if ingested.quality.keyless_lines else ()

@@ -67,7 +67,7 @@ def agreed(
     if not by_key:
         return Agreed(found=found, overlapping=Faults())
     asked, found = _until_told(one_pass, asked, found, recorded)
-    partitions = {number for one in found for number in one.suspects.sessions}
+    partitions = {number for one in found for number in one.suspects.split_sessions}
     if not partitions:
         return Agreed(found=found, overlapping=Faults())
     refused = faults_together([found[0].facts.faults, asked.elsewhere.refused])

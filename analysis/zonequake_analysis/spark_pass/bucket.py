@@ -49,6 +49,7 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
     lists: list[int] = []
     sessions: list[int] = []  # partitions
     entries: list[int] = []  # partitions
+    split_sessions: list[int] = []  # partitions, in place of `sessions` where they are split
     partitions: list[int] = []  # those of all keys above
 
     @property
@@ -206,7 +207,7 @@ def _partitions(c: Columns, across: Across | None) -> dict[str, list[int]]:
         flagged = {"sessions": sessions.suspects(c), "entries": claimed.shared_entries(c)}
         return {name: c.partition_ids[flags].tolist() for name, flags in flagged.items()}
     odd = c.partition_ids[c.partition_of[c.odd]].tolist()
-    return {"sessions": [*across.sessions, *odd], "entries": [*across.entries, *odd]}
+    return {"split_sessions": [*across.sessions, *odd], "entries": [*across.entries, *odd]}
 
 
 def file_of(folder: Place, number: int) -> Place:

@@ -79,9 +79,9 @@ def _add(answers: dict[int, _Answers], place: PartitionAnswers) -> None:
 
 def _in_all(found: list[Found]) -> list[Found]:
     """Returns the buckets with the suspect partitions of all in each: its file has rows of them."""
-    sessions = sorted({number for bucket in found for number in bucket.suspects.sessions})
+    sessions = sorted({number for bucket in found for number in bucket.suspects.split_sessions})
     entries = sorted({number for bucket in found for number in bucket.suspects.entries})
     return [
-        replace(bucket, suspects=replace(bucket.suspects, sessions=sessions, entries=entries))
+        replace(bucket, suspects=replace(bucket.suspects, split_sessions=sessions, entries=entries))
         for bucket in found
     ]

@@ -65,7 +65,6 @@ class Ingested:
     ops: DataFrame
     buckets: tuple[Found, ...]
     quality: Quality
-    by_key: bool  # whether a bucket has only some keys of a partition
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
     end_ns: int  # last line
@@ -148,7 +147,6 @@ def ingest(
             by="key_id" if split_by_key else "partition_id",
         ),
         buckets=tuple(found),
-        by_key=split_by_key,
         wall_offset_ns=facts.wall_offset or 0,
         start_ns=facts.start or 0,
         end_ns=facts.end or 0,

@@ -83,7 +83,7 @@ def cached(
 def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
     partition, key = pc.field("partition_id"), pc.field("key_id")
-    whole = suspects.sessions + suspects.entries
+    whole = suspects.sessions + suspects.split_sessions + suspects.entries
     some = partition.isin(suspects.partitions) & key.isin(sorted(suspects.keys))
     with file.open() as stream:
         table = pq.read_table(
@@ -94,4 +94,5 @@ def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
 
 
 def _any(suspects: Suspects) -> bool:
-    return bool(suspects.sessions or suspects.entries or suspects.keys)
+    of_partitions = suspects.sessions or suspects.split_sessions or suspects.entries
+    return bool(of_partitions or suspects.keys)

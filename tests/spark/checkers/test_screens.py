@@ -173,7 +173,7 @@ def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) ->
     [
         pytest.param(name, marks=[] if name in DAILY_SCREENS else [pytest.mark.long])
         for name in Suspects.__struct_fields__
-        if name != "partitions"
+        if name not in ("partitions", "split_sessions")
     ],
 )
 def test_a_screen_that_flags_nothing_is_noticed(judged: Judged, screen: str) -> None:
@@ -210,7 +210,7 @@ def test_cached_from_a_store_the_suspects_show_the_same_and_no_check_shuffles_mo
     unplaced = ingested.quality.unplaced
     ops = cached(spark, folder, suspects, len(suspects))
     assert ops.rdd.getNumPartitions() == len(suspects)
-    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder, by_key=False)
+    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder)
     assert rows(found) == everywhere
     in_a_table = among_suspects(judged, suspects)
     assert exchanges(found) == exchanges(in_a_table) == 0

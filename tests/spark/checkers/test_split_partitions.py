@@ -59,7 +59,7 @@ def test_each_anomaly_is_told_the_same_where_partitions_are_split(
     suspects = [bucket.suspects for bucket in split.ingested.buckets]
     folder = Place.of(tmp_path / "split/tables/ops")
     ops = cached(spark, folder, suspects, len(suspects), "key_id")
-    found = findings_of_suspects(ops, suspects, unplaced=0, folder=folder, by_key=True)
+    found = findings_of_suspects(ops, suspects, unplaced=0, folder=folder)
     assert found is not None
     assert found.count() == sum(tables["findings"].values()) - sum(
         "'found_by': 'judgement'" in row for row in tables["findings"]

@@ -86,7 +86,6 @@ def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") ->
         checks=checks,
         evidence=e,
         ingested=Ingested(
-            by_key=False,
             ops=_not_asked(),
             buckets=(),
             quality=e.quality,

@@ -154,4 +154,7 @@ def told(files: Sequence[Path], folder: Path) -> list[str]:
 
 def suspicious(found: Sequence[Found]) -> bool:
     """Whether any screen flagged anything."""
-    return any(one.suspects.partitions or one.suspects.sessions for one in found)
+    return any(
+        one.suspects.partitions or one.suspects.sessions or one.suspects.split_sessions
+        for one in found
+    )

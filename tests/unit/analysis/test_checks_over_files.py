@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,7 +70,7 @@ def test_a_bucket_s_file_has_what_is_found_among_its_operations(
         for number, case in enumerate(cases)
     ]
     file, suspects = written(tmp_path, moved)
-    sought = over_files._sought(file, suspects, by_key=False)
+    sought = over_files._sought(file, suspects)
     assert sought is not None
     found = list(over_files._found(sought))
     with file.open() as stream:
@@ -83,7 +84,7 @@ def test_a_bucket_s_file_has_what_is_found_among_its_operations(
         ("claimed-order", "order"),
     } <= kinds
     assert all(row["ops"] for batch in found for row in batch.to_pylist())
-    keys_alone = over_files._sought(file, suspects, by_key=True)
+    keys_alone = over_files._sought(file, msgspec.structs.replace(suspects, sessions=[]))
     assert keys_alone is not None
     assert rows(list(over_files._found(keys_alone))) == rows(list(found_among(ops)))
 
@@ -133,10 +134,7 @@ def test_what_is_found_at_a_key_of_which_arrays_cannot_tell_is_left_to_sql(tmp_p
 
 def test_a_bucket_without_suspects_of_these_checks_is_not_read(tmp_path: Path) -> None:
     file = Place.of(tmp_path / "none")
-    assert (
-        over_files._sought(file, Suspects(sets=[1], replayed=[2], entries=[3]), by_key=False)
-        is None
-    )
+    assert over_files._sought(file, Suspects(sets=[1], replayed=[2], entries=[3])) is None
     for field in ("loss", "late", "registers", "lists", "sessions"):
-        assert over_files._sought(file, Suspects(**{field: [1]}), by_key=False) is not None, field
-    assert over_files._sought(file, Suspects(sessions=[1]), by_key=True) is None, "left to SQL"
+        assert over_files._sought(file, Suspects(**{field: [1]})) is not None, field
+    assert over_files._sought(file, Suspects(split_sessions=[1])) is None, "left to SQL"

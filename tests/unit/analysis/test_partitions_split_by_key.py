@@ -146,7 +146,7 @@ def told(found: Sequence[Found], faults: Faults, files: Sequence[Path], ops: Pat
     )
     facts = first.facts
     drawn = timeline((one.tally for one in found), start_ns=facts.start or 0, end_ns=facts.end or 0)
-    ids = ("sets", "loss", "replayed", "late", "unclear", "registers", "lists", "sessions")
+    ids = ("sets", "loss", "replayed", "late", "unclear", "registers", "lists")
     rows = pa.concat_tables(
         [pq.read_table(file, use_threads=False) for file in sorted(ops.glob("*.parquet"))]
     )
@@ -156,6 +156,11 @@ def told(found: Sequence[Found], faults: Faults, files: Sequence[Path], ops: Pat
         "suspects": {
             name: {suspect for one in found for suspect in getattr(one.suspects, name)}
             for name in ids
+        },
+        "sessions": {
+            number
+            for one in found
+            for number in (*one.suspects.sessions, *one.suspects.split_sessions)
         },
         "entries": {number for one in found for number in one.suspects.entries},
         "faults": (faults.counts, sorted(faults.refused), in_words(faults, files)),
@@ -209,7 +214,7 @@ def test_a_key_of_two_uses_is_refused_in_all_buckets(tmp_path: Path) -> None:
     others = [o for o in operations if o.key != "probe/1/0"]
     whole, split = both(tmp_path, [*others, *mixed], RECORDED)
     assert {name for name in whole if split[name] != whole[name]} == set()
-    assert whole["suspects"]["sessions"] == set()
+    assert whole["sessions"] == set()
     assert whole["faults"][0] == {HistoryFaultKind.TWO_USES.value: 1}
 
 

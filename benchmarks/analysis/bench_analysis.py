@@ -1,6 +1,7 @@
 """Analysis of a generated history from JSON lines to verdict, beside the same checks by DuckDB.
 
     python -m benchmarks.analysis.bench_analysis --operations 10000000 --folder /tmp/bench
+    … --partitions 1 --alone        one partition, without DuckDB
 
 Both judge the same files in the same run, one after the other, each in a process of its own, from
 the cold start to the answer; peak memory is that of the process and its children together, sampled
@@ -248,7 +249,12 @@ def main() -> None:
     keys = max(64, count // 100)
     began = time.monotonic()
     shape = Shape(
-        operations=count, partitions=arguments.partitions, keys=keys, rate=20_000, processes=256
+        operations=count,
+        partitions=arguments.partitions,
+        keys=keys,
+        rate=20_000,
+        processes=256,
+        files=min(2, arguments.partitions),
     )
     if not (run / "history").exists():
         synthesize(run, shape)

@@ -234,12 +234,12 @@ ACCOUNTS = ("operator", "store", "chaos")
 
 
 @cache
-def _rendered_accounts() -> str:
+def _rendered_accounts(*values: str) -> str:
     """The chart's accounts and all of their rights, in the namespace `NAMESPACE`."""
     rendered = subprocess.run(
         [
             *(str(tools.helm_path()), "template", "zq", str(CHART), "--namespace=NAMESPACE"),
-            *("--set=harness.account=true", "--set=operator.readNodes=true"),
+            *("--set=harness.account=true", "--set=operator.readNodes=true", *values),
         ],
         check=True,
         capture_output=True,
@@ -253,6 +253,13 @@ def _rendered_accounts() -> str:
 def accounts_in(namespace: str) -> list[dict[str, Any]]:
     """Manifests of the chart's accounts and Roles for a release in this namespace."""
     return list(yaml.safe_load_all(_rendered_accounts().replace("NAMESPACE", namespace)))
+
+
+def analysis_accounts_in(namespace: str) -> list[dict[str, Any]]:
+    """The same of the analysis: those in the other namespace of a release in this one."""
+    rendered = _rendered_accounts("--set=analysis.enabled=true").replace("NAMESPACE", namespace)
+    there = f"{namespace}-analysis"
+    return [d for d in yaml.safe_load_all(rendered) if d["metadata"].get("namespace") == there]
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.chart.rights import PAGE, listed
-from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.api_server import analysis_accounts_in, wait_until
 from tests.kube.operator.asked_rights import Granted, allowed, ruled
 from tests.kube.operator.audit_log import Refusal, refusals
 
@@ -19,12 +20,19 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 EVERYWHERE = {"operator": "nodes (cluster)"}
 """What an account has beside its own Role, cluster-wide."""
 PEOPLE = ("viewer", "node-reports", "editor")
+NAMESPACE = "listed-rights"
+IN_THE_ANALYSIS = {
+    "analysis": "analysis",
+    "analysis-executor": "nobody",
+    "chaos": "analysis-runner",
+}
+"""The row of what an account may do in the analysis's namespace, by account."""
 
 
 @pytest.fixture(scope="module")
 def api(api_server: ApiServer) -> ApiServer:
     """A namespace with the chart's accounts, and a person for each Role that is for people."""
-    api = api_server.in_namespace("listed-rights")
+    api = api_server.in_namespace(NAMESPACE)
     assert api.kubectl("create", "serviceaccount", "nobody").returncode == 0
     for role in PEOPLE:
         bound = ("create", "rolebinding", f"a-{role}", f"--role=zq-{role}", f"--user=a-{role}")
@@ -40,7 +48,24 @@ def wanted(account: str) -> set[Granted]:
 def user_of(account: str) -> str:
     if account in PEOPLE:
         return f"a-{account}"
-    return f"system:serviceaccount:listed-rights:{account}"
+    home = analysis_of(NAMESPACE) if account.startswith("zq-analysis") else NAMESPACE
+    return f"system:serviceaccount:{home}:{account}"
+
+
+def analysis_of(namespace: str) -> str:
+    """The namespace in which a release's analysis runs."""
+    return f"{namespace}-analysis"
+
+
+@pytest.fixture(scope="module")
+def analysis(api: ApiServer) -> ApiServer:
+    """The analysis's namespace of the release, with its accounts and Roles."""
+    there = replace(api, namespace=analysis_of(api.namespace))
+    namespace = {"metadata": {"name": there.namespace}}
+    there.put({"apiVersion": "v1", "kind": "Namespace", **namespace})
+    for obj in analysis_accounts_in(api.namespace):
+        there.put(obj)
+    return there
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +95,49 @@ def test_an_account_has_no_right_beyond_its_namespace(
     for account in ("operator", "store", "chaos"):
         found = allowed(api, user_of(f"zq-{account}"), namespace=None) - everybodys
         assert found == wanted(EVERYWHERE.get(account, "nobody")), account
+
+
+@pytest.mark.parametrize("account", IN_THE_ANALYSIS)
+def test_an_account_may_do_in_the_analysis_what_is_listed_and_nothing_else(
+    analysis: ApiServer, everybodys: set[Granted], account: str
+) -> None:
+    there = allowed(analysis, user_of(f"zq-{account}"), namespace=analysis.namespace) - everybodys
+    listed_there = wanted(IN_THE_ANALYSIS[account])
+    assert there - listed_there == set(), "may be done and is not listed"
+    assert listed_there == there, "is listed and may not be done"
+
+
+def test_the_analysis_and_the_others_may_do_nothing_with_each_other(
+    api: ApiServer, analysis: ApiServer
+) -> None:
+    nobody = api.token_of("nobody")
+    for account in ("analysis", "analysis-executor"):
+        token = analysis.token_of(f"zq-{account}")
+        for namespace in (api.namespace, "kube-system"):
+            assert ruled(api, token, namespace) == ruled(api, nobody, namespace), account
+    nobodys, _ = ruled(api, nobody, analysis.namespace)
+    for account in ("operator", "store"):
+        rights, _ = ruled(api, api.accounts[account], analysis.namespace)
+        assert rights - nobodys == wanted(EVERYWHERE.get(account, "nobody")), account
+
+
+@pytest.mark.parametrize("role", ["analysis", "analysis-runner"])
+def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
+    analysis: ApiServer, everybodys: set[Granted], role: str
+) -> None:
+    (account,) = (name for name, row in IN_THE_ANALYSIS.items() if row == role)
+    rules = analysis.get("role", f"zq-{role}")["rules"]
+    pods = next(rule for rule in rules if rule["resources"] == ["pods"])
+    others = [rule for rule in rules if rule is not pods]
+    verbs = [*(verb for verb in pods["verbs"] if verb != "create"), "patch"]
+    analysis.patch("role", f"zq-{role}", {"rules": [{**pods, "verbs": verbs}, *others]})
+    try:
+        user = user_of(f"zq-{account}")
+        found = allowed(analysis, user, namespace=analysis.namespace) - everybodys
+        assert found - wanted(role) == {Granted("", "pods", "patch")}
+        assert wanted(role) - found == {Granted("", "pods", "create")}
+    finally:
+        analysis.patch("role", f"zq-{role}", {"rules": rules})
 
 
 @pytest.mark.parametrize("account", ["operator", "store", "chaos"])

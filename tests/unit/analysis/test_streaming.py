@@ -28,11 +28,12 @@ class Store:
         self.place = Place.of(folder)
         self.folder = folder
         self.copied: Counter[str] = Counter()
-        self.refuses = False
+        self.refuses, self.refused = False, 0
         copy = Place.copy_from
 
         def copy_from(place: Place, file: Path) -> None:
             if self.refuses:
+                self.refused += 1
                 raise PlaceError(f"{place}: the store is too busy")
             self.copied[place.name] += 1
             copy(place, file)
@@ -103,8 +104,7 @@ def test_a_store_that_refuses_is_told_of_once_and_gets_everything_when_it_takes_
 ) -> None:
     store.refuses = True
     with stream(folder, store) as (sent, said):
-        await_true(lambda: said)
-        time.sleep(0.2)
+        await_true(lambda: store.refused >= 3 * len(contents(folder)))
         assert len(said) == 1
         assert "tried again while the run goes on" in said[0]
         assert "the store is too busy" in said[0]

@@ -15,6 +15,11 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.checks.counted_findings import (
+    CountedFindings,
+    KeysByChecks,
+    counted_findings,
+)
 from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
 from zonequake_analysis.checks.repeated_values import (
     VALUE_TWICE,
@@ -32,11 +37,6 @@ from zonequake_analysis.inputs.run_folder import (
     read_description,
     read_dumps,
     read_events,
-)
-from zonequake_analysis.judgement.counted_findings import (
-    CountedFindings,
-    KeysByChecks,
-    counted_findings,
 )
 from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s

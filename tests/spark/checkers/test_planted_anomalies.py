@@ -184,7 +184,7 @@ def test_the_witness_of_a_session_shows_both_its_answers(spoilt: Spoilt) -> None
 def test_the_count_of_keys_without_an_order_is_exact_though_few_keys_of_each_kind_are_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_analysis.judgement.counted_findings.MOST_KEYS", 3)
+    monkeypatch.setattr("zonequake_analysis.checks.counted_findings.MOST_KEYS", 3)
     write_operations(
         tmp_path / "history" / "lost.jsonl",
         [o for number in range(6) for o in a_lost_append(number, reads=5)],

@@ -133,9 +133,7 @@ def judged(spark: SparkSession, run: Path) -> Judged:
 def among_suspects(judged: Judged, suspects: list[Suspects]) -> DataFrame:
     ingested, _, folder = judged
     unplaced = ingested.quality.unplaced
-    found = findings_of_suspects(
-        ingested.ops, suspects, unplaced=unplaced, folder=folder, by_key=False
-    )
+    found = findings_of_suspects(ingested.ops, suspects, unplaced=unplaced, folder=folder)
     assert found is not None
     return found
 

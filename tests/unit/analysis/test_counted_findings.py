@@ -8,8 +8,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from zonequake_analysis.judgement import counted_findings
-from zonequake_analysis.judgement.counted_findings import parts_of, together
+from zonequake_analysis.checks import counted_findings
+from zonequake_analysis.checks.counted_findings import parts_of, together
 
 KINDS = [
     ("claimed-order", "order"),

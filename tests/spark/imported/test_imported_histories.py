@@ -131,9 +131,13 @@ def test_a_stale_read_among_repeated_values_is_found_and_shown(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     registers = valid_registers()
-    last = registers[4][-1]
-    stale = last._replace(inv_ns=last.fin_ns + 1, fin_ns=last.fin_ns + 2, value=9)
-    registers[4] = [Step(Function.WRITE, 1, 2, 9), *registers[4], stale]
+    end = registers[4][-1].fin_ns
+    stale = Step(Function.READ, end + 5, end + 6, 9)
+    registers[4] += [
+        Step(Function.WRITE, end + 1, end + 2, 9),
+        Step(Function.WRITE, end + 3, end + 4, 3),
+        stale,
+    ]
     run, judgement = judged(spark, tmp_path, "jepsen", jepsen(registers))
     assert verdicts(judgement)["linearizability"] is Verdict.VIOLATED
     by_search = judgement.evidence.found.by_search

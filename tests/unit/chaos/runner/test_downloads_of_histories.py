@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.chaos.runner.fake_cluster import FakeCluster
+from zonequake_chaos.load import histories
 from zonequake_chaos.load.histories import Followed
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.record.clock import SystemClock
@@ -29,13 +30,16 @@ class LongHistories(FakeCluster):
     times after the first. `asked`: where each download began."""
 
     pieces, said, broken = 3, 3, 0
-    knows_parts = True
+    knows_parts, away, unanswered = True, False, 0
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[int] = []
 
     async def _load(self, request: web.Request, pod: str, path: str) -> web.StreamResponse:  # type: ignore[override]
+        if self.away:
+            self.unanswered += 1
+            return web.json_response({"message": "connection refused"}, status=503)
         if path == "files":
             size_bytes = self.said * len(PIECE)
             files = [{"name": f"{pod}.jsonl", "size_bytes": size_bytes, "open": False}]
@@ -110,16 +114,22 @@ async def test_what_was_followed_is_not_downloaded_again(
 
 
 async def test_a_pod_that_does_not_answer_is_followed_when_it_does(
-    cluster: Any, load: LoadPods, folder: Path
+    cluster: Any, load: LoadPods, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del cluster.phases["zq-load-z-0"]
+    monkeypatch.setattr(histories, "FOLLOW_S", 0.05)
+    cluster.away = True
     async with Followed([load], folder):
-        cluster.phases["zq-load-z-0"] = "load"
-        deadline_s = time.monotonic() + 20
-        while files_in(folder) == {}:
-            assert time.monotonic() < deadline_s
-            await asyncio.sleep(0.05)
+        await until(lambda: cluster.unanswered >= 2)
+        cluster.away = False
+        await until(lambda: files_in(folder) != {})
     assert cluster.asked == [0]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.02)
 
 
 async def test_a_pod_that_sends_all_for_a_part_is_told_of_and_nothing_is_there_twice(

@@ -81,7 +81,7 @@ class Part:
         self.rows = 0
         self._shape = shape
         self._out = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._out, shape, compression="zstd")
+        self._writer = pq.ParquetWriter(self._out, shape, compression="snappy")
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

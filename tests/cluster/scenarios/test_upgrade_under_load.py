@@ -8,9 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +47,7 @@ class Old:
         sources = subprocess.run(
             ["git", "archive", release_before()], cwd=ROOT, check=True, capture_output=True
         ).stdout
-        with tarfile.open(fileobj=BytesIO(sources)) as tar:
-            tar.extractall(folder, filter="data")
+        subprocess.run(["tar", "--extract", "--directory", folder], input=sources, check=True)
         self._share(OwnFiles(checkout=folder), find_own_files())
         code = (
             "import json; from zonequake_cluster.images.build import build_all;"

@@ -12,7 +12,7 @@ import sys
 import traceback
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.mounted import mount_all
 from zonequake_chaos.deployments.names import OURS
+from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_ctl.release.cli import LOOK
 from zonequake_ctl.release.cli import app as releases
@@ -295,7 +296,8 @@ _TYPERS_INTERRUPT = 130
 """The code that typer returns for Ctrl-C instead of raising KeyboardInterrupt."""
 
 
-def main() -> None:
+@ends_with_its_reader
+def main() -> NoReturn:
     """Runs the command; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
     errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
     try:

@@ -7,12 +7,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
+from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.options import expanded
 from zonequake_ctl.zq.look import find_current
@@ -163,7 +164,8 @@ def report(
     )
 
 
-def main() -> None:
+@ends_with_its_reader
+def main() -> NoReturn:
     """Entry point: 0, 1 if the cluster refused, 254 for a usage error."""
     errors = Console(stderr=True)
     try:

@@ -13,57 +13,45 @@ import kopf
 from prometheus_client import REGISTRY
 
 from zonequake_operator.api_server.kube import NamespaceApi
-from zonequake_operator.controller.app import HTTP_PORT, App, OperatorOptions
+from zonequake_operator.controller.app import App
+from zonequake_operator.errors import SettingsError
 from zonequake_operator.leader.election import Candidate
 from zonequake_operator.leader.elector import Elector
-from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
+from zonequake_operator.settings import settings_from
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import TlsRole
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettingsError, tls_from
 
-DEFAULT_RESYNC_S = "5"
-DEFAULT_VIEW_PERIOD_S = "5"
+_USAGE_EXIT_CODE = 254
 
 
 def main() -> None:
-    """Run until SIGTERM."""
+    """Run until SIGTERM; exit code 254 for settings that can't be used."""
+    try:
+        settings = settings_from(os.environ)
+        credentials = _credentials()
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(_USAGE_EXIT_CODE)
     logging.basicConfig(
-        level=os.environ.get("ZQ_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    try:
-        options = OperatorOptions(
-            namespace=os.environ["ZQ_NAMESPACE"],
-            release=os.environ["ZQ_RELEASE"],
-            resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
-            view_period_s=float(os.environ.get("ZQ_VIEW_PERIOD_S", DEFAULT_VIEW_PERIOD_S)),
-            http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
-            read_nodes=os.environ.get("ZQ_READ_NODES", "") == "true",
-            retry_threshold=int(os.environ.get("ZQ_RETRY_THRESHOLD", str(DEFAULT_RETRY_THRESHOLD))),
-        )
-        election_s = float(os.environ.get("ZQ_ELECTION_S", "0"))
-    except KeyError as error:
-        sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
-    except ValueError as error:
-        sys.exit(
-            "ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S, ZQ_HTTP_PORT, ZQ_RETRY_THRESHOLD or ZQ_ELECTION_S: "
-            f"{error}; expected a number"
-        )
     # Without it kopf looks up the user's name, and in a container the uid has none.
     os.environ.setdefault("POD_ID", socket.gethostname())
-    asyncio.run(_run(App(options, _credentials()), election_s))
+    asyncio.run(_run(App(settings.options, credentials), settings.election_s))
 
 
 def _credentials() -> Credentials | None:
+    """Raises SettingsError."""
     try:
         settings = tls_from(os.environ)
         if settings is None:
             return None
         credentials = Credentials(settings, TlsRole.OPERATOR)
     except (TlsSettingsError, UnusableCredentials) as error:
-        sys.exit(str(error))
+        raise SettingsError(str(error)) from error
     REGISTRY.register(CertificateCollector(credentials))
     return credentials
 

@@ -10,6 +10,7 @@ OperatorError
 │   ├── KubeForbidden        403: a right is missing
 │   ├── KubeInvalid          422: the server's schema or a CEL rule refused it
 │   └── NoLongerLeader       not sent: another operator may lead by now
+├── SettingsError            a variable of the environment can't be used
 └── NodeUnreachable          a data node's admin API didn't answer, or not in its language
 """
 
@@ -36,6 +37,10 @@ class FilterError(SpecError):
         super().__init__(f"dataNodesFilter {shown!r}, position {position}: {problem}")
         self.position = position
         self.problem = problem
+
+
+class SettingsError(OperatorError):
+    """A variable of the environment: its name, what was found and what is expected."""
 
 
 class ResourceError(OperatorError):

@@ -81,7 +81,7 @@ def settings_from(environment: Mapping[str, str], host_name: str) -> LoadSetting
             plan=plan,
             directory=Path(environment.get("ZQ_LOAD_DIR", "/history")),
             bind=environment.get("ZQ_BIND", "0.0.0.0"),  # noqa: S104 - a pod serves its network
-            port=int(environment.get("ZQ_LOAD_PORT", "8081")),
+            port=_port(environment.get("ZQ_LOAD_PORT", "8081")),
             pod=pod,
             ordinal=int(ordinal),
             tls=tls_from(environment),
@@ -89,7 +89,14 @@ def settings_from(environment: Mapping[str, str], host_name: str) -> LoadSetting
     except TlsSettingsError as error:
         raise PlanError(str(error)) from error
     except ValueError as error:
-        raise PlanError(f"expected numbers in ZQ_LOAD_PORT and ZQ_LOAD_ORDINAL: {error}") from error
+        raise PlanError(f"expected a number in ZQ_LOAD_ORDINAL: {error}") from error
+
+
+def _port(text: str) -> int:
+    """Raises PlanError for what is no port; 0 lets the kernel choose."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise PlanError(f"ZQ_LOAD_PORT is {text!r}; expected an integer from 0 to 65535")
+    return int(text)
 
 
 async def run(settings: LoadSettings) -> None:

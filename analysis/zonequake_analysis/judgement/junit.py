@@ -15,12 +15,14 @@ from xml.etree import ElementTree as xml
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, Told, started
 from zonequake_analysis.untrusted_text import visible
-from zonequake_analysis.verdict import Verdict, most_severe_first
+from zonequake_analysis.verdict import Kind, Verdict, most_severe_first
 
 MOST_WITNESSES = 3
 """Most witnesses of one check; the report has them all."""
 
 _FAILURES = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
+_NOT_COUNTED = (Kind.HARNESS, Kind.CLEANUP)
+"""What happened to the run itself: it has no numbers beside its sentence."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -94,10 +96,12 @@ def _case(check: CheckEntry, told: Told) -> xml.Element:
 
 
 def _text(check: CheckEntry, told: Told) -> str:
-    lines = [
-        check.summary,
-        f"{check.violations:,} violations; {check.checked:,} judged, {check.excluded:,} left out",
-    ]
+    lines = [check.summary]
+    if check.kind not in _NOT_COUNTED:
+        lines.append(
+            f"{check.violations:,} violations; {check.checked:,} judged, "
+            f"{check.excluded:,} left out"
+        )
     for witness in check.witnesses[:MOST_WITNESSES]:
         lines += ["", witness]
     left_out = len(check.witnesses) - MOST_WITNESSES

@@ -198,6 +198,7 @@ def test_a_run_that_never_began_leaves_a_junit_file_with_an_error_and_a_summary(
     assert isinstance(result, Error)
     assert (str(error) or "interrupted") in result.message
     assert "again: zonequake run leader-kill --seed 5" in result.text
+    assert "violations" not in result.text
     assert f"Exit code {code}" in summary.read_text()
     assert (out / "junit.xml").read_bytes() == junit.read_bytes()
 

@@ -1,7 +1,7 @@
 """`zonequake sql-shell RUN`: the tables of an analysed run, in SQL.
 
-Exit codes: 0 answered, 254 wrong usage, as a statement that can't be answered is, 255 the tables
-can't be opened.
+Exit codes: 0 answered, 254 wrong usage, as a statement that can't be answered or a run without
+tables is, 255 the tables can't be opened.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     try:
         place = Place.of(run)
         place.check_reachable()
+        if lacking := _lacking(place):
+            _complain(
+                f"found no table {', '.join(lacking)} in {place / 'tables'}, expected all that an "
+                "analysis writes: run `zonequake analyze` over the run, and again if it broke off"
+            )
+            return USAGE_EXIT_CODE
         histories = (place / "history").listed(".jsonl")
         spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
         try:
@@ -89,6 +95,17 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     else:
         return 0
     return EXIT_CODES[Verdict.HARNESS_FAILED]
+
+
+def _lacking(place: Place) -> list[str]:
+    """Returns the tables of a whole analysis that the run doesn't have: a session takes seconds to
+    start, and opens none of them. Raises PlaceError.
+    """
+    from zonequake_analysis.tables.schemas import OF_METRICS, TABLES
+
+    tables = place.resolve() / "tables"
+    needed = (name for name in TABLES if name not in OF_METRICS)
+    return [name for name in needed if not (tables / name).exists()]
 
 
 def answer(spark: SparkSession, text: str, form: Form, most: int) -> None:

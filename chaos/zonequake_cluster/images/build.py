@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
 import shutil
 import tempfile
 import time
@@ -35,8 +36,14 @@ from zonequake_cluster.images.content import (
 )
 from zonequake_cluster.images.wheels import download_wheels, wheel_folder
 from zonequake_cluster.own_files import OwnFiles, find_own_files
+from zonequake_kube.errors import UsageError
 
 REGISTRY = "docker.io"  # the registry that a kubelet adds to a name without one
+_REPOSITORY = re.compile(
+    r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?"
+    r"(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*"
+)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 Progress = Callable[[str], None]
 
@@ -84,8 +91,10 @@ def push_all(
 ) -> dict[str, BuiltImage]:
     """Brings our images up to date and pushes each as `repository/name:tag`; returns them by name.
 
-    Prometheus is not ours: a registry has its own. Raises ImageError.
+    Prometheus is not ours: a registry has its own. Raises UsageError before anything is built,
+    ImageError.
     """
+    check_names(repository, tag)
     own = find_own_files()
     built = build_all(progress=progress, also=[spec.name for spec in IMAGES if spec.asked_for])
     ours = {spec.name: built[spec.name] for spec in IMAGES if spec.sources}
@@ -95,6 +104,20 @@ def push_all(
             with _timed(f"push of {name}", progress):
                 buildah.push(image.archive, f"{repository}/{name}:{tag}", plain_http=plain_http)
     return ours
+
+
+def check_names(repository: str, tag: str) -> None:
+    """Raises UsageError for a repository or tag that no registry takes."""
+    if _REPOSITORY.fullmatch(repository) is None:
+        raise UsageError(
+            f"found the repository {repository!r}, expected a registry and a path in lower case, "
+            "such as registry.example:5000/zonequake"
+        )
+    if _TAG.fullmatch(tag) is None:
+        raise UsageError(
+            f"--tag: found {tag!r}, expected up to 128 letters, digits, '.', '_' and '-', with a "
+            "letter, a digit or '_' first"
+        )
 
 
 def planned_images(own: OwnFiles) -> dict[str, BuiltImage]:

@@ -212,3 +212,16 @@ def test_a_folder_that_is_not_there_and_a_format_without_a_query_are_wrong_usage
         command.main([str(tmp_path / "gone")], standalone_mode=False)
     with pytest.raises(typer.BadParameter, match="without --query"):
         command.main([str(tmp_path), "--format", "csv"], standalone_mode=False)
+
+
+def test_a_folder_without_tables_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(**_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("zonequake_analysis.spark_pass.session.build_session", started)
+    command = typer.main.get_command(app)
+    code = command.main([str(tmp_path), "--query", "SELECT 1"], standalone_mode=False)
+    assert code == 254
+    assert f"in {tmp_path / 'tables'}, expected all" in capsys.readouterr().err

@@ -118,7 +118,7 @@ def simulate(
     if trace or shrink:
         if seed is None or seeds is not None:
             raise UsageError("--trace and --shrink take one seed: --seed N, not --seeds")
-        _check_out(out)
+        _check_out(out, ".svg" if trace else ".json")
         faults = read_plan(plan) if plan else None
         if trace and shrink:
             raise UsageError(
@@ -282,8 +282,12 @@ def _shrink(
     raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
 
 
-def _check_out(path: Path | None) -> None:
+def _check_out(path: Path | None, ending: str) -> None:
     """Raises UsageError before the simulation, so that no work is lost."""
+    if path is not None and path.suffix not in ("", ending):
+        raise UsageError(
+            f"--out: found {path}, expected a name that ends with {ending}, as that is written"
+        )
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UsageError(f"--out {path} can't be written: {what}")

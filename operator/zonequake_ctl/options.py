@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.exceptions import TyperException
 
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_kube.errors import UsageError
@@ -81,6 +82,15 @@ class UserOptions:
             release=DEFAULT_RELEASE,
             from_environment=True,
         )
+
+
+def wrong_words(error: TyperException) -> str:
+    """Returns what is wrong with a command's words, with the value that was found."""
+    said = error.format_message()
+    details = getattr(error.__cause__, "errors", None)  # pydantic's, which typer leaves out
+    if not callable(details):
+        return said
+    return "; ".join([said, *(f"found {detail['input']!r}" for detail in details())])
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:

@@ -37,7 +37,7 @@ from zonequake_ctl.sql.translate import (
 )
 from zonequake_ctl.sql.views import Rows
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import Conflict, NotFound, UsageError
+from zonequake_kube.errors import Conflict, NotFound, UsageError, unreadable
 
 ATTEMPTS = 3
 """Attempts at a change that another client's write kept from being stored."""
@@ -100,7 +100,7 @@ def sql(
     text = _text(statements, file)
     parsed = parse(text)
     if offline:
-        _print_plan(parsed, Catalog(), text, where.namespace)
+        _print_plan(parsed, Catalog(offline=True), text, where.namespace)
         return
     try:
         place = where.place()
@@ -108,7 +108,7 @@ def sql(
         if not dry_run:
             raise
         notes.print("no cluster: as if there were no zones and tables yet")
-        _print_plan(parsed, Catalog(), text, where.namespace)
+        _print_plan(parsed, Catalog(offline=True), text, where.namespace)
         return
     asyncio.run(_at(place, parsed, text, dry_run=dry_run))
 
@@ -123,7 +123,9 @@ def _text(statements: str | None, file: Path | None) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else Path(str(file)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} can't be read: {error}") from error
+        raise UsageError(
+            f"{file} can't be read: {unreadable(error)}, expected a file with SQL statements"
+        ) from error
 
 
 async def _at(place: ReleasePlace, parsed: list[Statement], text: str, *, dry_run: bool) -> None:

@@ -131,6 +131,13 @@ def in_words(error: BaseException) -> str:
     return "; ".join(dict.fromkeys(_causes(error)))
 
 
+def unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file can't be read, without Python's numbers: behind the file's name and a colon."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"found byte 0x{error.object[error.start]:02x} at {error.start:,}, which is no UTF-8"
+    return (error.strerror or str(error)).lower()
+
+
 def _causes(error: BaseException) -> list[str]:
     if isinstance(error, BaseExceptionGroup):
         return [words for cause in error.exceptions for words in _causes(cause)]

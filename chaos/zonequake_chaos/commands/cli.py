@@ -22,7 +22,7 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.mounted import mount_all
 from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.closed_output import ends_with_its_reader
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions, expanded, wrong_words
 from zonequake_ctl.release.cli import LOOK
 from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
@@ -303,7 +303,7 @@ def main() -> NoReturn:
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except TyperException as error:
-        errors.print(error.format_message(), style="red", markup=False)
+        errors.print(wrong_words(error), style="red", markup=False)
         sys.exit(USAGE_EXIT_CODE)
     except UsageError as error:
         errors.print(str(error), style="red", markup=False)

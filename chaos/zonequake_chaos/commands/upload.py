@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
 from rich.console import Console
 
 from zonequake_analysis.errors import PlaceError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.place import SCHEMES, Place
 from zonequake_analysis.storage.upload import Uploaded
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.record.upload import delete_spool, upload_run
@@ -20,6 +21,9 @@ def chosen_place(given: str | None) -> tuple[Path | None, Place | None]:
     UsageError."""
     if given is None:
         return None, None
+    if wrong := re.match(rf"({'|'.join(SCHEMES)}):/?(?!/)", given):
+        right = f"{wrong[1]}://{given[wrong.end() :]}"
+        raise UsageError(f"--out: found {given!r}, expected a URI such as {right}, or a folder")
     try:
         place = Place.of(given)
     except PlaceError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import secrets
@@ -63,8 +64,18 @@ Address = Annotated[
         "--address", help="host:port of a data node. Default: through the Kubernetes API."
     ),
 ]
+
+
+def _timeout(given_s: float) -> float:
+    """Raises UsageError for a time in which nothing can be done."""
+    if not 0 < given_s < math.inf:
+        raise UsageError(f"--timeout: found {given_s:g}, expected a number of seconds above 0")
+    return given_s
+
+
 Timeout = Annotated[
-    float, typer.Option("--timeout", help="Total time for all attempts, in seconds.")
+    float,
+    typer.Option("--timeout", help="Total time for all attempts, in seconds.", callback=_timeout),
 ]
 
 

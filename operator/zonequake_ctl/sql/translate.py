@@ -41,11 +41,15 @@ _NOUNS = {ZONE: "zone", TABLE: "table"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """The namespace's zones and tables by resource name, and its LogicalTopology."""
+    """The namespace's zones and tables by resource name, and its LogicalTopology.
+
+    `offline`: no cluster was asked, so that only what statements created is there.
+    """
 
     zones: Mapping[str, Resource] = field(default_factory=dict)
     tables: Mapping[str, Resource] = field(default_factory=dict)
     topology: Resource | None = None
+    offline: bool = False
 
     def of(self, kind: str) -> Mapping[str, Resource]:
         """All resources of a kind."""
@@ -291,6 +295,8 @@ def _existing(kind: str, name: SqlName, world: Catalog, text: str) -> Resource:
     if found is None:
         there = [names.written_name(one) for _, one in sorted(world.of(kind).items())]
         listed = f"there are {', '.join(there[:10])}" if there else "there is none yet"
+        if world.offline:
+            listed = "no cluster was asked, and no statement before this one creates it"
         raise SqlError(text, name.at, f"there is no {_NOUNS[kind]} {name.written}; {listed}")
     return found
 

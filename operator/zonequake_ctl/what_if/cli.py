@@ -15,8 +15,9 @@ import typer
 from zonequake_ctl.what_if.explain import because
 from zonequake_ctl.what_if.lines import line
 from zonequake_ctl.what_if.reading.fields import read
+from zonequake_ctl.what_if.reading.question import Question
 from zonequake_ctl.what_if.timeline import run
-from zonequake_kube.errors import WhatIfError
+from zonequake_kube.errors import WhatIfError, unreadable
 
 app = typer.Typer(name="what-if", add_completion=False)
 
@@ -29,7 +30,7 @@ def what_if(
     ] = False,
 ) -> None:
     """Show what the operator would do for the events of a file, without a cluster."""
-    for step in run(read(_text(file)), tell=lambda words: typer.echo(words, err=True)):
+    for step in run(_read(file), tell=lambda words: typer.echo(words, err=True)):
         shown = line(step.cause, step.state, step.actions)
         if explain:
             shown["because"] = because(step)
@@ -41,4 +42,17 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise WhatIfError(f"{file}: {error}, expected a what-if file") from error
+        raise WhatIfError(
+            f"{file} can't be read: {unreadable(error)}, expected a what-if file"
+        ) from error
+
+
+def _read(file: Path) -> Question:
+    """Raises WhatIfError with the file's name."""
+    text = _text(file)
+    if not text.strip():
+        raise WhatIfError(f"{file} is empty, expected a what-if file (docs/what-if.md)")
+    try:
+        return read(text)
+    except WhatIfError as error:
+        raise WhatIfError(f"{file}: {error}") from error

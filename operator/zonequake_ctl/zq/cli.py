@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.options import expanded
+from zonequake_ctl.options import expanded, wrong_words
 from zonequake_ctl.zq.look import find_current
 from zonequake_ctl.zq.status import show_status
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
@@ -171,7 +171,7 @@ def main() -> NoReturn:
     try:
         code = typer.main.get_command(app).main(prog_name="kubectl zq", standalone_mode=False)
     except TyperException as error:
-        errors.print(error.format_message(), style="red", markup=False)
+        errors.print(wrong_words(error), style="red", markup=False)
         sys.exit(USAGE_EXIT_CODE)
     except UsageError as error:
         errors.print(str(error), style="red", markup=False)

@@ -14,7 +14,7 @@ from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
 from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView, named_zone
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.errors import ClusterError, UsageError, unreadable
 from zonequake_kube.objects import Json
 from zonequake_kube.yaml_text import read_yaml, read_yaml_documents
 from zonequake_operator.resources.model import Partition, ZoneSnapshot, ZoneSpec, group_name
@@ -36,8 +36,12 @@ def wishes_of_file(path: Path) -> list[WantedZone]:
     """The DistributionZones of a manifest file. Raises UsageError."""
     try:
         documents = [each for each in read_yaml_documents(path.read_text()) if each]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path} can't be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} can't be read: {unreadable(error)}, expected a manifest"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} can't be read, it isn't YAML: {error}") from error
     wishes = [
         WantedZone(zone=str(one["metadata"]["name"]), spec=one.get("spec") or {}, fields=False)
         for one in documents

@@ -179,8 +179,10 @@ def tls_words(credentials: Credentials | None) -> dict[str, Any]:
 def split_address(address: str) -> tuple[str, int]:
     """`host:port` in two. Raises ValueError."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError(f"found address {address!r}, expected host:port")
+    if not (colon and host and port.isdecimal() and 1 <= int(port) <= 65_535):
+        raise ValueError(
+            f"found address {address!r}, expected host:port with a port from 1 to 65535"
+        )
     return host.strip("[]"), int(port)
 
 

@@ -319,3 +319,11 @@ def test_every_folder_of_product_code_has_a_line_in_the_map() -> None:
         and path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
     }
     assert listed == folders
+
+
+def test_both_contracts_of_the_pure_cores_name_the_same_modules() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = {each["id"]: each for each in project["tool"]["importlinter"]["contracts"]}
+    cores = contracts["pure-cores"]["source_modules"]
+    assert contracts["pure-cores-store-nothing"]["source_modules"] == cores
+    assert not [name for name, each in contracts.items() if "ignore_imports" in each]

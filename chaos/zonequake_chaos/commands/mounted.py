@@ -31,7 +31,7 @@ _COMMANDS = (
         "certificates",
         "zonequake_ctl.release.certificates_command",
         "chaos",
-        "Show and rotate the release's certificates.",
+        "Show and renew the release's certificates, or replace their authority.",
         CLUSTER,
     ),
     (

@@ -2,5 +2,5 @@
 
 cli           `zonequake install`, `uninstall`, `access`, `version`, `doctor`
 install       the chart, by a real helm
-certificates  shown and rotated while everything runs
+certificates  shown, renewed and replaced while everything runs
 """

@@ -17,7 +17,7 @@ from zonequake_kube.errors import UsageError
 app = typer.Typer(
     add_completion=False,
     name="certificates",
-    help="Show and rotate the release's certificates.",
+    help="Show and renew the release's certificates, or replace their authority.",
     epilog="Example: zonequake certificates show",
     no_args_is_help=True,
 )

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib import import_module
 
+import typer
 import yaml
+from typer.core import TyperGroup
 
 from tests.unit.repository.test_layout import ROOT
+from zonequake_chaos.commands.cli import app
+from zonequake_chaos.commands.mounted import MOUNTED
 from zonequake_chaos.scenario import manifest
 
 DOCS, CHART = ROOT / "docs", ROOT / "charts" / "zonequake"
@@ -44,3 +50,33 @@ def test_the_modules_of_high_availability_are_those_that_the_page_names() -> Non
     named = {name for cell in first for name in re.findall(r"`([a-z_]+)[`.]", cell)}
     modules = {path.stem for path in (rooms / "high_availability").glob("[!_]*.py")}
     assert modules <= named
+
+
+@cache
+def commands_below(name: str) -> frozenset[str]:
+    """The sub-commands of a mounted command; none of one that isn't a group."""
+    command = typer.main.get_command(import_module(MOUNTED[name]).app) if name in MOUNTED else None
+    return frozenset(command.commands) if isinstance(command, TyperGroup) else frozenset()
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    assert "renew" in commands_below("certificates")
+    named = r"(?:^ {4}|`)zonequake ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?(?![\w=./-])"
+    wrong = []
+    for path in sorted(DOCS.rglob("*.md")):
+        for name, second in set(re.findall(named, path.read_text(), flags=re.MULTILINE)):
+            below = commands_below(name) if second else frozenset()
+            if name not in top.commands or (below and second not in below):
+                wrong.append(f"{path.relative_to(ROOT)}: zonequake {name} {second}".strip())
+    assert wrong == []
+
+
+def test_the_latency_allowed_to_rolling_restarts_is_what_the_page_says() -> None:
+    page = " ".join((DOCS / "scenarios.md").read_text().split())
+    for name in ("rolling-restart", "ha-rolling-restart"):
+        wanted = manifest.load(name).spec.expectations
+        assert wanted.p99_ratio == 3
+        said = f"if p99 is above {wanted.p99_ratio_above_ms:g} ms, and {wanted.max_p99_ms:g} ms in"
+        assert said in page, name

@@ -2,8 +2,8 @@
 
 Zones, node pools, load, faults with their triggers and targets, and expectations. Pure:
 `zonequake_chaos.scenario.manifest` reads and checks a file, `zonequake_chaos.runner.runner` runs
-it. The same file is to drive a cluster, pytest, the simulation and later a resource (design §6
-"Scenario"). The faults are in `zonequake_chaos.scenario.faults`.
+it. One file serves the command and pytest (design §6, Scenario). The faults are in
+`zonequake_chaos.scenario.faults`.
 """
 
 from __future__ import annotations

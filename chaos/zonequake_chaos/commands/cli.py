@@ -180,12 +180,15 @@ def demo(
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")
 def scenarios() -> None:
-    """List the scenarios that come with zonequake."""
+    """List the scenarios that come with zonequake, and what each needs."""
     from zonequake_chaos.scenario import manifest
+    from zonequake_chaos.scenario.needs import need_of
 
     for name, text in manifest.shipped().items():
-        about = " ".join(manifest.parse(text, where=name).metadata.description.split())
-        console.print(f"[bold]{name}[/bold]\n  {about}", highlight=False)
+        run = manifest.parse(text, where=name)
+        about = " ".join(run.metadata.description.split())
+        need = need_of(run.spec.faults).value
+        console.print(f"[bold]{name}[/bold]\n  {about} {need}", highlight=False)
 
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake status --context kind-chaos")

@@ -1,6 +1,6 @@
 """The operator's orders to replicas, including old and forbidden ones, and their allowed effects.
 
-Research §7, invariants 12 to 17 and 23 to 25, at the moment of the order.
+Judged at the moment of the order (docs/simulation.md, "Rules"; design §4, Changes of peers).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A certificate: if the operations of a key, ranked by their claimed places, respect real time and
 replay to the values that were read, the key is linearizable, whatever else is true. Rules
-(research "Claimed order", design §7):
+(docs/interfaces.md, "The claimed order"; design §7, Two checkers):
 
     rank = (lineage, term, index); a read ranks just after the entry whose state it saw
     real time    no operation starts after one of higher rank has finished

@@ -1,4 +1,5 @@
-"""Lost acknowledged writes, stale reads and flicker; and session order (research "Definitions").
+"""Lost acknowledged writes, stale reads and flicker; and session order (docs/analysis.md,
+"Checks").
 
 For a write that was known (acknowledged, or seen by a finished read) before a read starts, and that
 the read misses although no later version explains it:

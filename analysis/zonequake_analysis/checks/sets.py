@@ -1,4 +1,4 @@
-"""Sets: what was attempted, acknowledged and observed (research "Sets", "Definitions").
+"""Sets: what was attempted, acknowledged and observed (docs/analysis.md, "Checks").
 
     phantom        a value was read that no operation attempted to write
     aborted        a value was read whose every attempt certainly never happened

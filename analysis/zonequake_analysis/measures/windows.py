@@ -1,4 +1,5 @@
-"""Unavailability windows per partition and operation class, from probes (research "Windows").
+"""Unavailability windows per partition and operation class, from probes (design §7,
+Unavailability windows).
 
 A probe succeeds if it is answered within the deadline of its scheduled start; late, failed and
 unknown probes have failed. A window is a maximal run of failures between two successes of a

@@ -1,4 +1,4 @@
-"""Elections, logs and commitment (research §7, invariants 1 to 8)."""
+"""Elections, logs and commitment (docs/simulation.md, "Rules"; Raft paper, figure 3)."""
 
 from __future__ import annotations
 

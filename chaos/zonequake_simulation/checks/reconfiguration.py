@@ -1,4 +1,4 @@
-"""Stages, gates and configurations (research §7, invariants 12 to 22)."""
+"""Stages, gates and configurations (docs/simulation.md, "Rules"; document rebalance)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for replies to clients (research §7, invariants 25 and 40, seen from inside)."""
+"""Rules for replies to clients (docs/simulation.md, "Rules"; design §4, Replies and retries)."""
 
 from __future__ import annotations
 

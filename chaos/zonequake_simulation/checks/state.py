@@ -1,4 +1,4 @@
-"""Rules for applied state (research §7, invariants 9, 31 and those of counters)."""
+"""Rules for applied state (docs/simulation.md, "Rules"; design §4, Update counters)."""
 
 from __future__ import annotations
 

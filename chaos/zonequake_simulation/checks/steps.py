@@ -1,4 +1,4 @@
-"""Rules for the effect of one message on a replica (research §7, invariants 2 and 6; thesis §3.6.1,
+"""Rules for the effect of one message on a replica (Raft paper, figure 3; thesis §3.6.1,
 §4.2.3).
 
 Whether a replica has a live leader is computed here independently: from the leader's last message

@@ -1,5 +1,5 @@
-"""Rules that everything sent was stored before, and everything stored is found again (research §7,
-2, 3, 10, 27).
+"""Rules that everything sent was stored before, and everything stored is found again (Raft paper,
+figure 2: persistent state; design §4, Storage).
 """
 
 from __future__ import annotations

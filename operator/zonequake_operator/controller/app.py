@@ -287,7 +287,7 @@ async def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Settings to have from day one (research: operator §1.3)."""
+    """Sets how kopf stores its finalizer and progress, and how it reacts to errors."""
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(

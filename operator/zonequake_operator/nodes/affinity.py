@@ -4,7 +4,7 @@ For each (node, partition) one 64-bit word: the node name's Java hash code in it
 partition in its high half, mixed by the Wang/Jenkins steps. Nodes are ranked ascending by the
 signed result, ties by name, and the first `replicas` of them hold the partition. So the result
 is independent of input order, prefix-stable in replicas, and moves as little as possible: a
-joining node only takes, a leaving one only gives. research: ignite3 §3.
+joining node only takes, a leaving one only gives (design §3, Affinity).
 """
 
 from __future__ import annotations

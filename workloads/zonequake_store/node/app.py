@@ -48,7 +48,7 @@ from zonequake_tls.metrics import CertificateCollector, ConnectionCollector
 _log = logging.getLogger("zonequake_store")
 
 # Entries and commands are tuples and structs without cycles: collecting them often only costs
-# pauses (research: long ones were seen with many live entries).
+# pauses, long ones with many live entries.
 _GC_THRESHOLDS = (50_000, 50, 100)
 
 # The loop waits for the interpreter lock while a writer thread holds it; half a millisecond keeps

@@ -88,7 +88,7 @@ def refusal(zone: str, found: Sequence[MajorityReport], chosen: Sequence[int]) -
 
 
 def told(proofs: Sequence[MajorityReport]) -> list[str]:
-    """For people; partitions of which the same is known stand together."""
+    """Returns lines for people; partitions with equal reports share their lines."""
     alike: dict[object, list[MajorityReport]] = {}
     for proof in proofs:
         key = (proof.stable, tuple(proof.lines()[1:]))

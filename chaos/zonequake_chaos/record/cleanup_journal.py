@@ -45,9 +45,9 @@ class ContinueProcess(msgspec.Struct, frozen=True, kw_only=True, tag="continue_p
 
 
 class JoinNetwork(msgspec.Struct, frozen=True, kw_only=True, tag="join_network"):
-    """Nothing is done to this pod's links by the fault `fault`; empty: by no fault.
+    """The links of this pod are free of the fault `fault`; if that is empty, of every fault.
 
-    `host` is the node that carried it.
+    `host` is the node on which the pod ran.
     """
 
     pod: str

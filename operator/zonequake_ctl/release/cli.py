@@ -123,7 +123,7 @@ def doctor() -> None:
         mark = "ok     " if finding.well else "missing"
         console.print(f"{mark} {finding.work}: {finding.found}", markup=False, highlight=False)
         if not finding.well:
-            console.print(f"        mend it by: {finding.mend}", markup=False, highlight=False)
+            console.print(f"        fix it with: {finding.mend}", markup=False, highlight=False)
     if missing:
         raise typer.Exit(1)
 

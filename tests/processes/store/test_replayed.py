@@ -68,7 +68,7 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     leader = await nodes.leader(group)
     was = await nodes.status(leader, group)
     assert was is not None
-    # With TLS by thieves of the certificates, since nobody else is heard.
+    # With TLS by clients with stolen certificates, since nobody else is heard.
     client_context, peer_context = opening(nodes, "client_port"), opening(nodes, "peer_port")
     async with harmless(nodes):
         for name in NAMES:

@@ -67,7 +67,7 @@ def test_the_command_says_it_and_its_code_tells(
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == code
     assert ("missing disk: no room" in done.output) == bool(mend)
-    assert ("mend it by: make setup" in done.output) == bool(mend)
+    assert ("fix it with: make setup" in done.output) == bool(mend)
 
 
 def test_the_javas_version_is_read_as_java_says_it(

@@ -1,4 +1,4 @@
-"""Heartbeats that say nothing new, said by a number.
+"""Replaces a heartbeat that equals the previous one by the number of its slot.
 
 Between two nodes an idle group says the same over and over: this term, this commit index, this
 round. Each side of a connection keeps the last heartbeat and the last answer of every group in a

@@ -70,7 +70,7 @@ class WaitingForSuccessor:
         return True
 
     def tick(self) -> list[HeldRequest]:
-        """A tick passed; those that wait no longer."""
+        """Counts a tick; returns the requests that need not wait any longer."""
         if self._ticks is None:
             return []
         self._ticks += 1

@@ -111,7 +111,7 @@ def may_not_start(
 
 
 def start_again(replica: Replica, order: StartReplica) -> OrderReply:
-    """A start order for one that runs; a turn must follow."""
+    """Applies a start order to a replica that runs already; the caller must run a turn after it."""
     replica.raise_token(order.token)
     replica.core_now().supply.set_rate(order.catch_up_bytes_per_second)
     replica.core_now().enforce(order.enforced_token)

@@ -66,10 +66,10 @@ class Watcher(Protocol):
         """Is called when the writes that the storage held back are stored."""
 
     def storage_failed(self, writer: str, error: Exception) -> None:
-        """Is called when this writer stores nothing any more."""
+        """Is called when this writer has failed; it stores nothing from then on."""
 
     def logs_damaged(self, damaged: dict[int, str]) -> None:
-        """Is called when logs, by number, cannot be written, for these reasons."""
+        """Is called when logs can't be written; `damaged` has the reason by the log's number."""
 
 
 @dataclass(slots=True)

@@ -147,7 +147,7 @@ def try_forbidden_reset(replica: Replica) -> None:
     )
     require(
         answer is not ResetAnswer.RECEIVED and raft.status() == before,
-        "who leads or hears a leader is not reset",
+        "a replica that leads or hears a leader is not reset",
         answer=answer,
         before=before,
     )

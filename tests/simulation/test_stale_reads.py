@@ -30,4 +30,4 @@ def test_who_asks_for_any_version_counts_nodes_as_left_that_may_still_act(
 
     monkeypatch.setattr(NamespaceApi, "_call", from_the_watch_cache)
     report = simulate(910_328, SCENARIOS["operated-available"])
-    assert report.rule == "who may still act has not left"
+    assert report.rule == "a node that may still act has not left"

@@ -125,7 +125,7 @@ class KeyRules:
             configuration is None
             or configuration.token != lock.token
             or {(peer.node, peer.incarnation) for peer in configuration.peers} != wanted,
-            "what is locked gives way to its switch or a reset alone",
+            "only its switch or a reset replaces a locked configuration",
             before=before,
             after=after,
             leader=found[1] if found is not None else None,

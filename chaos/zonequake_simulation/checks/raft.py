@@ -46,11 +46,11 @@ class RaftRules:
         entry."""
         term = life.core.term
         if life.core.abstains:
-            raise Violation("who abstains does not lead", peer=life.peer, term=term)
+            raise Violation("a replica that abstains does not lead", peer=life.peer, term=term)
         configuration = life.core.log.configuration
         if configuration is None or configuration.lineage < life.enforced:
             raise Violation(
-                "nobody leads below the lineage that it was told of",
+                "no replica leads in an older lineage than it was told of",
                 peer=life.peer,
                 term=term,
                 configuration=configuration,

@@ -93,7 +93,7 @@ class ReplyRules:
             _wrote(node, body.request_id, reply, lineage)
         require(
             number >= life.enforced,
-            "nobody acknowledges below the lineage that it was told of",
+            "no replica acknowledges in an older lineage than it was told of",
             node=node,
             body=body,
             lineage=number,

@@ -92,7 +92,7 @@ class ResetRules:
             # unwound.
             require(
                 not any(self._led(name) for name in before.stable.nodes),
-                "nobody is reset who has a majority",
+                "a partition that has a majority is not reset",
                 before=before,
                 after=after,
                 holding=sorted(holding),
@@ -153,7 +153,7 @@ class ResetRules:
         best = max((has.get(name, 0) for name in holding & members), default=0)
         require(
             has.get(chosen, 0) >= min(best, upto),
-            "who goes on has all that anybody there has of what was acknowledged",
+            "the survivor of a reset has every acknowledged entry that a present candidate has",
             chosen=chosen,
             has=has,
             acknowledged=upto,

@@ -117,7 +117,7 @@ class StateRules:
         index = state.index
         require(
             state.last_configuration_index <= index,
-            "what is marked as applied is applied",
+            "only an applied entry is marked as applied",
             peer=replica.me,
             state=state,
         )

@@ -88,7 +88,7 @@ class Steps:
             if before.heeds_a_leader and lineage_of(message.term) == lineage_of(before.term):
                 require(
                     all(each.reject for each in core.out.after_store[before.answers :]),
-                    "who hears a leader promises nobody a vote",
+                    "a replica that hears a leader promises no vote",
                     peer=core.me,
                     candidate=message,
                     before=before,
@@ -110,7 +110,7 @@ class Steps:
             ):
                 require(
                     core.term == before.term,
-                    "who hears a leader is not disturbed by a candidate",
+                    "no candidate disturbs a replica that hears a leader",
                     peer=core.me,
                     candidate=message,
                     before=before,

@@ -33,7 +33,7 @@ class StorageRules:
             return
         require(
             not is_volatile,
-            "who lost its state comes back under another name",
+            "a replica that lost its state has a new incarnation",
             peer=peer,
             term=stored.term,
         )
@@ -41,7 +41,7 @@ class StorageRules:
         require(
             (core.term, core.vote, log.first_index, found)
             == (stored.term, stored.vote, stored.first_index, stored.terms),
-            "what was stored is found again",
+            "a restarted replica finds what was stored",
             peer=peer,
             found=(core.term, core.vote, log.first_index, found),
             stored=(stored.term, stored.vote, stored.first_index, stored.terms),

@@ -92,7 +92,7 @@ class TopologyRules:
         )
         require(
             was_taken or not may_act,
-            "who may still act has not left",
+            "a node that may still act has not left",
             node=known.name,
             lease=lease,
         )

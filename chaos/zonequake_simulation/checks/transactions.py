@@ -82,7 +82,7 @@ class TransactionRules:
         done = self._carried_out.get((request.client, request.sequence))
         require(
             done is None,
-            "what certainly failed is not carried out",
+            "a transaction that certainly failed is not carried out",
             request=request,
             transaction=done,
         )

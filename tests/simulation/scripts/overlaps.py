@@ -70,7 +70,7 @@ def newer_keys_are_not_judged_by_older_reports() -> None:
         cluster.wait(300)
         require(
             cluster.keys.pending_lock is not None,
-            "what is locked gives way to its switch or a reset alone",
+            "only its switch or a reset replaces a locked configuration",
             keys=cluster.keys,
         )
         cluster.mend({A}, (B, C, D))

@@ -287,7 +287,12 @@ class Stage:
         self._seen[name] = (status.term, status.commit)
         if status.role is not RaftRole.LEADER:
             return
-        require(not status.abstains, "who abstains does not lead", node=name, term=status.term)
+        require(
+            not status.abstains,
+            "a replica that abstains does not lead",
+            node=name,
+            term=status.term,
+        )
         me = self.peers[name]
         known_leader = self._leaders.get(status.term)
         if known_leader is not None:

@@ -150,7 +150,7 @@ def _(wrong: bool) -> None:
     replies().answered(empty, read, OK, (0, 0), rate=1.0)
 
 
-@breaks("nobody acknowledges below the lineage that it was told of")
+@breaks("no replica acknowledges in an older lineage than it was told of")
 def _(wrong: bool) -> None:
     replies().answered(life(enforced=5 if wrong else 0), READ, OK, (0, 0), rate=1.0)
 
@@ -184,7 +184,7 @@ def _(wrong: bool) -> None:
     rules.handed_out(life(peer=B), (Entry(1, 1, EntryKind.NOOP, b"x" if wrong else b""),))
 
 
-@breaks("what is marked as applied is applied")
+@breaks("only an applied entry is marked as applied")
 def _(wrong: bool) -> None:
     at = 2 if wrong else 1
     applying(states(), AppliedState(index=1, term=1, last_configuration_index=at))
@@ -219,7 +219,7 @@ def _(wrong: bool) -> None:
         rules.happened("g", decided(transaction))
 
 
-@breaks("what certainly failed is not carried out")
+@breaks("a transaction that certainly failed is not carried out")
 def _(wrong: bool) -> None:
     rules = TransactionRules()
     rules.happened("g", TransactionEvent(TransactionMoment.PREPARED, FIRST))

@@ -103,7 +103,7 @@ def holder(name: str, *, lost: bool = False) -> Any:
     return Made(replicas={}, home=Made(present=lambda group: peer))
 
 
-@breaks("what is locked gives way to its switch or a reset alone")
+@breaks("only its switch or a reset replaces a locked configuration")
 def _(wrong: bool) -> None:
     """A leader of term 2 runs what is locked; a newer one may have been elected."""
     released = replace(LOCKED, pending_lock=None, configuration_token=6)
@@ -118,7 +118,7 @@ def _(wrong: bool) -> None:
     KeyRules("g", rules=group, nodes=nodes, resets=None).written(LOCKED, released)
 
 
-@breaks("what is locked gives way to its switch or a reset alone")
+@breaks("only its switch or a reset replaces a locked configuration")
 def _(wrong: bool) -> None:
     """Of the peers of what is locked two have lost what they held, or none."""
     released = replace(LOCKED, pending_lock=None, configuration_token=6)
@@ -212,7 +212,7 @@ def _(wrong: bool) -> None:
     resetting("AB", led="AB").written(FORCED, again)
 
 
-@breaks("nobody is reset who has a majority")
+@breaks("a partition that has a majority is not reset")
 def _(wrong: bool) -> None:
     there = "AB" if wrong else "A"
     after = FORCED if wrong else replace(FORCED, planned=None)

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller.app import App
-from zonequake_operator.errors import SettingsError
+from zonequake_operator.errors import OperatorSettingsError
 from zonequake_operator.leader.election import Candidate
 from zonequake_operator.leader.elector import Elector
 from zonequake_operator.settings import settings_from
@@ -31,7 +31,7 @@ def main() -> None:
     try:
         settings = settings_from(os.environ)
         credentials = _credentials()
-    except SettingsError as error:
+    except OperatorSettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(_USAGE_EXIT_CODE)
     logging.basicConfig(
@@ -44,14 +44,14 @@ def main() -> None:
 
 
 def _credentials() -> Credentials | None:
-    """Raises SettingsError."""
+    """Raises OperatorSettingsError."""
     try:
         settings = tls_from(os.environ)
         if settings is None:
             return None
         credentials = Credentials(settings, TlsRole.OPERATOR)
     except (TlsSettingsError, UnusableCredentials) as error:
-        raise SettingsError(str(error)) from error
+        raise OperatorSettingsError(str(error)) from error
     REGISTRY.register(CertificateCollector(credentials))
     return credentials
 

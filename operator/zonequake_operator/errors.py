@@ -10,7 +10,7 @@ OperatorError
 │   ├── KubeForbidden        403: a right is missing
 │   ├── KubeInvalid          422: the server's schema or a CEL rule refused it
 │   └── NoLongerLeader       not sent: another operator may lead by now
-├── SettingsError            a variable of the environment can't be used
+├── OperatorSettingsError            a variable of the environment can't be used
 └── NodeUnreachable          a data node's admin API didn't answer, or not in its language
 """
 
@@ -39,7 +39,7 @@ class FilterError(SpecError):
         self.problem = problem
 
 
-class SettingsError(OperatorError):
+class OperatorSettingsError(OperatorError):
     """A variable of the environment: its name, what was found and what is expected."""
 
 

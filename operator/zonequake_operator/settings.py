@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zonequake_operator.controller.app import HTTP_PORT, OperatorOptions
-from zonequake_operator.errors import SettingsError
+from zonequake_operator.errors import OperatorSettingsError
 from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
 
 DEFAULT_RESYNC_S = "5"
@@ -27,8 +27,9 @@ class OperatorSettings:
 
 
 def settings_from(environment: Mapping[str, str]) -> OperatorSettings:
-    """Reads the settings. Raises SettingsError with the variable, what was found and what is
-    expected.
+    """Reads the settings.
+
+    Raises OperatorSettingsError with the variable, what was found and what is expected.
     """
     return OperatorSettings(
         options=OperatorOptions(
@@ -50,7 +51,9 @@ def settings_from(environment: Mapping[str, str]) -> OperatorSettings:
 def _name(environment: Mapping[str, str], variable: str) -> str:
     found = environment.get(variable)
     if not found:
-        raise SettingsError(f"found no {variable} in the environment; set it to the release's own")
+        raise OperatorSettingsError(
+            f"found no {variable} in the environment; set it to the release's own"
+        )
     return found
 
 
@@ -61,19 +64,23 @@ def _seconds(environment: Mapping[str, str], variable: str, default: str) -> flo
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise SettingsError(f"{variable} is {text!r}; expected a number of seconds, 0 or more")
+        raise OperatorSettingsError(
+            f"{variable} is {text!r}; expected a number of seconds, 0 or more"
+        )
     return value
 
 
 def _integer(environment: Mapping[str, str], variable: str, default: int, most: int) -> int:
     text = environment.get(variable, str(default))
     if not text.isdecimal() or int(text) > most:
-        raise SettingsError(f"{variable} is {text!r}; expected an integer from 0 to {most}")
+        raise OperatorSettingsError(f"{variable} is {text!r}; expected an integer from 0 to {most}")
     return int(text)
 
 
 def _level(environment: Mapping[str, str]) -> int:
     text = environment.get("ZQ_LOG_LEVEL", "INFO")
     if text not in _LEVELS:
-        raise SettingsError(f"ZQ_LOG_LEVEL is {text!r}; expected one of {', '.join(_LEVELS)}")
+        raise OperatorSettingsError(
+            f"ZQ_LOG_LEVEL is {text!r}; expected one of {', '.join(_LEVELS)}"
+        )
     return logging.getLevelNamesMapping()[text]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zonequake_chaos.commands import cli
-from zonequake_ctl.zq import cli as zq
+from zonequake_ctl.zq.cli import main as zq_main
 from zonequake_load.client.connection import split_address
 
 Said = Callable[..., str]
@@ -68,7 +68,7 @@ def test_wrong_words_are_refused_with_what_was_found(
 COMMANDS = {
     "what-if": (("what-if",), cli.main),
     "sql": (("sql", "--dry-run", "--offline", "--file"), cli.main),
-    "plan": (("plan", "-f"), zq.main),
+    "plan": (("plan", "-f"), zq_main),
 }
 
 

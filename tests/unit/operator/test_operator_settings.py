@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from zonequake_operator.errors import SettingsError
+from zonequake_operator.errors import OperatorSettingsError
 from zonequake_operator.settings import settings_from
 
 LEAST = {"ZQ_NAMESPACE": "n", "ZQ_RELEASE": "zq"}
@@ -36,7 +36,7 @@ def test_what_is_not_set_has_its_default() -> None:
 def test_what_cannot_be_used_is_refused_with_what_was_found_and_expected(
     variable: str, text: str, expected: str
 ) -> None:
-    with pytest.raises(SettingsError, match=f"{variable} is '{text}'; expected {expected}"):
+    with pytest.raises(OperatorSettingsError, match=f"{variable} is '{text}'; expected {expected}"):
         settings_from({**LEAST, variable: text})
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from zonequake_chaos.commands.cli import app
+from zonequake_chaos.commands import cli
 from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.node_access.own_machine import OwnMachine
@@ -43,7 +44,9 @@ def demanded(faults: Sequence[Fault]) -> Need:
 
 @pytest.fixture(scope="module")
 def listed() -> dict[str, str]:
-    done = CliRunner().invoke(app, ["scenarios"], env={"COLUMNS": "5000"})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cli, "console", Console(width=5000))  # two lines each
+        done = CliRunner().invoke(cli.app, ["scenarios"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     return dict(zip(lines[::2], lines[1::2], strict=True))

@@ -29,15 +29,15 @@ _SOURCES = Path(__file__).parent / "porcupine"
 
 @pytest.fixture
 def examples(porcupine: Judge) -> Path:
-    """The folder of Porcupine's sources, which the judge's build has brought."""
-    listed = subprocess.run(
-        [find_go(print), "list", "-m", "-f", "{{.Dir}}", _MODULE],
+    """The folder of Porcupine's sources; a judge that was built before has left none here."""
+    brought = subprocess.run(
+        [find_go(print), "mod", "download", "-json", _MODULE],
         cwd=_SOURCES,
         capture_output=True,
         text=True,
         check=True,
     )
-    return Path(listed.stdout.strip())
+    return Path(json.loads(brought.stdout)["Dir"])
 
 
 def imported_steps(log: Path, run: Path) -> list[Step]:

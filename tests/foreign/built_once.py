@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.supply.toolchain import find_go
 
 _CACHE = Path(__file__).resolve().parents[2] / ".zonequake" / "foreign"
 _LOCK_WAIT_S = 1200.0
 """Another process may be at the same build, which takes minutes at worst."""
+
+
+def go_program(sources: Path, package: str) -> Path:
+    """The program of a Go package, at the version that the module in `sources` names."""
+
+    def build(folder: Path) -> None:
+        subprocess.run(
+            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", package],
+            cwd=sources,
+            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
+            check=True,
+        )
+
+    folder = built_once(sources, suffixes=(".mod", ".sum"), build=build)
+    return folder / package.rpartition("/")[2]
 
 
 def built_once(sources: Path, *, suffixes: tuple[str, ...], build: Callable[[Path], None]) -> Path:

@@ -7,7 +7,6 @@ service account, with which it signs its requests by itself.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import urllib.error
@@ -20,9 +19,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.foreign.built_once import built_once
+from tests.foreign.built_once import go_program
 from tests.processes.store.ports import free_ports
-from zonequake_cluster.supply.toolchain import find_go
 
 BUCKET = "runs"
 _SOURCES = Path(__file__).parent / "fakegcs"
@@ -49,16 +47,7 @@ class GcsServer:
 
 def program() -> Path:
     """Returns the compiled server."""
-
-    def build(folder: Path) -> None:
-        subprocess.run(
-            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", _PROGRAM],
-            cwd=_SOURCES,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-            check=True,
-        )
-
-    return built_once(_SOURCES, suffixes=(".mod", ".sum"), build=build) / "fake-gcs-server"
+    return go_program(_SOURCES, _PROGRAM)
 
 
 @contextmanager

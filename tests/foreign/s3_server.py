@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.foreign.built_once import built_once
+from tests.foreign.built_once import go_program
 from tests.processes.store.ports import free_ports
-from zonequake_cluster.supply.toolchain import find_go
 
 ACCESS_KEY, SECRET_KEY = "an-access-key", "a-secret-that-nobody-may-read"
 BUCKET = "runs"
@@ -63,16 +62,7 @@ class S3Server:
 
 def program() -> Path:
     """The compiled server."""
-
-    def build(folder: Path) -> None:
-        subprocess.run(
-            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", _PROGRAM],
-            cwd=_SOURCES,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-            check=True,
-        )
-
-    return built_once(_SOURCES, suffixes=(".mod", ".sum"), build=build) / "versitygw"
+    return go_program(_SOURCES, _PROGRAM)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.foreign.built_once import built_once
-from zonequake_cluster.supply.toolchain import find_go
+from tests.foreign.built_once import go_program
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = [
@@ -23,15 +21,7 @@ _PROGRAM = "github.com/rhysd/actionlint/cmd/actionlint"
 
 @pytest.fixture(scope="module")
 def actionlint() -> Path:
-    def build(folder: Path) -> None:
-        subprocess.run(
-            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", _PROGRAM],
-            cwd=_SOURCES,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-            check=True,
-        )
-
-    return built_once(_SOURCES, suffixes=(".mod", ".sum"), build=build) / "actionlint"
+    return go_program(_SOURCES, _PROGRAM)
 
 
 def judged(actionlint: Path, workflow: Path) -> tuple[int, str]:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.inputs.run_folder import Dump, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.measures.hidden_writes import held_values
-from zonequake_analysis.metrics.table import written
+from zonequake_analysis.metrics.table import write_table, written
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.check_findings import (
     CheckFinding,
@@ -134,10 +133,7 @@ def write_rows(file: Place, table: str, rows: Sequence[Row]) -> None:
     except UnicodeEncodeError:  # half a character, of a file's name for instance
         readable = [{name: _readable(value) for name, value in row.items()} for row in rows]
         content = pa.Table.from_pylist(readable, schema=schema)
-    sink = pa.BufferOutputStream()
-    # As Spark's own files are, for the reason that session.py gives.
-    pq.write_table(content, sink, compression="snappy", store_schema=False)
-    file.write(memoryview(sink.getvalue()))
+    write_table(file, content)
 
 
 def _readable(value: object) -> object:

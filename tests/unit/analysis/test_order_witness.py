@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from random import Random
 
 from tests.histories.repeated_values import as_reference, hot_register, small_histories
+from tests.unit.analysis.made_up_evidence import finding
 from zonequake_analysis.checks.search.named_witness import witness_of
 from zonequake_analysis.checks.search.order_search import Answer, search
 from zonequake_analysis.checks.search.order_witness import MOST_SHOWN, Few, without_order
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.checks.search.register_step import Step
-from zonequake_analysis.checks.search.witness import Finding, Witness, WitnessOperation
+from zonequake_analysis.checks.search.witness import Witness, WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
 
@@ -33,19 +34,7 @@ def operations(history: Sequence[Step]) -> list[WitnessOperation]:
 
 
 def shown(history: Sequence[Step], kind: str = "no-order") -> Witness:
-    finding = Finding(
-        check="search",
-        kind=kind,
-        zone="z",
-        partition=0,
-        key="k",
-        value=None,
-        op="",
-        at_ns=0,
-        position=None,
-        magnitude_ns=None,
-    )
-    return witness_of(operations(history), finding)
+    return witness_of(operations(history), finding(kind, check="search", zone="z", op="", at_ns=0))
 
 
 def names(witness: Witness) -> list[str]:

@@ -1,0 +1,58 @@
+"""Analysis of a run that was recorded before, from the start of Python to the report.
+
+    zonequake demo
+    python -m benchmarks.analysis.bench_run FOLDER --times 5
+
+`FOLDER` is the run's, which is copied first, so that the run keeps its own verdict. Each time is a
+process of its own, as `zonequake analyze` starts it. One JSON line each, and a last one with the
+smallest time, on which other work weighs least, and its limit for a demo's run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.analysis.engines import cost_of
+
+LIMIT_S = 5
+"""For a demo's run with its metrics (docs/performance.md)."""
+
+_ZONEQUAKE = "from zonequake_ctl.entry_points import zonequake; zonequake()"
+
+
+def main() -> None:
+    """Prints what each analysis of the run costs, and the least of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--times", type=int, default=3)
+    arguments = parser.parse_args()
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="bench-run-") as folder:
+        run = Path(folder) / "run"
+        shutil.copytree(arguments.run, run)
+        for _ in range(arguments.times):
+            cost = cost_of([sys.executable, "-c", _ZONEQUAKE, "analyze", str(run)])
+            seconds.append(cost.seconds)
+            print(
+                json.dumps(
+                    {
+                        "exit_code": cost.exit_code,
+                        "seconds": round(cost.seconds, 1),
+                        "cpu_seconds": round(cost.cpu_seconds, 1),
+                        "peak_gib": round(cost.peak_gib, 2),
+                        "load_average": round(os.getloadavg()[0], 1),
+                    }
+                ),
+                flush=True,
+            )
+    print(json.dumps({"least_s": round(min(seconds), 1), "limit_s": LIMIT_S}))
+
+
+if __name__ == "__main__":
+    main()

@@ -31,7 +31,7 @@ class ReleasePlace:
     embedded: bool
 
     async def connect(self) -> Kube:
-        """A connection; close it as an async context. Raises UsageError."""
+        """Opens a connection; close it as an async context. Raises UsageError."""
         # Only here: the client of Kubernetes takes longer to load than most commands take.
         from zonequake_kube.client import Kube
 
@@ -48,7 +48,7 @@ def find_place(
     release: str,
     from_environment: bool = False,
 ) -> ReleasePlace:
-    """The place that the options name; without any, the embedded cluster.
+    """Returns the place that the options name; without any, the embedded cluster.
 
     `from_environment`: before that, the one of $KUBECONFIG. Chaos is never aimed at what happens to
     be in the environment; there the variable only says where a named context is looked up.
@@ -85,6 +85,6 @@ def find_place(
 
 
 def _from_environment() -> Path | None:
-    """The first file of $KUBECONFIG, as kubectl has it."""
+    """Returns the first file of $KUBECONFIG, as kubectl has it."""
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(named) if named else None

@@ -141,5 +141,5 @@ def _user(replica: ReplicaStatus) -> Position:
 
 
 def choice_on(found: Sequence[SurvivorChoice], node: str) -> SurvivorChoice | None:
-    """The choice on this node."""
+    """Returns the choice on this node, None if it has none."""
     return next((choice for choice in found if choice.peer.node == node), None)

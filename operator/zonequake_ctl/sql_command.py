@@ -208,7 +208,7 @@ async def _gone(kube: Kube, change: Delete) -> bool:
 
 
 def _print_plan(parsed: list[Statement], world: Catalog, text: str, namespace: str) -> None:
-    """The resources as YAML documents; what is no resource as comments between them."""
+    """Prints the resources as YAML documents, and what is no resource as comments between them."""
     shown = ""
     for statement in parsed:
         outcome = translate(statement, world, text)

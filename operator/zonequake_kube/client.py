@@ -61,7 +61,9 @@ class Kube(ApiConnection):
     # Objects -----------------------------------------------------------------------------------
 
     def path(self, kind: str, name: str | None = None, *parts: str) -> str:
-        """The API path of a kind's collection in the namespace, or of one object (and below)."""
+        """Returns the API path of a kind's collection in the namespace, or of one object (and
+        below).
+        """
         prefix, plural = _KINDS[kind]
         tail = "/".join(quote(part, safe="") for part in ((name,) if name else ()) + parts)
         return f"{prefix}/namespaces/{self.namespace}/{plural}" + (f"/{tail}" if tail else "")
@@ -71,11 +73,11 @@ class Kube(ApiConnection):
         return await self._json("GET", self.path(kind, name))
 
     async def find(self, kind: str, labels: str = "") -> list[Json]:
-        """The namespace's objects of a kind with these labels."""
+        """Lists the namespace's objects of a kind with these labels."""
         return (await self.snapshot(kind, labels))[0]
 
     async def snapshot(self, kind: str, labels: str = "") -> tuple[list[Json], str]:
-        """The same, and the resource version from which a watch goes on."""
+        """Returns what `find` lists, and the resource version from which a watch goes on."""
         found = await self._json("GET", self.path(kind), params={"labelSelector": labels})
         return list(found["items"]), str(found["metadata"]["resourceVersion"])
 
@@ -159,7 +161,7 @@ class Kube(ApiConnection):
         )
 
     async def account_token(self, account: str, *, lifetime_s: int) -> str:
-        """A new token of a ServiceAccount; a server may shorten its life. Raises NotFound."""
+        """Requests a token of a ServiceAccount; a server may shorten its life. Raises NotFound."""
         answer = await self._json(
             "POST",
             self.path("ServiceAccount", account, "token"),
@@ -172,11 +174,11 @@ class Kube(ApiConnection):
         return str(answer["status"]["token"])
 
     async def version(self) -> str:
-        """The API server's version."""
+        """Returns the API server's version."""
         return str((await self._json("GET", "/version"))["gitVersion"])
 
     async def served_versions(self, group: str) -> list[str]:
-        """The versions of an API group that are served; empty if there is no such group."""
+        """Returns the versions of an API group that are served; empty if there is no such group."""
         try:
             found = await self._json("GET", f"/apis/{quote(group, safe='.')}")
         except NotFound:
@@ -226,7 +228,7 @@ class Kube(ApiConnection):
         params: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """An HTTP call to a pod's port, through the API server."""
+        """Makes an HTTP call to a pod's port, through the API server."""
         return await self._bytes(
             method,
             self.path("Pod", f"{pod}:{port}", "proxy") + path,
@@ -283,7 +285,7 @@ class Kube(ApiConnection):
         headers: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """An HTTP call to a service's port, through the API server."""
+        """Makes an HTTP call to a service's port, through the API server."""
         return await self._bytes(
             method,
             self.path("Service", f"{service}:{port}", "proxy") + path,
@@ -293,7 +295,7 @@ class Kube(ApiConnection):
         )
 
     async def logs(self, pod: str, container: str, *, previous: bool = False) -> bytes:
-        """A container's log so far, or that of its last life."""
+        """Reads a container's log so far, or that of its last life."""
         params = {"timestamps": "true", "container": container}
         params |= {"previous": "true"} if previous else {}
         return await self._bytes("GET", self.path("Pod", pod, "log"), params=params)
@@ -328,7 +330,7 @@ class Kube(ApiConnection):
         timeout_s: float = REQUEST_TIMEOUT_S,
         stdin: bool = False,
     ) -> AsyncIterator[Execution]:
-        """A command that runs in a container; left early, its standard input ends.
+        """Runs a command in a container; if left early, ends its standard input.
 
         Raises ClusterError.
         """

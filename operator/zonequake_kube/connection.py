@@ -90,7 +90,7 @@ class ApiConnection:
         return cls(session=session, configuration=configuration, namespace=namespace)
 
     def in_namespace(self, namespace: str) -> Self:
-        """The same connection for another namespace; it lasts as long as this one."""
+        """Returns the same connection for another namespace; it lasts as long as this one."""
         return type(self)(
             session=self._session, configuration=self._configuration, namespace=namespace
         )
@@ -123,7 +123,7 @@ class ApiConnection:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = REQUEST_TIMEOUT_S,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A response that is a success. Raises ClusterError."""
+        """Sends a request and yields the response, which is a success. Raises ClusterError."""
         try:
             response = await self._session.request(
                 method,

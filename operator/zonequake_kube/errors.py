@@ -124,7 +124,8 @@ class JournalFailed(HarnessError):
 
 
 def in_words(error: BaseException) -> str:
-    """An error as a sentence: of a group its causes, each once, and never the group's own words.
+    """Returns an error as a sentence: of a group its causes, each once, and never the group's own
+    words.
 
     An error of our own is a sentence already; any other needs its type to say anything.
     """

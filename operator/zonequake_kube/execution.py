@@ -94,7 +94,7 @@ def named_errors(pod: str, container: str, timeout_s: float) -> Iterator[None]:
 
 
 def _exit_code(status: bytes, pod: str) -> int:
-    """The exit code in exec's status channel (a metav1.Status)."""
+    """Reads the exit code in exec's status channel (a metav1.Status)."""
     if not status:
         raise ClusterError(f"exec in pod {pod} ended without a status: the container is gone")
     found = json.loads(status)

@@ -96,7 +96,7 @@ class KeysView:
 
 
 def pod_view(pod: Json) -> PodView:
-    """A member's pod."""
+    """Returns the view of a member's pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     names = [container["name"] for container in pod["spec"]["containers"]]
@@ -130,12 +130,12 @@ def _started_ns(container: Json) -> int | None:
 
 
 def main_container(pod: Json) -> str:
-    """The container that the pod is there for: the first one."""
+    """Returns the name of the container that the pod is there for: the first one."""
     return str(pod["spec"]["containers"][0]["name"])
 
 
 def is_ready(pod: Json) -> bool:
-    """The pod's Ready condition: its containers' probes and its readiness gates."""
+    """Returns whether the pod is Ready, by its containers' probes and its readiness gates."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
@@ -150,7 +150,7 @@ class HttpProbe:
 
 
 def http_probe(pod: Json) -> HttpProbe | None:
-    """The first HTTP probe that the pod's containers have; None if they have none."""
+    """Returns the first HTTP probe that the pod's containers have; None if they have none."""
     for container in pod["spec"]["containers"]:
         ports = {p.get("name"): int(p["containerPort"]) for p in container.get("ports") or []}
         for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
@@ -177,7 +177,7 @@ def claim_path(pod: Json) -> str | None:
 
 
 def keys_view(partition: Json) -> KeysView:
-    """A Partition resource's keys; a key that is absent is empty."""
+    """Reads a Partition resource's keys; a key that is absent is empty."""
     spec, status = partition["spec"], partition.get("status") or {}
     owners = partition["metadata"].get("ownerReferences") or []
     owner = next((str(each["uid"]) for each in owners if each.get("controller")), "")

@@ -25,7 +25,9 @@ T = TypeVar("T")
 
 
 def not_pulled(pod: Json) -> str | None:
-    """The image that keeps this pod from starting, with the kubelet's words; None if none does."""
+    """Returns the image that keeps this pod from starting, with the kubelet's words; None if none
+    does.
+    """
     status = pod.get("status") or {}
     containers = (status.get("initContainerStatuses") or []) + (
         status.get("containerStatuses") or []

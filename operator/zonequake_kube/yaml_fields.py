@@ -40,7 +40,7 @@ def refuse(path: str, found: object, expected: str) -> NoReturn:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: as JSON, cut if it is long."""
+    """Renders a value for an error: as JSON, cut if it is long."""
     text = ""
     for piece in json.JSONEncoder(default=str, ensure_ascii=False).iterencode(value):
         text += piece
@@ -78,7 +78,7 @@ def check_names(value: Mapping[Any, object], allowed: Collection[str], path: str
 
 
 def file_names(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The keys of a mapping in the file, the tag's first."""
+    """Returns the keys of a mapping in the file, the tag's first."""
     tag = kind.__struct_config__.tag_field
     return (*([tag] if tag else []), *kind.__struct_encode_fields__)
 
@@ -97,7 +97,7 @@ def _explain(value: object, kind: Any, path: str, error: Exception) -> NoReturn:
 
 
 def _members(kind: Any) -> Iterator[Any]:  # noqa: ANN401
-    """The types of a union, without what only says that the value may be missing."""
+    """Yields the types of a union, without what only says that the value may be missing."""
     if get_origin(kind) is Annotated:
         yield from _members(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):
@@ -108,7 +108,7 @@ def _members(kind: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _parts(value: object, kinds: list[Any], path: str) -> Iterator[tuple[object, Any, str]]:
-    """The values inside, each with its type and path."""
+    """Yields the values inside, each with its type and path."""
     structs = [kind for kind in kinds if _is_struct(kind)]
     if isinstance(value, dict) and structs:
         yield from _fields(value, structs, path)

@@ -128,7 +128,7 @@ class AttemptOutcomes:
         self._last = self._uncertain = why
 
     def conclude(self) -> Outcome:
-        """The outcome if no further attempt is made."""
+        """Returns the outcome if no further attempt is made."""
         if self.never_happened:
             return Outcome(type=Type.FAIL, attempts=self.sent, error=self._last)
         error = self._uncertain

@@ -179,5 +179,5 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition (0 ≤ p < `partitions`) that `key` belongs to."""
+    """Returns the partition (0 ≤ p < `partitions`) that `key` belongs to."""
     return zlib.crc32(key.encode()) % partitions

@@ -31,15 +31,15 @@ _NUMBERS = 10**9
 
 
 def term_of(lineage: int, number: int) -> int:
-    """The term of election `number` in `lineage`; number 0 is below all of its elections."""
+    """Returns the term of election `number` in `lineage`; 0 is below all of its elections."""
     return lineage * _NUMBERS + number
 
 
 def lineage_of(term: int) -> int:
-    """The lineage of a term."""
+    """Returns the lineage of a term."""
     return term // _NUMBERS
 
 
 def number_of(term: int) -> int:
-    """The number of a term within its lineage."""
+    """Returns the number of a term within its lineage."""
     return term % _NUMBERS

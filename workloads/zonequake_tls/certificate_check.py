@@ -49,8 +49,9 @@ def context_for(
     authorities: str,
     allowed: frozenset[str],
 ) -> ExaminingContext:
-    """A context of one side (`ssl.PROTOCOL_TLS_SERVER` or `_CLIENT`). Raises OSError (ssl.SSLError
-    is one)."""
+    """Makes a context of one side (`ssl.PROTOCOL_TLS_SERVER` or `_CLIENT`). Raises OSError
+    (ssl.SSLError is one).
+    """
     context = ExaminingContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED

@@ -92,7 +92,7 @@ class Credentials:
         return self._context(ssl.PROTOCOL_TLS_CLIENT, allowed_by([role], self.settings.domain))
 
     def name_of(self, role: TlsRole) -> str:
-        """The name by which a role is reached (`server_hostname`)."""
+        """Returns the name by which a role is reached (`server_hostname`)."""
         return identity_of(role, self.settings.domain)
 
     def _context(self, protocol: int, allowed: frozenset[str]) -> ssl.SSLContext:
@@ -187,7 +187,7 @@ class Credentials:
 
 
 def trust_of(authorities: bytes) -> str:
-    """A name for the content of a `ca.crt`."""
+    """Returns a name for the content of a `ca.crt`."""
     return hashlib.sha256(authorities).hexdigest()[:16]
 
 
@@ -206,8 +206,9 @@ def _context_of(
 def _proved(
     server: ExaminingContext, client: ExaminingContext, identity: str
 ) -> Mapping[str, object]:
-    """The certificate's content, after a handshake with itself in memory: what others would refuse
-    is not put to use. Raises ssl.SSLError."""
+    """Returns the certificate's content, after a handshake with itself in memory: what others would
+    refuse is not put to use. Raises ssl.SSLError.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     calling = client.wrap_bio(to_client, to_server, server_hostname=identity)
     answering = server.wrap_bio(to_server, to_client, server_side=True)

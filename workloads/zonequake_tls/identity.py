@@ -28,7 +28,7 @@ def domain_of(release: str, namespace: str) -> str:
 
 
 def identity_of(role: str, domain: str) -> str:
-    """The identity of a role of the release."""
+    """Returns the identity of a role of the release."""
     return f"{role}.{domain}"
 
 
@@ -40,7 +40,7 @@ def allowed_by(words: Iterable[str], domain: str) -> frozenset[str]:
 
 
 def names_in(certificate: Mapping[str, object] | None) -> tuple[str, ...]:
-    """The DNS names of a certificate as `SSLSocket.getpeercert` gives it."""
+    """Returns the DNS names of a certificate as `SSLSocket.getpeercert` gives it."""
     alternatives = (certificate or {}).get("subjectAltName", ())
     assert isinstance(alternatives, tuple)
     return tuple(str(value) for kind, value in alternatives if kind == "DNS")

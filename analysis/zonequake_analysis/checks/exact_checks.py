@@ -91,7 +91,7 @@ def findings_of_suspects(
 
 
 def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
-    """The operations of everything that may have a finding, and maybe others."""
+    """Selects the operations of everything that may have a finding, and maybe others."""
     whole = {number for s in suspects for number in (*s.sessions, *s.split_sessions, *s.entries)}
     keys = {key for s in suspects for key in s.keys}
     if len(whole) + len(keys) > MOST_NAMED:

@@ -98,7 +98,7 @@ def _windows(e: Evidence) -> Check:
 
 
 def windows_over(e: Evidence) -> list[Unavailability]:
-    """The windows that are certainly longer than the run expects."""
+    """Returns the windows that are certainly longer than the run expects."""
     expected = e.description.expectations
     limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
     proven_limit = expected.max_reset_after_proof_ms

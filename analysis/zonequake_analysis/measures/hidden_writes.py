@@ -54,7 +54,7 @@ def held_values(dumps: Iterable[Dump]) -> set[HeldValue]:
 
 
 def lost_writes(ops: DataFrame, findings: DataFrame) -> DataFrame:
-    """The findings of lost writes, with the acknowledged write that each is about.
+    """Returns the findings of lost writes, with the acknowledged write that each is about.
 
     `write_op`, `write_value`, `write_ns`: its name, what it wrote, and when it was acknowledged;
     null where no acknowledged write has the finding's place. Of a list a finding names the value,

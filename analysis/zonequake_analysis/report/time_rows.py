@@ -318,7 +318,7 @@ def _by_maximum(
 
 
 def _filled(busy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A single empty slice is no gap."""
+    """Fills each single empty slice, which is no gap."""
     filled = busy.copy()
     filled[1:-1] |= busy[:-2] & busy[2:]
     return filled

@@ -81,7 +81,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value for a terminal, in one line and without characters that a reader can't see."""
+    """Renders a value for a terminal, in one line, without characters that a reader can't see."""
     match value:
         case None:
             return NULL
@@ -96,7 +96,7 @@ def _shown(value: object) -> str:
 
 
 def _csv(value: object) -> object:
-    """A value as CSV holds it: null is empty, what has parts is JSON."""
+    """Renders a value as CSV holds it: null is empty, what has parts is JSON."""
     match value:
         case bool():
             return str(value).lower()
@@ -111,7 +111,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A row within a row by the names of its fields; all else as it is."""
+    """Turns a row within a row into a mapping by its fields' names; all else stays as it is."""
     if hasattr(value, "asDict"):
         return {name: _plain(inner) for name, inner in value.asDict().items()}
     if isinstance(value, dict):

@@ -147,7 +147,7 @@ class Place:
         return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
 
     def all_below(self, ending: str) -> list[Place]:
-        """The files whose names end so, in this folder and all folders in it, by name."""
+        """Lists the files whose names end so, in this folder and all folders in it, by name."""
         if (path := self.local) is not None:
             found = (file.relative_to(path).as_posix() for file in path.rglob(f"*{ending}"))
             return [self / name for name in sorted(found)]

@@ -104,5 +104,5 @@ _OTHER = (LINEARIZABILITY, "no order explains the key's operations")
 
 
 def named(found: CheckAndKind) -> tuple[str, str]:
-    """The check that counts a finding, and its sentence."""
+    """Returns the check that counts a finding, and its sentence."""
     return NAMED.get(found, _OTHER)

@@ -43,7 +43,7 @@ def open_tables(spark: SparkSession, run: Path | str | Place) -> dict[str, DataF
 
 
 def without_metrics(run: Path | str | Place) -> list[str]:
-    """The tables that the run doesn't have: those of metrics, as far as they are not there."""
+    """Lists the tables that the run doesn't have: those of metrics that are not there."""
     tables = Place.of(run) / "tables"
     return [name for name in OF_METRICS if not (tables / name).exists()]
 
@@ -59,7 +59,7 @@ def _read(spark: SparkSession, folder: Place, name: str) -> DataFrame:
 
 
 def by_tasks(spark: SparkSession, files: Sequence[Place], name: str) -> DataFrame:
-    """The table `name`, whose files tasks read through their places, a row group each."""
+    """Reads the table `name`, whose files tasks read through their places, a row group each."""
     if not files:
         return _empty(spark, name)
     rows = samples_in(spark, files)

@@ -77,8 +77,8 @@ def _renamed(found: DataFrame, of_two_places: CheckAndKind) -> DataFrame:
 
 
 def _at_their_moments(ops: DataFrame, found: DataFrame) -> DataFrame:
-    """The operations that began at a finding's moment, the names of their key, and the member that
-    answered them.
+    """Selects the operations that began at a finding's moment, the names of their key, and the
+    member that answered them.
 
     Several have no member of their own, unless it is the same one.
     """
@@ -110,7 +110,7 @@ def _with_hidden(spark: SparkSession, rows: DataFrame, held: Collection[HeldValu
 def _table(
     rows: DataFrame, kinds: Collection[CheckAndKind], verdicts: Mapping[str, str], unix: UnixTime
 ) -> DataFrame:
-    """The columns of the table, in their order."""
+    """Selects the columns of the table, in their order."""
     found = F.concat_ws("/", "found_by", "kind")
     # Each row is compared with all names, so only those of these findings are there.
     names = {"/".join(pair): named(pair) for pair in kinds or NAMED}

@@ -24,7 +24,7 @@ _MOST = 2**63 - 1
 def window_rows(
     windows: Sequence[Unavailability], spans: Spans | None, unix: UnixTime
 ) -> list[Row]:
-    """The windows by their start; `span` is the one of `metric_changes`."""
+    """Lists the windows by their start; `span` is the one of `metric_changes`."""
     numbers = _numbers(longest_first(windows), spans, kind="window")
     rows = []
     for number, window in enumerate(sorted(windows, key=lambda w: (w.start_ns, w.end_ns)), 1):
@@ -56,7 +56,7 @@ def window_rows(
 
 
 def fault_rows(faults: Sequence[FaultLanding], spans: Spans | None, unix: UnixTime) -> list[Row]:
-    """The faults by their first event."""
+    """Lists the faults by their first event."""
     begun = [fault for fault in faults if fault.start_ns is not None]
     numbers = _numbers(begun, spans, kind="fault")
     rows = []
@@ -89,13 +89,15 @@ def fault_rows(faults: Sequence[FaultLanding], spans: Spans | None, unix: UnixTi
 
 
 def _numbers(looked_at: Sequence[object], spans: Spans | None, *, kind: str) -> dict[int, int]:
-    """The number of the span of each, by its identity: spans have no other name of their own."""
+    """Returns the number of each one's span, by its identity: spans have no other name of their
+    own.
+    """
     own: list[Span] = [] if spans is None else [span for span in spans.spans if span.kind == kind]
     return {id(one): span.number for one, span in zip(looked_at, own, strict=False)}
 
 
 def rebalance_rows(rebalances: Iterable[Rebalance], unix: UnixTime) -> list[Row]:
-    """The rebalances by their first stage."""
+    """Lists the rebalances by their first stage."""
     rows = []
     for one in rebalances:
         start_ns = min(one.stage_ns.values(), default=None)
@@ -125,7 +127,7 @@ def rebalance_rows(rebalances: Iterable[Rebalance], unix: UnixTime) -> list[Row]
 
 
 def event_rows(events: Iterable[RecordedEvent], unix: UnixTime) -> list[Row]:
-    """The events as they were recorded; `data` is JSON."""
+    """Lists the events as they were recorded; `data` is JSON."""
     return [
         {
             "kind": event.kind,
@@ -143,7 +145,7 @@ def event_rows(events: Iterable[RecordedEvent], unix: UnixTime) -> list[Row]:
 
 
 def probe_rows(availability: Availability, unix: UnixTime) -> list[Row]:
-    """The vantages by partition and class: what each sent, and how often it was silent."""
+    """Lists the vantages by partition and class: what each sent, and how often it was silent."""
     silent_ns: dict[tuple[str, int, str, str], list[int]] = defaultdict(list)
     for one in availability.silences:
         begin_ns, end_ns = one.possible

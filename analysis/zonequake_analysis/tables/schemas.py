@@ -91,10 +91,10 @@ _TYPES = {
 
 
 def columns_of(shape: str) -> dict[str, str]:
-    """The columns of a table, each with its type as in SQL."""
+    """Returns the columns of a table, each with its type as in SQL."""
     return dict(column.split(" ", 1) for column in shape.split(", "))
 
 
 def arrow_schema(shape: str) -> pa.Schema:
-    """The same for pyarrow; of the types that a table of `OF_THE_VERDICT` has."""
+    """Returns the columns for pyarrow; of the types that a table of `OF_THE_VERDICT` has."""
     return pa.schema([(name, _TYPES[kind]) for name, kind in columns_of(shape).items()])

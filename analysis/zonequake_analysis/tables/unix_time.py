@@ -19,13 +19,13 @@ class UnixTime:
     wall_offset_ns: int
 
     def ms(self, at_ns: int | None) -> int | None:
-        """A time of the run as unix ms; None if either is unknown."""
+        """Converts a time of the run to unix ms; None if either is unknown."""
         if at_ns is None or abs(self.wall_offset_ns) > _MOST_NS:
             return None
         return (at_ns + self.wall_offset_ns) // NS_TO_A_MS
 
     def ms_of(self, at_ns: Column) -> Column:
-        """The same of a column."""
+        """Converts a column of times of the run in the same way."""
         if abs(self.wall_offset_ns) > _MOST_NS:
             return F.lit(None).cast("bigint")
         whole_ns = at_ns + F.lit(self.wall_offset_ns)

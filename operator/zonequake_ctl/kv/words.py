@@ -15,12 +15,12 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def value_of(text: str) -> int | str:
-    """A number stays one, all else is text."""
+    """Reads the text of an integer as a number, and any other text as itself."""
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
 def transaction_of(steps: Sequence[str]) -> TransactionOperation:
-    """The transaction of these steps. Raises UsageError, with the step that can't be read."""
+    """Parses these steps as a transaction. Raises UsageError, with the step that can't be read."""
     return TransactionOperation(
         steps=tuple(_step(place, text) for place, text in enumerate(steps, 1))
     )

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def account_of(release: str) -> str:
-    """The name of the release's chaos account."""
+    """Returns the name of the release's chaos account."""
     return f"{release}-chaos"
 
 
@@ -75,7 +75,7 @@ def cluster_of(config: Json, context: str | None, folder: Path) -> Json:
 
 
 def rendered(cluster: Json, *, token: str, namespace: str) -> Json:
-    """A kubeconfig of one context."""
+    """Renders a kubeconfig of one context."""
     named = {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}
     return {
         "apiVersion": "v1",

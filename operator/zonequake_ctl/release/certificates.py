@@ -73,7 +73,7 @@ class Certificates:
         return f"{self._place.release}-tls-authority"
 
     async def show(self) -> list[str]:
-        """A line for each certificate."""
+        """Returns a line for each certificate."""
         lines = []
         for name in (self._authority_secret, *(self._place.secret(role) for role in TlsRole)):
             data = await self._data(name)

@@ -93,7 +93,9 @@ def embedded_cluster(absent: list[requirements.Requirement], user: int) -> Docto
 
 
 def node_programs(own: OwnFiles) -> DoctorFinding:
-    """The programs of the node, or a Go to build them with; `up` can install one by itself."""
+    """Looks for the programs of the node, or for a Go to build them with; `up` can install one by
+    itself.
+    """
     built = toolchain.are_built(own.state / "bin")
     if built:
         found = f"built, in {own.state / 'bin'}"

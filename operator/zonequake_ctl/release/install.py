@@ -67,7 +67,7 @@ def _helm(place: ReleasePlace, words: list[str]) -> None:
 
 
 async def _helm_beside(place: ReleasePlace, words: list[str]) -> None:
-    """The same beside other work; cancelled, helm is interrupted and marks the release failed."""
+    """Runs helm beside other work; if cancelled, interrupts it: helm marks the release failed."""
     helm = await asyncio.create_subprocess_exec(
         *_command(place, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

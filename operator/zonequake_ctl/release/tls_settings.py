@@ -37,7 +37,7 @@ class TlsPlace:
         )
 
     def secret(self, role: TlsRole) -> str:
-        """The Secret with a role's certificate."""
+        """Returns the name of the Secret with a role's certificate."""
         return f"{self.release}-tls-{role}"
 
     def environment(self, folder: str) -> list[dict[str, str]]:
@@ -49,7 +49,7 @@ class TlsPlace:
         ]
 
     def volume(self, role: TlsRole) -> dict[str, Any]:
-        """A pod's volume `tls` with the files of a role."""
+        """Renders a pod's volume `tls` with the files of a role."""
         keys = ["tls.crt", "tls.key"] if self.authorities else ["tls.crt", "tls.key", "ca.crt"]
         sources: list[dict[str, Any]] = [
             {

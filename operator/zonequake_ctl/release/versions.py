@@ -48,5 +48,5 @@ def _advice(found: InstalledRelease) -> str:
 
 
 def row_lines(rows: Rows) -> list[str]:
-    """A line for each row, names in a column of their own."""
+    """Returns a line for each row, names in a column of their own."""
     return [f"{name:<{_NAME_WIDTH}} {text}" for name, text in rows]

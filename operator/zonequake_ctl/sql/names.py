@@ -28,7 +28,7 @@ _PART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def resource_name(name: SqlName) -> str:
-    """The resource's name. Raises ValueError with what is wrong and what is expected."""
+    """Returns the resource's name. Raises ValueError with what is wrong and what is expected."""
     parts = [part.lower().replace("_", "-") for part in name.parts]
     for written, part in zip(name.parts, parts, strict=True):
         if _PART.fullmatch(part) is None:

@@ -344,7 +344,9 @@ class _Statements(Transformer[Token, list[Statement]]):
     def _of_zones(
         self, name: Token, written: Value | SqlName, expected: str, instead: str, more: str = ""
     ) -> SqlError:
-        """A property of zones was given to a table: what to write instead."""
+        """Returns the error that a property of zones was given to a table, with what to write
+        instead.
+        """
         words = f"expected {expected}: it is a property of zones; write {instead} WITH"
         told = f"found {str(name)!r}, {words} {name.upper()} = {as_written(written)}"
         return SqlError(self._text, _at(name), f"{told}, {more}" if more else told)

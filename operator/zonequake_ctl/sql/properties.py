@@ -75,7 +75,7 @@ def _seconds(value: Value) -> int | str:
 
 
 def _whole(value: Value) -> int | None:
-    """The number, with underscores between digits as in 300_000."""
+    """Reads a whole number, with underscores between digits as in 300_000; None if it is none."""
     if value.form is not ValueForm.NUMBER:
         return None
     try:

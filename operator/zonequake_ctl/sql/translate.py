@@ -56,7 +56,7 @@ class Catalog:
         return self.zones if kind == ZONE else self.tables
 
     def after(self, changes: Sequence[Change]) -> Catalog:
-        """The state once the changes are carried out."""
+        """Returns the state once the changes are carried out."""
         world = self
         for change in changes:
             found = {k: v for k, v in world.of(change.kind).items() if k != change.name}
@@ -274,7 +274,9 @@ def _tables_of(zone: Resource, world: Catalog) -> list[Resource]:
 
 
 def _find(kind: str, name: SqlName, world: Catalog, text: str) -> Resource | None:
-    """The resource that the name means, None if there is none; refuses a name that collides."""
+    """Returns the resource that the name means, None if there is none; refuses a name that
+    collides.
+    """
     try:
         wanted = names.resource_name(name)
     except ValueError as error:

@@ -37,7 +37,7 @@ class Action:
 
 
 def action_of(partition: int, node: str, order: Order) -> Action | None:
-    """An order as an action, None for what isn't shown."""
+    """Turns an order into an action; returns None for one that isn't shown."""
     peers: tuple[str, ...] | None = None
     match order:
         case StartReplica():

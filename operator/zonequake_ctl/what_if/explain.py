@@ -108,7 +108,7 @@ def _of_action(action: Action, cause: str) -> dict[str, Any]:
 
 
 def rules_of(write: KeysWrite, cause: str) -> Iterator[tuple[str, str]]:
-    """The changed keys of one write, each with its rule."""
+    """Yields the changed keys of one write, each with its rule."""
     before, after = write.before, write.after
     switched = _is_switch(before, after, cause)
     if before.stable != after.stable:

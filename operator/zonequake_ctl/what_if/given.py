@@ -96,7 +96,7 @@ def _build_group(
 def _begin_change(
     group: SupposedGroup, token: int, wanted: tuple[PeerName, ...], *, granted: bool
 ) -> None:
-    """The leader runs the change to pending that it was asked for, if it could begin it.
+    """Runs the change to pending that the leader was asked for, if it could begin it.
 
     One that was granted had all its peers then, even if some have left since.
     """
@@ -140,13 +140,17 @@ def restore(
 
 
 def _was(group: SupposedGroup, node: str) -> PeerName:
-    """A member of a link; one that was cleaned since is there under none of its incarnations."""
+    """Returns a member of a link; one that was cleaned since is there under none of its
+    incarnations.
+    """
     replica = group.replicas.get(node)
     return PeerName(node, replica.incarnation if replica else f"{node}/0")
 
 
 def _lineage(link: int) -> int:
-    """The token of the reset that the link began with; its configuration's, if there was one."""
+    """Returns the token of the reset that the link began with; its configuration's, if there was
+    one.
+    """
     return link + 1 if link > 0 else 0
 
 

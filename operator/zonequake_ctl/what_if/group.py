@@ -193,14 +193,14 @@ class SupposedGroup:
         self.believed, self.for_now, self.vouched = False, False, frozenset()
 
     def peer(self, node: str) -> PeerName:
-        """The node's replica under its present incarnation."""
+        """Returns the node's replica under its present incarnation."""
         replica = self.replicas.get(node)
         if replica is None:
             replica = self.new_replica(node, running=False)
         return PeerName(node, replica.incarnation)
 
     def claimed_peer(self, node: str) -> PeerName:
-        """The same in a report that may be of nodes that never held a replica."""
+        """Returns the node's replica in a report that may be of nodes that never held a replica."""
         replica = self.replicas.get(node)
         return PeerName(node, replica.incarnation if replica is not None else f"{node}/0")
 
@@ -213,7 +213,7 @@ class SupposedGroup:
         number: int = 1,
         index: int | None = None,
     ) -> None:
-        """A committed configuration, which every running member has, in this term.
+        """Installs a committed configuration, which every running member has, in this term.
 
         A report of an older one than the group is known to be in doesn't take it back there.
         """
@@ -258,7 +258,7 @@ class SupposedGroup:
         return (-1, 0) if replica is None else (replica.token, replica.enforced_lineage)
 
     def bootstrap(self, node: str, order: Bootstrap) -> None:
-        """The group's first configuration, or that of a group that starts over."""
+        """Installs the group's first configuration, or that of a group that starts over."""
         replica = self.replicas[node]
         replica.token = max(replica.token, order.token)
         if replica.configuration is not None:
@@ -308,7 +308,8 @@ class SupposedGroup:
                     replica.configuration, replica.configuration_at = current, self.at
 
     def suppose_busy(self, *, has_next: bool) -> None:
-        """A leader of which no report came since is busy with a change, and doesn't show an end.
+        """Supposes that a leader of which no report came since is busy with a change that shows no
+        end.
 
         Not if it has cancelled that one for a planned that comes next.
         """
@@ -321,15 +322,15 @@ class SupposedGroup:
             self.stage_peers = tuple(self.settled.peers)
 
     def go_joint(self) -> None:
-        """The change was granted: the leader goes on to the joint configuration, and leads all
-        its members.
+        """Goes on to the joint configuration, as the change was granted: the leader leads all its
+        members.
         """
         self.stage, self.caught_up = Stage.JOINT, False
         self.configuration = self.join(self.stage_peers, self.stage_token)
         self.elect()
 
     def join(self, peers: tuple[PeerName, ...], token: int) -> ConfigurationReport:
-        """The joint configuration of a granted change, which all its running members hold."""
+        """Gives all running members of a granted change its joint configuration, and returns it."""
         current = self.settled
         assert current is not None
         joint = replace(current, peers=list(peers), old_peers=current.peers, token=token)

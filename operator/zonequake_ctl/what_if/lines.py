@@ -50,12 +50,12 @@ class TimelineState:
         )
 
     def ending(self, at_ms: int) -> list[str]:
-        """The timers that end by then."""
+        """Returns the names of the timers that end by then."""
         return [name for name, timer in self.timers.items() if timer and timer.at_ms <= at_ms]
 
 
 def look(world: WhatIfWorld) -> TimelineState:
-    """The world as it is."""
+    """Returns the state of the world as it is."""
     status, spec = world.zone.status, world.spec
     timers: dict[str, ShownTimer | None] = dict.fromkeys(TIMERS)
     nodes = status.data_nodes
@@ -88,7 +88,7 @@ def _timer(at_ms: int, nodes: Iterable[str]) -> ShownTimer:
 
 
 def line(cause: str, state: TimelineState, actions: Iterable[Action]) -> dict[str, Any]:
-    """The line of one step."""
+    """Renders the line of one step."""
     return {
         "at": seconds(state.at_ms),
         "cause": cause,
@@ -106,7 +106,7 @@ def line(cause: str, state: TimelineState, actions: Iterable[Action]) -> dict[st
 
 
 def shown_keys(keys: PartitionKeys, handled: int) -> dict[str, Any]:
-    """A partition's keys as the file has them; `stopped` only where it is true."""
+    """Renders a partition's keys as the file has them; `stopped` only where it is true."""
     shown = {
         "stable": list(keys.stable.nodes) if keys.stable else None,
         "pending": _set(keys.pending),

@@ -14,7 +14,7 @@ from zonequake_operator.resources.parsing import parse_partition, parse_zone
 
 
 def zone_as_stored(zone: Zone, raw_spec: Mapping[str, object], now_ms: int) -> Zone:
-    """The zone through its resource and back."""
+    """Passes the zone through its resource and back."""
     assert isinstance(zone.spec, ZoneSpec)
     return parse_zone(
         {
@@ -39,7 +39,7 @@ def zone_as_stored(zone: Zone, raw_spec: Mapping[str, object], now_ms: int) -> Z
 
 
 def partition_as_stored(zone: Zone, partition: Partition) -> Partition:
-    """A partition through its resource and back."""
+    """Passes a partition through its resource and back."""
     resource = render_partition(zone, partition.number)
     resource["metadata"]["resourceVersion"] = partition.resource_version
     resource["status"] = render_partition_status(partition.keys, partition.view)

@@ -80,7 +80,7 @@ def _depose(group: SupposedGroup, node: str, number: int, peers: tuple[str, ...]
 def report_stage(
     group: SupposedGroup, stage: Stage, failure: ReconfigurationStatus | None = None
 ) -> None:
-    """The leader says how far its change is, or that it has none any more."""
+    """Records how far the leader says that its change is, or that it has none any more."""
     if stage is Stage.NONE:
         group.end_change(failure)
     else:

@@ -257,7 +257,9 @@ class Rounds:
         return done
 
     def _is_due(self, send: SendOrder) -> bool:
-        """A change that failed is asked for again ever more slowly (`rebalance`, Failover)."""
+        """Returns whether an order is due: a change that failed is asked for again ever more slowly
+        (`rebalance`, Failover).
+        """
         world = self._world
         if not isinstance(send.order, ChangePeers) or self._pacer.due([send], world.now_ms / 1000):
             return True

@@ -288,7 +288,7 @@ class _Run:
     # -------------------------------------------------------------------------------------- steps
 
     def _changed(self, cause: str) -> Iterator[TimelineStep]:
-        """The step, if anything changed."""
+        """Yields the step, if anything changed."""
         shown = self._shown
         if self._world.actions or shown is None or not look(self._world).looks_like(shown):
             yield self._step(cause)

@@ -130,13 +130,13 @@ class WhatIfWorld:
         return self.groups[number]
 
     def new_group(self, number: int) -> SupposedGroup:
-        """A group without replicas."""
+        """Makes a group without replicas."""
         self._statuses.pop(number, None)
         name = group_name(self.zone.name, self.zone.uid, number)
         return SupposedGroup(name=name, zone=self.zone.name, partition=number)
 
     def keys(self, number: int) -> PartitionKeys:
-        """A partition's keys."""
+        """Returns a partition's keys."""
         return self.partitions[number].keys
 
     def give(self, number: int, keys: PartitionKeys, group: SupposedGroup) -> None:
@@ -228,7 +228,7 @@ class WhatIfWorld:
         self.zone = replace(self.zone, status=replace(status, data_nodes=advanced))
 
     def ask_for_reset(self, number: int, request: ResetRequest) -> None:
-        """A request by hand, beside those for other partitions."""
+        """Adds a request by hand to those for other partitions."""
         requests = {**self.zone.reset_requests, number: request}
         self.zone = replace(self.zone, reset_requests=requests)
 
@@ -320,7 +320,7 @@ class WhatIfWorld:
         }
 
     def answer_cancel(self, number: int, *, accepted: bool) -> None:
-        """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
+        """Applies the leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
         if accepted:
             self.group(number).cancel(self.keys(number).configuration_token)
             self.ask_cancel_again(number)

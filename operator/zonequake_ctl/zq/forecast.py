@@ -124,7 +124,7 @@ def _unseen(decided: Plan) -> set[tuple[str, str]]:
 
 
 def _settled(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
-    """The snapshot when nothing is left to write, and what is decided then."""
+    """Returns the snapshot when nothing is left to write, and what is decided then."""
     for _ in range(MAX_ROUNDS):
         decided = plan(snapshot)
         after = stored(snapshot, decided)

@@ -39,8 +39,9 @@ def forecast_screen(
     show_all: bool,
     lost: Sequence[int] = (),
 ) -> RenderableType:
-    """The whole answer. `sizes`: what a copy takes, by partition; None or absent: not known.
-    `lost`: partitions without their majority now."""
+    """Renders the whole answer. `sizes`: what a copy takes, by partition; None or absent: not
+    known. `lost`: partitions without their majority now.
+    """
     shown = [Text(f"  {change}", style="bold") for change in changes]
     title = "if this were applied (nothing is)" if shown else "as its spec is now"
     parts: list[RenderableType] = [Text(f"Zone {name}, {title}:"), *shown]

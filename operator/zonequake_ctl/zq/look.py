@@ -195,7 +195,7 @@ async def copy_bytes(
 
 
 async def zone_object(kube: Kube, name: str) -> Json | None:
-    """A zone as stored; None if there is none."""
+    """Reads a zone as stored; None if there is none."""
     try:
         return await kube.get("DistributionZone", name)
     except NotFound:

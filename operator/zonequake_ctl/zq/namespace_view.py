@@ -146,7 +146,7 @@ class ZoneView:
         return judge_zone(snapshot, spec, self.zone.status, self.groups)
 
     def replicas_on(self, node: str) -> list[ReplicaStatus]:
-        """The zone's replicas that a node reports."""
+        """Returns the zone's replicas that a node reports."""
         report, prefix = self.reports.get(node), group_name(self.zone.name, self.zone.uid, 0)[:-1]
         return [r for r in report.replicas if r.group.startswith(prefix)] if report else []
 
@@ -179,7 +179,7 @@ def zone_views(
 
 
 def topology_of(objects: Iterable[Object]) -> Topology:
-    """The namespace's topology, empty if no operator has written any. Raises ResourceError."""
+    """Returns the namespace's topology, empty if no operator wrote any. Raises ResourceError."""
     for obj in objects:
         return parse_topology(obj)
     return Topology()
@@ -205,5 +205,5 @@ def named_zone(view: NamespaceView, name: str) -> ZoneView:
 
 
 def narrowed(view: NamespaceView, name: str) -> NamespaceView:
-    """The same with one zone alone. Raises UsageError if there is no such zone."""
+    """Returns the view of one zone alone. Raises UsageError if there is no such zone."""
     return replace(view, zones=(named_zone(view, name),))

@@ -33,7 +33,7 @@ class WantedZone:
 
 
 def wishes_of_file(path: Path) -> list[WantedZone]:
-    """The DistributionZones of a manifest file. Raises UsageError."""
+    """Reads the DistributionZones of a manifest file. Raises UsageError."""
     try:
         documents = [each for each in read_yaml_documents(path.read_text()) if each]
     except (OSError, UnicodeDecodeError) as error:
@@ -100,7 +100,7 @@ async def answer(kube: Kube, wish: WantedZone, *, show_all: bool) -> RenderableT
 
 
 async def _foretold(kube: Kube, snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forecast:
-    """The forecast, once everything was looked at that it rests on and that lets itself be seen."""
+    """Forecasts, once everything was looked at that the forecast rests on and that can be seen."""
     tried: frozenset[tuple[str, str]] = frozenset()
     while True:
         foretold = forecast(snapshot, spec)
@@ -115,7 +115,7 @@ async def _foretold(kube: Kube, snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forec
 
 
 async def _accepted(kube: Kube, wish: WantedZone, present: Json | None) -> Json:
-    """The zone as the server would store it. Raises UsageError with the server's own words."""
+    """Returns the zone as the server would store it. Raises UsageError with the server's words."""
     if present is None:
         manifest: Json = {
             "apiVersion": "zonequake.io/v1alpha1",

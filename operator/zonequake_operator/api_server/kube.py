@@ -147,7 +147,7 @@ class NamespaceApi:
         await self._call("POST", f"/api/v1/namespaces/{self._namespace}/events", body=body)
 
     async def get_or_create_topology(self) -> Object:
-        """The namespace's LogicalTopology."""
+        """Returns the namespace's LogicalTopology; creates it if there is none."""
         path = self._custom("logicaltopologies")
         try:
             return await self._call("GET", f"{path}/{TOPOLOGY_NAME}")
@@ -179,7 +179,7 @@ class NamespaceApi:
             return []
 
     async def list_leases(self) -> list[Object]:
-        """The Leases of all data nodes of the namespace."""
+        """Lists the Leases of all data nodes of the namespace."""
         return await self._list(self._leases, label_selector="app.kubernetes.io/component=store")
 
     async def get_lease(self, name: str) -> Object:

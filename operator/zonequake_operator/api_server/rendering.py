@@ -51,7 +51,7 @@ def render_zone_status(
     previous: Mapping[str, Any],
     now_ms: int,
 ) -> Object:
-    """A zone's whole status. `previous` is the one it replaces, for the transition times.
+    """Renders a zone's whole status. `previous` is the one it replaces, for the transition times.
 
     `spec` gives the timers their deadlines.
     """
@@ -125,7 +125,7 @@ def _render_reset_timer(timer: ResetTimer | None, timeout_s: int) -> WireResetTi
 
 
 def render_partition(zone: Zone, number: int) -> Object:
-    """A new Partition, owned by its zone."""
+    """Renders a new Partition, owned by its zone."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Partition",
@@ -153,7 +153,7 @@ def render_partition(zone: Zone, number: int) -> Object:
 
 
 def render_partition_status(keys: PartitionKeys, view: PartitionStatus) -> Object:
-    """A partition's whole status."""
+    """Renders a partition's whole status."""
     status = as_json(copied(keys, WirePartitionStatus))
     status |= as_json(copied(view, WirePartitionStatus))
     status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default
@@ -161,7 +161,7 @@ def render_partition_status(keys: PartitionKeys, view: PartitionStatus) -> Objec
 
 
 def render_topology(namespace: str) -> Object:
-    """A new, empty LogicalTopology."""
+    """Renders a new, empty LogicalTopology."""
     return {
         "apiVersion": API_VERSION,
         "kind": "LogicalTopology",
@@ -171,7 +171,7 @@ def render_topology(namespace: str) -> Object:
 
 
 def render_topology_status(topology: Topology) -> Object:
-    """A LogicalTopology's whole status."""
+    """Renders a LogicalTopology's whole status."""
     return as_json(
         WireTopologyStatus(
             version=topology.version,
@@ -187,6 +187,6 @@ def render_topology_status(topology: Topology) -> Object:
 
 
 def as_json(wire: ResourceStruct) -> Object:
-    """The value as the API server gives it back: lists, never tuples."""
+    """Returns the value as the API server gives it back: lists, never tuples."""
     built: Object = msgspec.json.decode(msgspec.json.encode(wire))
     return built

@@ -21,7 +21,7 @@ class WireTableStatus(ResourceStruct, frozen=True):
 
 
 def parse_table(obj: Mapping[str, Any]) -> Table:
-    """A Table as listed.
+    """Parses a Table as listed.
 
     Raises:
         ResourceError: its status isn't of the shape that this operator writes.
@@ -44,7 +44,7 @@ def parse_table(obj: Mapping[str, Any]) -> Table:
 
 
 def render_table_status(status: TableStatus, previous: Mapping[str, Any], now_ms: int) -> Object:
-    """A table's whole status. `previous` is the one it replaces, for the transition times."""
+    """Renders a table's whole status. `previous`: the one it replaces, for the transition times."""
     generation = status.observed_generation
     return as_json(
         WireTableStatus(

@@ -106,7 +106,8 @@ class ZoneResources:
             view = await self._fleet.next_view(view.edition, self._resync_s)
 
     def _heed_newer_topology(self, zone: Zone, view: FleetView) -> None:
-        """The zone may have accepted a newer topology from another operator: ours would undo it.
+        """Waits for the newer topology that the zone may have accepted from another operator: ours
+        would undo it.
 
         Once: one that is still older then was deleted and made again, and counts.
         """
@@ -121,12 +122,12 @@ class ZoneResources:
             self._heard_from = self.next_round()
 
     def next_round(self) -> int:
-        """The first polling round that begins from now on."""
+        """Returns the first polling round that begins from now on."""
         return self._fleet.rounds + 1
 
     async def read(self) -> StoredZone:
-        """The resources as they were read last, or again. Raises KubeError; KubeNotFound if the
-        zone is gone, or another one has its name.
+        """Reads the resources, or returns them as they were read last. Raises KubeError;
+        KubeNotFound if the zone is gone, or another one has its name.
         """
         now_s = self._monotonic_s()
         stored = self._stored

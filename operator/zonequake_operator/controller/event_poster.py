@@ -76,7 +76,7 @@ class EventPoster:
 
 
 def render_event(zone: Zone, announcement: Announcement, *, now_ms: int) -> Object:
-    """The Event as the API server takes it; one for each `once` of this zone and reason."""
+    """Renders the Event as the API server takes it; one for each `once` of this zone and reason."""
     about = f"{zone.uid} {announcement.reason} {announcement.once}"
     at = to_rfc3339(now_ms)
     return {

@@ -97,7 +97,7 @@ def show_zone(
     conditions: Iterable[Condition],
     settled: bool,
 ) -> None:
-    """A zone as it is after a plan."""
+    """Shows a zone as it is after a plan."""
     states = [one.view.state for one in health.values()]
     for state in PartitionState:
         PARTITIONS.labels(zone, state.value).set(states.count(state))
@@ -112,7 +112,7 @@ def show_zone(
 
 
 def show_right(right: str, *, missing: bool) -> None:
-    """A right that the operator needs."""
+    """Shows whether a right that the operator needs is missing."""
     MISSING_RIGHTS.labels(right).set(missing)
 
 

@@ -59,7 +59,7 @@ class RightsKeeper:
                 continue
 
     async def missing(self) -> frozenset[Right]:
-        """The rights that this account lacks now. Raises KubeError."""
+        """Returns the rights that this account lacks now. Raises KubeError."""
         answers = await asyncio.gather(*(self._kube.may(right) for right in NEEDED))
         return frozenset(right for right, yes in zip(NEEDED, answers, strict=True) if not yes)
 

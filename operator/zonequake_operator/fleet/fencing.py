@@ -119,7 +119,7 @@ class Fencing:
 
 
 def parse_lease(obj: Object) -> Lease:
-    """A Lease as it was read."""
+    """Parses a Lease as it was read."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     return Lease(
         name=metadata["name"],

@@ -140,7 +140,9 @@ class Fleet:
         self._hurry.set()
 
     def tell(self, zone: str, *, edition: int, settled: bool, behind: frozenset[str]) -> None:
-        """A zone's verdict on this view, by its plan; it sets the pace and the readiness gates."""
+        """Records a zone's verdict on this view, by its plan; it sets the pace and the readiness
+        gates.
+        """
         self._gates.judged(zone, edition, behind)
         if settled:
             self._unsettled.discard(zone)
@@ -158,11 +160,11 @@ class Fleet:
         return self._polling.round
 
     async def next_view(self, after: int, timeout_s: float) -> FleetView:
-        """The first view of a later edition, or the present one after `timeout_s`."""
+        """Waits for a view of a later edition; returns the present one after `timeout_s`."""
         return await self._first_view(lambda: self.view.edition > after, timeout_s)
 
     async def next_topology(self, after: int, timeout_s: float) -> FleetView:
-        """The first view of a newer topology, or the present one after `timeout_s`."""
+        """Waits for a view of a newer topology; returns the present one after `timeout_s`."""
         return await self._first_view(lambda: self.view.topology.version > after, timeout_s)
 
     async def _first_view(self, of_which: Callable[[], bool], timeout_s: float) -> FleetView:
@@ -285,7 +287,7 @@ class Fleet:
             await self._publish()
 
     async def _publish(self) -> None:
-        """A view of what is known now."""
+        """Publishes a view of what is known now."""
         topology, answers = self._membership.topology, self._polling.answers
         assert topology is not None, "it was read before"
         identities = {name: heard.report.node for name, heard in answers.items()}

@@ -110,7 +110,7 @@ class Gates:
                 pods[pod.name] = replace(pod, caught_up=good)
 
     async def _judged_up_to(self) -> float:
-        """The newest view on which, or on a later one, every zone's verdict rests.
+        """Returns the newest view on which, or on a later one, every zone's verdict rests.
 
         A restarted operator knows of no zone at first, so the API server is asked which there are.
         """

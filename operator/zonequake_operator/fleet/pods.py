@@ -49,7 +49,7 @@ class PodEvidence:
         """Whether there has been a list."""
 
     def show(self, seen: Object, *, in_round: int) -> bool:
-        """An event showed this pod; says whether it has ended."""
+        """Records what an event showed of this pod; returns whether it has ended."""
         pod = parse_pod(seen)
         self._number += 1
         if not pod.terminated:
@@ -89,7 +89,7 @@ class PodEvidence:
 
 
 def parse_pod(obj: Object) -> Pod:
-    """A pod as it was listed, or as an event shows it."""
+    """Parses a pod as it was listed, or as an event shows it."""
     meta, status = obj["metadata"], obj.get("status", {})
     containers: list[dict[str, Any]] = status.get("containerStatuses", [])
     running = any("running" in c.get("state", {}) for c in containers)

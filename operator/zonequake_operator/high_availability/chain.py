@@ -32,7 +32,9 @@ group that is stopped again and again: each unwinding adds one."""
 
 
 def first(stable: AssignmentSet) -> tuple[AssignmentsLink, ...]:
-    """The chain of a partition that takes its first stable set: all user entries come later."""
+    """Returns the chain of a partition that takes its first stable set: all user entries come
+    later.
+    """
     return (AssignmentsLink(nodes=stable.nodes, term=0, index=0),)
 
 

@@ -155,7 +155,7 @@ def is_under_way(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
 def unwind(
     keys: PartitionKeys, holders: ReplicaHolders, *, revision: int, token: int
 ) -> PartitionKeys | chain.UnjudgedLink:
-    """The keys that form the group again, on the link that the chain's user entries name.
+    """Returns the keys that form the group again, on the link that the chain's user entries name.
 
     A replica without a configuration, which died before it stored its bootstrap, holds nothing: it
     could be no survivor.

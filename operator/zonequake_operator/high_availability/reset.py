@@ -43,7 +43,7 @@ def advance(
     revision: int,
     now_ms: int,
 ) -> tuple[ResetTimer | None, ResetDue | None]:
-    """The zone's timer and what is due, after the topology's events since `seen_version`.
+    """Returns the zone's timer and what is due, after the topology's events since `seen_version`.
 
     "onNodeLeft: initPartitionDistributionResetTimer(revision)", also in a topology leap; a joining
     node doesn't touch it. "New timer must reschedule old with new revision". `revision`: what the
@@ -96,7 +96,7 @@ class ReplicaHolders:
         return frozenset(self.topology.nodes) - self.answered
 
     def seen(self, node: str) -> ReplicaStatus | None:
-        """The replica's state, if it is known: by its own report, or as it was inspected."""
+        """Returns the replica's state, if known: by its own report, or as it was inspected."""
         replica = self.group.replicas.get(node)
         if replica is None or node not in self.topology.nodes or replica.role is ReplicaRole.BROKEN:
             return None
@@ -194,7 +194,9 @@ class UndecidedReset:
 
 
 def last_forced_token(keys: PartitionKeys) -> int:
-    """The token of the last forced set that the group carried out: the chain's newest link's."""
+    """Returns the token of the last forced set that the group carried out: the chain's newest
+    link's.
+    """
     if not keys.chain:
         return 0
     return keys.chain[-1].token
@@ -300,7 +302,7 @@ def two_phases(
 
 
 def forced_node(keys: PartitionKeys) -> str | None:
-    """The node that a running reset has chosen."""
+    """Returns the node that a running reset has chosen, None if none runs."""
     if not keys.is_forced:
         return None
     (node,) = keys.pending_nodes

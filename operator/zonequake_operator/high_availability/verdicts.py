@@ -88,7 +88,7 @@ def judge(
     automatic: bool = True,
     by_hand: ResetRequest | None = None,
 ) -> KeysVerdict:
-    """The verdict on a partition of a HighAvailability zone, or one that is to be reset by hand.
+    """Judges a partition of a HighAvailability zone, or one that is to be reset by hand.
 
     Args:
         keys: as stored.
@@ -186,7 +186,7 @@ def is_due(keys: PartitionKeys, holders: ReplicaHolders, due: ResetDue) -> bool:
 def judge_zone(
     snapshot: ZoneSnapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> dict[int, KeysVerdict]:
-    """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""
+    """Judges each partition; in a StrongConsistency zone those asked for by hand."""
     automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
     requests = snapshot.zone.reset_requests
     if not automatic and not requests:
@@ -219,7 +219,7 @@ def asked_for(partition: Partition, requests: Mapping[int, ResetRequest]) -> Res
 def without_done_reset(
     snapshot: ZoneSnapshot, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> ZoneStatus:
-    """The zone's status without a due reset that no partition needs (any more).
+    """Returns the zone's status without a due reset that no partition needs (any more).
 
     A due reset is judged "until the majority is back or the reset is written" (hole 6).
     """

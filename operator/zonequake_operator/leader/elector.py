@@ -124,7 +124,7 @@ def ballot_of(obj: Object) -> Ballot:
 
 
 def object_of(ballot: Ballot, *, name: str, duration_s: float, now_ns: int) -> Object:
-    """The Lease object to write; its time is for people."""
+    """Renders the Lease object to write; its time is for people."""
     moment = datetime.fromtimestamp(now_ns / 1e9, UTC)
     metadata: Object = {"name": name, "labels": {"app.kubernetes.io/component": "operator"}}
     if ballot.version is not None:

@@ -35,7 +35,7 @@ def mix(node_hash: int, partition: int) -> int:
 
 
 def rendezvous(nodes: Iterable[str], partitions: int, replicas: int) -> list[tuple[str, ...]]:
-    """The nodes of each partition, best first.
+    """Chooses the nodes of each partition, best first.
 
     Returns one tuple per partition, each of min(replicas, nodes) distinct names; empty tuples
     when there are no nodes.

@@ -87,7 +87,7 @@ class Filter:
 
 
 def attribute_texts(name: str, attributes: Mapping[str, str]) -> frozenset[str]:
-    """The texts that a filter sees of a node: see the head of this module."""
+    """Returns the texts that a filter sees of a node: see the head of this module."""
     texts = {name}
     for key, value in attributes.items():
         if value:
@@ -140,7 +140,7 @@ def _nesting(reading: InteractiveParser) -> int:
 
 
 def _accepted(reading: InteractiveParser) -> set[str]:
-    """The terminals that could have come next."""
+    """Returns the terminals that could have come next."""
     found: set[str] = reading.accepts()  # type: ignore[no-untyped-call]
     return found
 

@@ -52,7 +52,7 @@ def advance(
     lost_machines: frozenset[str] = frozenset(),
     leases: Mapping[str, Lease] | None = None,
 ) -> Topology:
-    """The topology after this round of observation; equal to `topology` if nothing changed.
+    """Returns the topology after this round of observation; equal to `topology` if nothing changed.
 
     Args:
         identities: what nodes answered in this round, by name.

@@ -9,7 +9,7 @@ from zonequake_operator.resources.model import Partition, ZoneSnapshot
 
 
 def stored(snapshot: ZoneSnapshot, decided: Plan) -> ZoneSnapshot:
-    """The snapshot once all of the plan's writes have been stored; equal if there are none."""
+    """Returns the snapshot once all of the plan's writes are stored; equal if there are none."""
     zone, partitions = snapshot.zone, dict(snapshot.partitions)
     for write in decided.writes:
         if isinstance(write, WriteZone):

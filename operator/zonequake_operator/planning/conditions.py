@@ -402,7 +402,7 @@ def _condition(of: ConditionType, status: bool, reason: Reason, message: str) ->
 
 
 def few(items: Sequence[object]) -> str:
-    """The first few by name, the rest counted."""
+    """Lists the first few by name, and counts the rest."""
     names = ", ".join(str(item) for item in list(items)[:MAX_NAMED])
     more = len(items) - MAX_NAMED
     return f"{names} and {more} more" if more > 0 else names

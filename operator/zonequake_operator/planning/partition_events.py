@@ -170,7 +170,7 @@ def _resets(
 
 
 def _older_link(old: PartitionKeys, keys: PartitionKeys) -> str | None:
-    """The link that a reset goes back to, in words; None if it is the newest one."""
+    """Describes the link that a reset goes back to; returns None if it is the newest one."""
     together = keys.planned or keys.pending
     assert together is not None
     for number in range(len(old.chain) - 1, -1, -1):

@@ -113,7 +113,7 @@ there are no data nodes."""
 def calculated_sets(
     nodes: tuple[str, ...], partitions: int, replicas: int
 ) -> list[AssignmentSet | None]:
-    """The affinity function of all zones, rendezvous, as `Calculate`."""
+    """Calculates sets by rendezvous, the affinity function of all zones; it is a `Calculate`."""
     sets = affinity.rendezvous(nodes, partitions, replicas)
     return [AssignmentSet.of(*names) if names else None for names in sets]
 

@@ -44,7 +44,7 @@ class Table:
 
 
 def judge(table: Table, zones: Mapping[str, Zone], filled: Mapping[str, bool]) -> TableStatus:
-    """The table's status over `zones`, by name; `filled` is from `filled_zones`, by uid."""
+    """Returns the table's status over `zones`, by name; `filled` is from `filled_zones`, by uid."""
     zone = zones.get(table.primary_zone)
     holds_data: bool | None
     if zone is None:

@@ -17,7 +17,7 @@ from zonequake_protocol.admin import Stage
 
 
 def armed(status: ZoneStatus, spec: ZoneSpec) -> str:
-    """The timers that run, until when and for which nodes; empty if none does."""
+    """Lists the timers that run, until when and for which nodes; empty if none does."""
     state, found = status.data_nodes, list[str]()
     if state is not None and state.up is not None:
         found.append(_timer("scale-up", deadline_up_ms(state, spec.timers), state.up.nodes, spec))

@@ -62,7 +62,7 @@ class WantedKeys:
     def wanted(
         self, keys: PartitionKeys, alive: frozenset[str], *, waits: bool = False
     ) -> AssignmentSet | None:
-        """The target of a partition with these keys; None if nothing is wished.
+        """Returns the target of a partition with these keys; None if nothing is wished.
 
         `waits`: it takes its turn after pending.
         """
@@ -96,7 +96,7 @@ def _on_wish(
     *,
     waits: bool,
 ) -> PartitionKeys:
-    """The trigger step: `metastoreInvoke` of the document, with holes 1, 5, 10 and 13."""
+    """Takes the trigger step: `metastoreInvoke` of the document, with holes 1, 5, 10 and 13."""
     wanted = wish.wanted(keys, alive, waits=waits)
     if wanted is None and not must_reduce(keys):
         return keys  # hole 10: "Empty data nodes never become assignments"
@@ -374,7 +374,7 @@ def _on_stage_none(
 
 
 def _release(keys: PartitionKeys, group: Group) -> tuple[PartitionKeys, bool]:
-    """The leader doesn't run what was locked, so no leader does or will.
+    """Empties the lock, as the leader doesn't run what was locked: no leader does or will.
 
     Hole 15: "else STAGE_NONE at the current term empties the lock and makes the partition due".
     The new token shuts out a grant that is still under way: this leader may have gone back to

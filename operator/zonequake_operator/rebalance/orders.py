@@ -179,7 +179,7 @@ def _lacks_permission(node: str, group: Group, settings: ReplicaSettings) -> boo
 
 
 def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:
-    """The present token; but a first member that knows no later one keeps its bootstrap's.
+    """Returns the present token; but a first member that knows no later one keeps its bootstrap's.
 
     It may lack its bootstrap, and would refuse it as stale: decided with token 1, crashed, started
     again with the token 2 of a wish that came meanwhile.
@@ -194,7 +194,7 @@ def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:
 
 
 def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
-    """The first configuration, for those it was decided for; never after a wipe."""
+    """Orders the first configuration, for those it was decided for; never after a wipe."""
     if keys.bootstrap is None or keys.stable is None:
         return []
     order = Bootstrap(

@@ -253,7 +253,7 @@ class AssignmentSet(ResourceStruct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, *nodes: str) -> AssignmentSet:
-        """The plain set of these nodes."""
+        """Returns the plain set of these nodes."""
         return cls(nodes=tuple(sorted(set(nodes))))
 
 
@@ -410,5 +410,5 @@ class ZoneSnapshot:
 
 
 def group_name(zone: str, uid: str, partition: int) -> str:
-    """The Raft group of a partition (interfaces, Names)."""
+    """Returns the name of the Raft group of a partition (interfaces, Names)."""
     return f"{zone}.{uid[:8]}.{partition}"

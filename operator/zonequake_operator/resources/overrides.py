@@ -18,7 +18,7 @@ SCALE_DOWN = "dataNodesAutoAdjustScaleDown"
 
 
 def override(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A zone's spec, as resources hold it, after `changes`; None in them removes a field."""
+    """Returns a zone's spec, as resources hold it, after `changes`; None there removes a field."""
     dropped: set[str] = {field for field, value in changes.items() if value is None}
     if changes.get(AUTO_ADJUST) is not None:
         dropped |= {SCALE_UP, SCALE_DOWN}

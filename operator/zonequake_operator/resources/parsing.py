@@ -50,7 +50,7 @@ _REASONS = frozenset(Reason)
 
 
 def parse_zone(obj: Mapping[str, Any]) -> Zone:
-    """A DistributionZone as listed.
+    """Parses a DistributionZone as listed.
 
     Raises:
         ResourceError: its status isn't of the shape that this operator writes.
@@ -104,7 +104,8 @@ def parse_conditions(stored: Iterable[WireCondition]) -> tuple[Condition, ...]:
 
 
 def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
-    """The spec with the documents' defaults, or the sentence that says why it can't be used.
+    """Parses the spec with the documents' defaults; returns the sentence that says why it can't be
+    used, if it can't.
 
     The time-outs' defaults are applied here and not by the CRD: a defaulted field would break the
     rule that refuses AUTO_ADJUST beside SCALE_UP (design §2).
@@ -168,7 +169,7 @@ def _parse_reset_timer(wire: WireResetTimer | None) -> ResetTimer | None:
 
 
 def parse_partition(obj: Mapping[str, Any]) -> Partition:
-    """A Partition as listed.
+    """Parses a Partition as listed.
 
     Raises:
         ResourceError: its status isn't of the shape that this operator writes.
@@ -194,7 +195,7 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
 
 
 def owner_uid(obj: Mapping[str, Any]) -> str | None:
-    """The uid of the resource's controller."""
+    """Returns the uid of the resource's controller."""
     for owner in obj["metadata"].get("ownerReferences", []):
         if owner.get("controller"):
             return str(owner["uid"])
@@ -216,7 +217,7 @@ def _sorted_peers(stored: TokenPeers | None) -> TokenPeers | None:
 
 
 def parse_topology(obj: Mapping[str, Any]) -> Topology:
-    """A LogicalTopology.
+    """Parses a LogicalTopology.
 
     Raises:
         ResourceError: its status isn't of the shape that this operator writes.
@@ -230,12 +231,12 @@ def parse_topology(obj: Mapping[str, Any]) -> Topology:
 
 
 def copied(value: object, to: type[T]) -> T:
-    """The fields of `value` that `to` has, too: a stored value's model, or the other way."""
+    """Copies the fields of `value` that `to` has, too: a stored value's model, or the other way."""
     return msgspec.convert(value, to, from_attributes=True)
 
 
 def convert(obj: Mapping[str, Any], to: type[T], what: str) -> T:
-    """A stored object in its shape. Raises ResourceError, which begins with `what`."""
+    """Converts a stored object to its shape. Raises ResourceError, which begins with `what`."""
     try:
         return msgspec.convert(obj, to)
     except msgspec.ValidationError as error:

@@ -159,7 +159,7 @@ class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
 
 def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequest]:
-    """The partitions that a zone's annotation asks to be reset; none if it can't be read."""
+    """Reads the partitions that a zone's annotation asks to be reset; none if it can't be read."""
     text = (annotations or {}).get(RESET_ANNOTATION, "{}")
     try:
         found = msgspec.json.decode(text, type=dict[int, WireResetRequest])
@@ -176,7 +176,7 @@ def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequ
 
 
 def render_reset_requests(requests: Mapping[int, ResetRequest]) -> str:
-    """The annotation's value, as `reset_requests` reads it."""
+    """Renders the annotation's value, as `reset_requests` reads it."""
     wire = {
         str(n): [
             r.token,

@@ -75,7 +75,7 @@ class RoutingTable:
         return changed
 
     def hint(self, partition: int, address: str, name: str | None, term: int, now_ns: int) -> bool:
-        """A node refused and named the leader; true if that changed the way."""
+        """Adopts the leader that a refusing node named; returns whether that changed the way."""
         if name is not None:
             self._name(name, address)
         entry = self._entries.get(partition)
@@ -117,23 +117,24 @@ class RoutingTable:
         return entry.group if entry else None
 
     def leader(self, partition: int) -> str | None:
-        """The address of the leader, None if unknown."""
+        """Returns the address of the leader, None if unknown."""
         entry = self._entries.get(partition)
         return entry.leader_address if entry else None
 
     def suspected(self, partition: int) -> str | None:
-        """The address of the last leader, if it failed and no other is known."""
+        """Returns the address of the last leader, if it failed and no other is known."""
         entry = self._entries.get(partition)
         return entry.suspect if entry and entry.leader_address is None else None
 
     def members(self, partition: int) -> tuple[str, ...]:
-        """The names of the nodes with a replica, as far as known."""
+        """Returns the names of the nodes with a replica, as far as known."""
         entry = self._entries.get(partition)
         return entry.members if entry else ()
 
     def member(self, partition: int, turn: int, *, without: Collection[str] = ()) -> str | None:
-        """The address of some member; another one with each turn. None of `without`, unless there
-        are no others."""
+        """Returns the address of some member; another one with each turn. None of `without`, unless
+        there are no others.
+        """
         entry = self._entries.get(partition)
         if entry is None:
             return None

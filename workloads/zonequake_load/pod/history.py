@@ -199,7 +199,7 @@ class Recorder:
 def event_of(
     call: RecordedCall, type_: Type, outcome: Outcome | None, *, zone: str, clock: HistoryClock
 ) -> HistoryEvent:
-    """A call's invoke (no outcome) or its completion, which happens now."""
+    """Builds the event of a call's invoke (no outcome) or of its completion, which happens now."""
     operation = call.operation
     is_read = operation.f is Function.READ
     value: Value = operation.value

@@ -54,7 +54,9 @@ class Numbers:
 
 
 def incarnation_after(last: int | None, unix_s: int) -> int:
-    """The incarnation of a process that starts at `unix_s`; `last` is the one before, if known."""
+    """Returns the incarnation of a process that starts at `unix_s`; `last` is the one before, if
+    known.
+    """
     size = 1 << INCARNATION_BITS
     now = unix_s % size
     if last is not None and (last - now) % size < size // 2:  # clock stood still or went back

@@ -222,7 +222,7 @@ class LoadPod:
 
 
 def load_state(directory: Path) -> SavedState:
-    """The state kept in `directory`. Raises PlanError if it is unreadable."""
+    """Reads the state kept in `directory`. Raises PlanError if it is unreadable."""
     path = directory / STATE_FILE
     if not path.exists():
         return SavedState()

@@ -32,7 +32,7 @@ def arrivals(
 
 
 def probe_interval_ns(probes: Probes, partitions: int, pods: int) -> int:
-    """The time between two probes of one class (read, write) of one partition from one pod."""
+    """Returns the time between a pod's probes of one class (read, write) of one partition."""
     within_budget_ns = 2 * partitions * pods * SECOND_NS // probes.budget_per_second
     return max(probes.interval_ms * 1_000_000, within_budget_ns)
 

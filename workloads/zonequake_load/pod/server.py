@@ -17,7 +17,7 @@ _MAX_BODY_BYTES = 64 << 10
 
 
 def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web.Application:
-    """The application that serves `load`; its history lies in `directory`."""
+    """Makes the application that serves `load`; its history lies in `directory`."""
 
     async def status(_: web.Request) -> web.Response:
         return _json(load.status())

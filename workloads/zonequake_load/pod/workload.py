@@ -81,7 +81,7 @@ class WorkloadShare:
         )
 
     def next(self, elapsed_s: float) -> PlannedOperation:
-        """The operation that is due `elapsed_s` after the load began."""
+        """Returns the operation that is due `elapsed_s` after the load began."""
         partition = self._rng.choice(self._partitions)
         slot = min(
             bisect.bisect_left(self._cumulative, self._rng.random()), len(self._cumulative) - 1

@@ -35,9 +35,9 @@ class Target(Protocol):
         ...
 
     def partition_of(self, key: str) -> int:
-        """The partition that `key` belongs to."""
+        """Returns the partition that `key` belongs to."""
         ...
 
     def key_for_partition(self, stem: str, partition: int) -> str:
-        """A key that begins with `stem` and belongs to `partition`; always the same one."""
+        """Returns a key that begins with `stem` and belongs to `partition`; always the same one."""
         ...

@@ -13,13 +13,13 @@ _REMEMBERED = 8
 
 
 def checkpoint_of(partition: StateMachine) -> Checkpoint:
-    """A partition's counters as of what it has applied."""
+    """Returns a partition's counters as of what it has applied."""
     counter = partition.counter
     return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges, partition.term)
 
 
 def checkpoint_in(view: View) -> Checkpoint:
-    """The counters of a state."""
+    """Returns the counters of a state."""
     state = view.state
     return Checkpoint(state.index, state.lwm, state.hwm, state.ranges, state.term)
 

@@ -34,13 +34,13 @@ class ComparisonEdge(Protocol):
     """The calls that a comparison makes to its surroundings."""
 
     def checkpoint(self) -> Checkpoint:
-        """The replica's counters as of what it has applied."""
+        """Returns the replica's counters as of what it has applied."""
 
     def send(self, frame: Report | ReportVerdict) -> None:
         """Sends the frame; it may get lost."""
 
     def break_down(self, reason: str) -> None:
-        """The replica must not go on."""
+        """Stops the replica, which must not go on."""
 
 
 class Comparison:

@@ -50,7 +50,7 @@ class DemanderEdge(Protocol):
         """Sends the frame; it may get lost. False: it was not taken, try later."""
 
     def checkpoint(self) -> Checkpoint:
-        """The replica's counters as of what it has applied."""
+        """Returns the replica's counters as of what it has applied."""
 
     def step(self, message: Message) -> bool:
         """Give the replica's own core a message; False: the replica is broken now."""
@@ -69,7 +69,7 @@ class DemanderEdge(Protocol):
         """(index, term) of the entry after which the staged state is, as it says itself."""
 
     def break_down(self, reason: str) -> None:
-        """The replica must not go on."""
+        """Stops the replica, which must not go on."""
 
 
 class Demander:

@@ -221,7 +221,7 @@ class NodeCatchUp:
     # ── installing ───────────────────────────────────────────────────────────────────────────
 
     def claim(self, replica: Replica, meta: SnapshotMeta) -> GroupRecord:
-        """The replica's record when it owns the staged cells. Raises LogCorrupt."""
+        """Returns the replica's record with the staged cells as its own. Raises LogCorrupt."""
         known = self._demanders.get(replica.group)
         staging = known[0].staging if known is not None else None
         if staging is None or staging.end is None or staging.end.meta != meta:

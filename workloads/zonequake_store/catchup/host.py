@@ -25,7 +25,7 @@ class CatchUpHost(ReplicaHost, Protocol):
         """Sends a frame to a node; it may get lost. False: it was not taken."""
 
     def new_number(self) -> int:
-        """A number for cells, never used before."""
+        """Returns a number for cells, never used before."""
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         """Run a job on the data environment after those before it, then call `done`."""

@@ -176,12 +176,12 @@ _decoder: msgspec.msgpack.Decoder[Pairs] = msgspec.msgpack.Decoder(Pairs)
 
 
 def encode_pairs(pairs: Pairs) -> bytes:
-    """The content of a piece."""
+    """Encodes the content of a piece."""
     return _encoder.encode(pairs)
 
 
 def decode_pairs(content: bytes) -> Pairs:
-    """The pairs of a piece. Raises ProtocolError."""
+    """Decodes the pairs of a piece. Raises ProtocolError."""
     try:
         return _decoder.decode(content)
     except msgspec.DecodeError as error:

@@ -81,7 +81,7 @@ class StagedState:
         self._host.break_down(self._replica, reason)
 
     def take(self, staging: Staging) -> Pairs:
-        """A volatile replica's staged state."""
+        """Removes a volatile replica's staged state, and returns it."""
         return self._pairs.pop(staging.number)
 
 

@@ -63,7 +63,9 @@ class SupplierEdge(Protocol):
         """
 
     def close(self, to: Peer, snapshot: int) -> None:
-        """The state will not be read any more; it may not be open yet, or be being read."""
+        """Closes the state, which will not be read any more; it may not be open yet, or be being
+        read.
+        """
 
 
 class Supplier:
@@ -111,7 +113,7 @@ class Supplier:
     # what the core and the demanders say
 
     def begin(self, to: Peer) -> None:
-        """The core wants `to` supplied; by now it may not lead any more.
+        """Begins to supply `to`, as the core wants; by now this replica may not lead any more.
 
         After a change that was given up, the peer goes on with the snapshot that is still open.
         """
@@ -337,8 +339,9 @@ class Supplier:
         )
 
     def _send_entries(self, session: SupplySession, append: Message | None) -> None:
-        """The first one of a round leaves even if it is empty: its answer tells the core how far
-        the peer is, which it does not know if all earlier answers were lost."""
+        """Sends the entries. The first message of a round leaves even if it is empty: its answer
+        tells the core how far the peer is, which it does not know if all earlier answers were lost.
+        """
         while append is not None and (append.entries or session.begun):
             peer = session.peer
             if not self._edge.send(Supply(self._group, peer, self._me, session.round, append)):

@@ -35,7 +35,7 @@ class LeaseObjects:
         self._session: aiohttp.ClientSession | None = None
 
     async def read(self, timeout_s: float) -> tuple[LeaseRecord, str] | None:
-        """The Lease and its version; None: there is none."""
+        """Reads the Lease and its version; None: there is none."""
         status, body = await self._call("GET", self._url(self._settings.name), None, timeout_s)
         if status == 404:
             return None

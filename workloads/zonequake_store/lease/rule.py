@@ -228,9 +228,10 @@ class Permission:
         self._clock_s = clock_s
 
     def permit(self, session: int, holder: str) -> None:
-        """An order permits the replica in this session of this process; it means nothing in another
-        one. The number alone doesn't tell: once the operator deleted the Lease of a node that was
-        given up, it starts over with the next process of that name."""
+        """Permits the replica, as an order says, in this session of this process; it means nothing
+        in another one. The number alone doesn't tell: once the operator deleted the Lease of a node
+        that was given up, it starts over with the next process of that name.
+        """
         if (holder, session) == (self._lease.holder, self._lease.session):
             self.session = session
 

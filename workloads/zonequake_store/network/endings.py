@@ -67,13 +67,13 @@ class EndDetector:
         return self._address if self._is_lost else None
 
     def greeted(self, address: str, process: str) -> str | None:
-        """A process said that it is the node, on a connection made to `address`."""
+        """Records that a process said that it is the node, on a connection made to `address`."""
         ended = self._process if self._is_replaced(address, process) else None
         self._process, self._address, self._is_lost = process, address, False
         return ended
 
     def heard(self, address: str, process: str) -> str | None:
-        """A process said that it is the node, and that it listens at `address`."""
+        """Records that a process said that it is the node, and that it listens at `address`."""
         if process == self._process:
             return None
         ended = self._process if self._is_replaced(address, process) else None
@@ -85,7 +85,7 @@ class EndDetector:
         self._is_lost = by_peer and self._address is not None
 
     def failed(self, address: str, how: Failure) -> str | None:
-        """An attempt to connect to `address`, begun after the last input, came to this."""
+        """Records how an attempt to connect to `address`, begun after the last input, failed."""
         if how is not Failure.REFUSED or not self._is_lost or address != self._address:
             return None
         self._address, self._is_lost = None, False

@@ -79,7 +79,9 @@ class ReceivedSlots:
         self._slots: dict[int, GroupMessages] = {}
 
     def in_full(self, frame: Messages) -> Messages:
-        """The frame before it was shortened. Raises ProtocolError for a number never given."""
+        """Restores the frame as it was before it was shortened. Raises ProtocolError for a number
+        never given.
+        """
         return Messages([*frame.groups, *self._slots_of(frame)])
 
     def _slots_of(self, frame: Messages) -> Iterator[GroupMessages]:

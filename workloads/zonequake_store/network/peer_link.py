@@ -139,14 +139,15 @@ class PeerLink:
         self.task = asyncio.create_task(self._keep_connected(), name=f"link to {node}")
 
     def call_back(self) -> None:
-        """The peer has a new process or address: forget the old connection, connect at once."""
+        """Closes the old connection and connects at once: the peer has a new process or address."""
         if self.connection is not None:
             self.connection.close()
         self._hurry.set()
 
     def called(self) -> None:
-        """The peer is there, and where an attempt leads that is under way: should that have come
-        too early, the next one follows at once."""
+        """Records that the peer is there, where an attempt leads that is under way: should that
+        have come too early, the next one follows at once.
+        """
         self._called_meanwhile = True
 
     def keep(self, frame: Messages) -> None:
@@ -216,7 +217,8 @@ class PeerLink:
             connection = fresh
 
     async def _connect_to_any(self) -> OutgoingConnection | None:
-        """The first address that leads to the peer; None: none does, or it called meanwhile.
+        """Connects to the first address that leads to the peer; None: none does, or it called
+        meanwhile.
 
         A pod's old address answers nothing at all. A peer that calls from a new one while an
         attempt still waits there is called back before that is given up.

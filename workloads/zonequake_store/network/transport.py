@@ -182,7 +182,7 @@ class Transport:
         return connection is not None
 
     def _connection_to(self, node: str) -> OutgoingConnection | None:
-        """The connection to a node, if it can take more now."""
+        """Returns the connection to a node, if it can take more now."""
         link = self._links.get(node)
         if link is None:
             link = self._links[node] = PeerLink(self, node)
@@ -197,7 +197,7 @@ class Transport:
         return {node: hello.client_address for node, hello in self._learned.items()}
 
     def client_address(self, node: str) -> str | None:
-        """A node's client address, if it ever said hello."""
+        """Returns a node's client address, if it ever said hello."""
         hello = self._learned.get(node)
         return hello.client_address if hello else None
 

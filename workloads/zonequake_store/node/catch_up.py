@@ -31,7 +31,7 @@ class ConnectedHost(ReplicaHost, Protocol):
         """The lines to other nodes."""
 
     async def view(self, replica: Replica) -> View:
-        """The replica's state as of now or later; the caller closes it. Raises StorageError."""
+        """Opens the replica's state of now or later; the caller closes it. Raises StorageError."""
 
 
 class NodeCatchUpHost(CatchUpHost):
@@ -66,7 +66,7 @@ class NodeCatchUpHost(CatchUpHost):
         self._host.break_down(replica, reason)
 
     def new_number(self) -> int:
-        """A number for cells, never used before."""
+        """Returns a number for cells, never used before."""
         return self._host.storage.new_number()
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:

@@ -340,7 +340,7 @@ class Host(Edge):
                 self.lease_wanted_changed()
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """A replica cannot go on: stop it, keep its files, say why."""
+        """Stops a replica that cannot go on, keeps its files and records why."""
         self.remove(replica)
         self.broken[replica.group] = (replica.record, reason)
         note_replica(self.journal, "replica.broken", replica.record, reason)
@@ -370,7 +370,7 @@ class Host(Edge):
         return self.counters.removed_catch_up_bytes + running_bytes
 
     async def view(self, replica: Replica) -> View:
-        """The replica's state as of now or later; the caller closes it. Raises StorageError."""
+        """Opens the replica's state of now or later; the caller closes it. Raises StorageError."""
         cells = replica.cells
         if isinstance(cells, MemoryCells):
             return cells.view(replica.partition)

@@ -26,14 +26,14 @@ class TickSchedule:
         self.consider_core(replica)
 
     def consider_core(self, replica: Replica) -> None:
-        """The same after something that concerned the core alone."""
+        """Plans the next tick after a change that concerned the core alone."""
         due = self.ticks.now + 1 + (0 if replica.wants_ticks else replica.core_now().quiet_ticks)
         if due != replica.due_tick:
             replica.due_tick = due
             self._due.setdefault(due, []).append(replica)
 
     def pass_tick(self, now_ms: int) -> list[Replica]:
-        """A tick passed; the replicas that it concerns, each to be considered again."""
+        """Passes a tick; returns the replicas that it concerns, each to be considered again."""
         self.ticks.now += 1
         self.ticks.now_ms = now_ms
         now = self.ticks.now

@@ -78,7 +78,9 @@ class PeerCatchUp:
         return size_bytes
 
     def full(self, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int) -> None:
-        """A piece left: `sent_bytes` of the snapshot at `index` are at the peer or on the way."""
+        """Records that a piece left: `sent_bytes` of the snapshot at `index` are at the peer or on
+        the way.
+        """
         if self._start is None:
             self._start = 0
         self.by_snapshot = True

@@ -147,7 +147,7 @@ class Raft:
         return leadership.reconfiguration.change_peers(token, peers)
 
     def grant(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> GrantAnswer:
-        """The operator's permission to go on to JOINT (design §3, hole 15). May be repeated."""
+        """Takes the operator's permission to go on to JOINT (design §3, hole 15). Repeatable."""
         leadership = self._replica.leadership
         if term < self._replica.term:
             return GrantAnswer.STALE
@@ -210,7 +210,9 @@ class Raft:
         return leadership is not None and leadership.handover.is_transfer
 
     def refuse_leadership(self, refuse: bool) -> None:
-        """A draining node: never campaign, hand over what is led, again and again."""
+        """Keeps a draining node from leading: it never campaigns, and hands over what it leads,
+        again and again.
+        """
         self._replica.refusing = refuse
         if refuse:
             self.transfer_leadership()
@@ -260,8 +262,8 @@ class Raft:
         return bool(out.after_store or out.messages or self._has_more_than_messages)
 
     def take_messages(self) -> Sequence[Message] | None:
-        """The messages of a Ready that would hold nothing else and need nothing stored, to be sent
-        now; most often none. None: a turn must find out, or the Ready that is outstanding.
+        """Takes the messages of a Ready that would hold nothing else and need nothing stored, to be
+        sent now; most often none. None: a turn must find out, or the Ready that is outstanding.
 
         An idle group does nothing but answer heartbeats, for which a Ready costs the most.
         """
@@ -408,5 +410,5 @@ class Raft:
         return at, log.term(at)
 
     def status(self) -> RaftStatus:
-        """A copy of what is worth knowing."""
+        """Returns a copy of what is worth knowing."""
         return status_of(self._replica)

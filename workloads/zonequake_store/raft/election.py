@@ -95,13 +95,15 @@ def on_ended(replica: RaftState, node: str, lot: int) -> None:
 
 
 def on_timeout_now(replica: RaftState, message: Message) -> None:
-    """The leader hands over (thesis §3.10): no pre-vote, the lease is its own to give up."""
+    """Campaigns, as the leader hands over (thesis §3.10): no pre-vote, the lease is its own to give
+    up.
+    """
     if replica.leadership is None and replica.may_campaign and not replica.refusing:
         _start_vote(replica, asked_by_leader=True)
 
 
 def on_request(replica: RaftState, message: Message) -> None:
-    """A VOTE of the present term, or a PRE_VOTE for a later one."""
+    """Answers a VOTE of the present term, or a PRE_VOTE for a later one."""
     granted = _grants(replica, message)
     if granted and message.kind is MessageKind.VOTE:
         replica.vote = message.sender
@@ -133,7 +135,7 @@ def _answer(replica: RaftState, message: Message, *, granted: bool) -> None:
 
 
 def on_reply(replica: RaftState, message: Message) -> None:
-    """An answer to the election that runs; others are late."""
+    """Counts an answer to the election that runs, and ignores late ones."""
     wanted = (
         RaftRole.PRE_CANDIDATE if message.kind is MessageKind.PRE_VOTE_REPLY else RaftRole.CANDIDATE
     )

@@ -59,8 +59,9 @@ def on_heartbeat(replica: RaftState, message: Message) -> None:
 
 
 def on_snapshot(replica: RaftState, message: Message) -> None:
-    """The host has staged a snapshot. It is installed only if it brings something; to a replica
-    that abstains it may bring an older state, which is the new lineage's."""
+    """Installs a snapshot that the host has staged, but only if it brings something; to a replica
+    that abstains it may bring an older state, which is the new lineage's.
+    """
     meta, log = message.snapshot, replica.log
     assert meta is not None, "the host sends SNAPSHOT with its meta"
     if meta.index > log.commit and log.matches(meta.index, meta.term):

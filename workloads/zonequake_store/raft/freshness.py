@@ -95,7 +95,7 @@ class Freshness:
             self.claim(at_ms, commit)
 
     def claim(self, at_ms: int, commit: int) -> None:
-        """The same, for a time of this replica's own clock."""
+        """Records the same as `echoed`, for a time of this replica's own clock."""
         if at_ms > self._newest_ms and len(self._claims) < _WAITING_CLAIMS:
             self._newest_ms = at_ms
             self._claims.append((at_ms, commit))

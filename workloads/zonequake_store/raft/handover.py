@@ -115,7 +115,7 @@ class Handover:
         )
 
     def depart(self) -> None:
-        """The committed configuration doesn't name this replica: let another one lead at once.
+        """Lets another replica lead at once, as the committed configuration doesn't name this one.
 
         Called whenever the commit index rises. What clients have proposed is committed first, so
         that they are answered and a successor with the whole log exists; nothing new is taken.

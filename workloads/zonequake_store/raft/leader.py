@@ -388,7 +388,7 @@ class Leader:
     # ending
 
     def resign(self, reason: str) -> None:
-        """The role ends: what waited for it is given up."""
+        """Ends the role, and gives up what waited for it."""
         self.reads.abort()
         self.reconfiguration.resign(reason)
 

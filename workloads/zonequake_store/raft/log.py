@@ -139,8 +139,9 @@ class RaftLog:
         return self._stored.bytes_behind(index)
 
     def last_not_newer(self, index: int, term: int) -> tuple[int, int]:
-        """The largest (index', term') with index' ≤ index and term' ≤ term: where two diverging
-        logs can first agree. One round trip skips a whole term."""
+        """Returns the largest (index', term') with index' ≤ index and term' ≤ term: where two
+        diverging logs can first agree. One round trip skips a whole term.
+        """
         index = min(index, self.last_index)
         while index >= self.first_index - 1:
             here = self.term(index)
@@ -169,7 +170,7 @@ class RaftLog:
         return None
 
     def configuration_at(self, index: int) -> tuple[int, Configuration]:
-        """The configuration in force at `index`, with its own index. Raises LogCompacted."""
+        """Returns the configuration in force at `index`, and its own index. Raises LogCompacted."""
         for at, configuration in reversed(self._configurations):
             if at <= index:
                 return at, configuration
@@ -198,7 +199,7 @@ class RaftLog:
     # writing
 
     def append_commands(self, term: int, commands: Sequence[bytes]) -> int:
-        """A leader's proposals; returns the index of the first."""
+        """Appends a leader's proposals; returns the index of the first."""
         first = index = self.last_index + 1
         tail = self._tail
         size = 0
@@ -306,7 +307,7 @@ class RaftLog:
         self._use_latest_configuration()
 
     def compact(self, index: int) -> None:
-        """The store dropped the entries up to `index`."""
+        """Forgets the entries up to `index`, which the store dropped."""
         if index < self.first_index:
             return
         if index > self.applied:
@@ -350,7 +351,7 @@ class RaftLog:
             self._trim_cache()
 
     def take_committed(self, max_bytes: int) -> tuple[Entry, ...]:
-        """The next entries to apply: committed and stored."""
+        """Takes the next entries to apply: committed and stored."""
         if not self.has_committed:
             return ()
         hi = min(self.commit, self.stable) + 1

@@ -138,10 +138,10 @@ _configuration_decoder = msgspec.msgpack.Decoder(Configuration)
 
 
 def encode_configuration(configuration: Configuration) -> bytes:
-    """The `data` of a CONFIGURATION entry."""
+    """Encodes the `data` of a CONFIGURATION entry."""
     return _encoder.encode(configuration)
 
 
 def decode_configuration(entry: Entry) -> Configuration:
-    """The configuration that a CONFIGURATION entry holds. Raises msgspec.DecodeError."""
+    """Decodes the configuration that a CONFIGURATION entry holds. Raises msgspec.DecodeError."""
     return _configuration_decoder.decode(entry.data)

@@ -70,7 +70,7 @@ class ReplicationProgress:
         self.catching_up = catching_up
 
     def accepted(self, index: int, first_index: int) -> bool:
-        """The peer has stored everything up to `index`; whether that is news."""
+        """Records that the peer has all entries up to `index`; returns whether that is news."""
         self.waiting = False
         news = index > self.match
         if news:

@@ -21,7 +21,7 @@ class VoteResult(enum.Enum):
 
 
 def majority_value(values: Sequence[int]) -> int:
-    """The largest number that a majority of `values` has reached; at least one value.
+    """Returns the largest number that a majority of `values` has reached; at least one value.
 
     Of four, three must agree: [9, 9, 5, 1] gives 5.
     """

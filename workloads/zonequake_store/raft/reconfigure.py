@@ -303,7 +303,9 @@ class Reconfiguration:
         self._replica.out.events.append(self.error)
 
     def resign(self, reason: str) -> None:
-        """The leadership ends; what is joint already, the next leader finishes."""
+        """Gives up the change as the leadership ends; what is joint already, the next leader
+        finishes.
+        """
         if self.stage is not Stage.NONE:
             self._fail(ReconfigurationStatus.LEADER_STEPPED_DOWN, reason)
 

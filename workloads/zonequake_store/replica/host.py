@@ -19,4 +19,4 @@ class ReplicaHost(Protocol):
         """Makes a replica take part in the next turn."""
 
     def break_down(self, replica: Replica, reason: str) -> None:
-        """A replica cannot go on: stop it, keep its files, say why."""
+        """Stops a replica that cannot go on, keeps its files and records why."""

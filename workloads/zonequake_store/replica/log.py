@@ -141,7 +141,7 @@ class DurableLog(_Extent):
         return list(self._store.entries(self.number, lo, hi, max_bytes))
 
     def append(self, entries: tuple[Entry, ...]) -> AppendEntries:
-        """The write that stores these entries; `stored` follows it."""
+        """Returns the write that stores these entries; `stored` follows it."""
         return AppendEntries(self.number, entries, truncates=entries[0].index <= self.last_index)
 
     def stored(self, entries: tuple[Entry, ...]) -> None:

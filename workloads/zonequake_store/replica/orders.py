@@ -149,12 +149,12 @@ def looked_at(replica: Replica) -> ReplicaStatus:
 
 
 def failed(error: str) -> OrderReply:
-    """The order could not be carried out."""
+    """Returns the reply to an order that could not be carried out."""
     return OrderReply(status=OrderStatus.FAILED, error=error)
 
 
 def stale(found: int, seen: int) -> OrderReply:
-    """The order came too late."""
+    """Returns the reply to an order that came too late."""
     return OrderReply(
         status=OrderStatus.STALE,
         error=f"the order's token is {found}, the replica has seen {seen}",

@@ -64,7 +64,7 @@ class WaitingReads:
         return bool(self._blocked)
 
     def ask(self, reading: PendingRead) -> None:
-        """A client reads."""
+        """Queues a client's read."""
         self._count += 1
         self._asked.append(reading)
 

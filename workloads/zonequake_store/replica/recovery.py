@@ -29,7 +29,7 @@ class RecoveredReplica:
     state: AppliedState
 
     def partition(self, *, deduplicate: bool = True) -> StateMachine:
-        """The state machine that goes on from there."""
+        """Builds the state machine that goes on from there."""
         return StateMachine(
             self.cells,
             clients=self.clients,

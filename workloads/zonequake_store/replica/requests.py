@@ -81,7 +81,7 @@ def fault_in_transaction(transaction: Transaction) -> str | None:
 
 
 def command_of(operation: Write | Cas | Append) -> PlainCommand:
-    """A write as its entry in the log."""
+    """Turns a write into its entry in the log."""
     match operation:
         case Write():
             return SetCommand(
@@ -96,7 +96,7 @@ def command_of(operation: Write | Cas | Append) -> PlainCommand:
 
 
 def begin_of(transaction: Transaction) -> Begin:
-    """A transaction without fault, as its coordinator takes it."""
+    """Turns a transaction without fault into the form that its coordinator takes."""
     steps: defaultdict[str, list[TransactionStep]] = defaultdict(list)
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, step in enumerate(transaction.steps):

@@ -45,7 +45,7 @@ def newest_user_entry(replica: Replica) -> tuple[int, int]:
 
 
 def replica_status(replica: Replica) -> ReplicaStatus:
-    """A running replica."""
+    """Returns the status of a running replica."""
     status = replica.core_now().status()
     configuration, error = status.configuration, status.reconfiguration_error
     if configuration is not None:
@@ -92,7 +92,7 @@ def replica_status(replica: Replica) -> ReplicaStatus:
 
 
 def resting_status(group: str, record: GroupRecord, broken: str | None) -> ReplicaStatus:
-    """A replica on disk that waits for its start order, or is broken."""
+    """Returns the status of a replica on disk that waits for its start order, or is broken."""
     return ReplicaStatus(
         group=group,
         zone=record.zone,
@@ -123,7 +123,7 @@ def route_of(replica: Replica, client_address: Callable[[str], str | None]) -> P
 
 
 def stage_event(event: StageChanged, term: int) -> dict[str, object]:
-    """The data of a `rebalance.stage` event (docs/interfaces.md, "Events").
+    """Renders the data of a `rebalance.stage` event (docs/interfaces.md, "Events").
 
     `progress` is the slowest catching-up peer's, 0 to 1; None if there is none.
     """

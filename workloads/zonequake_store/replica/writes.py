@@ -54,7 +54,7 @@ class WaitingWrites:
         return bool(self._offered)
 
     def offer(self, offered: OfferedWrite) -> None:
-        """A client writes."""
+        """Queues a client's write."""
         self._offered.append(offered)
 
     def take_offered(self) -> list[OfferedWrite]:

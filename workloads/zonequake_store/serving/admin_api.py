@@ -266,7 +266,7 @@ async def _not_in_plain(request: web.Request) -> web.Response:
 
 
 def _judge(view: View) -> tuple[int, str]:
-    """A state's number of keys and digest, in one walk."""
+    """Counts a state's keys and computes its digest, in one walk."""
     keys = 0
 
     def counted() -> Iterator[tuple[str, bytes]]:
@@ -280,7 +280,7 @@ def _judge(view: View) -> tuple[int, str]:
 
 
 def _chunks(view: View) -> Iterator[bytes]:
-    """The dump's lines, many at once."""
+    """Yields the dump's lines, many at once."""
     lines: list[bytes] = []
     for key, encoded in cells_of(view.pairs()):
         cell = decode_cell(encoded)

@@ -63,7 +63,7 @@ class ClientTable:
         self.evicted: set[str] = set()
 
     def lookup(self, request_id: RequestId, term: int, index: int) -> CommandOutcome | None:
-        """The first outcome of this request, FORGOTTEN, or None if it is new."""
+        """Returns the first outcome of this request, FORGOTTEN, or None if it is new."""
         session = self.sessions.get(request_id.client)
         if session is None:
             forgotten = request_id.since < self._mark()

@@ -59,12 +59,12 @@ _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
 def encode_command(command: Command) -> bytes:
-    """A command as the data of a log entry."""
+    """Encodes a command as the data of a log entry."""
     return _encoder.encode(command)
 
 
 def decode_command(data: bytes) -> Command:
-    """The command in a log entry's data; raises msgspec.DecodeError."""
+    """Decodes the command in a log entry's data; raises msgspec.DecodeError."""
     return _decoder.decode(data)
 
 
@@ -76,7 +76,9 @@ def is_user_command(command: Command) -> bool:
 
 
 def holds_user_command(data: bytes) -> bool:
-    """The same of an entry's data; what can't be read counts, since it may be a client's."""
+    """Returns whether an entry's data holds a user's command; what can't be read counts, since it
+    may be a client's.
+    """
     try:
         return is_user_command(decode_command(data))
     except msgspec.DecodeError:

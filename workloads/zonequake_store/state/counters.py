@@ -78,7 +78,7 @@ class PartitionUpdateCounter:
         return start
 
     def update(self, start: int, delta: int) -> bool:
-        """The updates of a reserved range are applied, or it is closed as a gap.
+        """Applies the updates of a reserved range, or closes it as a gap.
 
         False if they were before. Raises CounterError, and changes nothing, for a range that was
         never reserved, that overlaps what is applied without lying in it, or that would be one

@@ -29,7 +29,7 @@ _session_decoder: msgspec.msgpack.Decoder[ClientSession] = msgspec.msgpack.Decod
 
 
 def encode_state(state: AppliedState) -> bytes:
-    """The value under `APPLIED`."""
+    """Encodes the value under `APPLIED`."""
     return _encoder.encode(state)
 
 
@@ -39,7 +39,7 @@ def decode_state(value: bytes | None) -> AppliedState:
 
 
 def encode_session(session: ClientSession) -> bytes:
-    """A value under `CLIENT`."""
+    """Encodes a value under `CLIENT`."""
     return _encoder.encode(session)
 
 
@@ -63,7 +63,7 @@ def state_in(pairs: Iterable[Pair]) -> AppliedState:
 def from_pairs(
     pairs: Iterable[Pair],
 ) -> tuple[dict[str, Cell], ClientTable, TransactionTable, AppliedState]:
-    """A volatile replica's state out of a snapshot."""
+    """Builds a volatile replica's state out of a snapshot."""
     cells: dict[str, Cell] = {}
     sessions: list[tuple[str, ClientSession]] = []
     transactions: list[Pair] = []

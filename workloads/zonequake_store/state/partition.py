@@ -66,7 +66,7 @@ class Cells(Protocol):
     """The key-value store under a state machine."""
 
     def get(self, key: str) -> Cell | None:
-        """The cell of `key`, or None."""
+        """Returns the cell of `key`, or None."""
 
     def put(self, key: str, cell: Cell) -> None:
         """Replace the cell of `key`."""
@@ -144,7 +144,7 @@ class StateMachine:
         )
 
     def read(self, key: str) -> Cell | None:
-        """The cell of a key as of `index`."""
+        """Returns the cell of a key as of `index`."""
         return self._cells.get(key)
 
     def apply(self, term: int, index: int, command: Command) -> CommandOutcome:
@@ -301,8 +301,9 @@ class StateMachine:
     def _judge(
         self, term: int, index: int, steps: tuple[TransactionStep, ...]
     ) -> tuple[CommandOutcome, dict[str, Cell]]:
-        """The steps' outcome, one after the other, and the cells to put: none if one of them does
-        not come to DONE."""
+        """Decides the steps, one after the other: returns their outcome and the cells to put, none
+        if one of them does not come to DONE.
+        """
         cells: dict[str, Cell] = {}
         results: list[ReadValue] = []
         for step in steps:
@@ -334,7 +335,7 @@ def _command_of(step: TransactionStep) -> PlainCommand:
 def _decide(
     cell: Cell | None, term: int, index: int, command: PlainCommand
 ) -> tuple[CommandOutcome, Cell | None]:
-    """The outcome of a command on a key's cell, and the cell to put in its place."""
+    """Decides a command on a key's cell: returns its outcome, and the cell to put in its place."""
     found = None if cell is None else cell.value
     holds_list = type(found) is tuple
     if isinstance(command, AppendCommand):
@@ -358,7 +359,7 @@ def _decide(
 
 
 def digest(cells: Iterable[tuple[str, bytes]]) -> str:
-    """A 128-bit digest of a partition's content, equal on replicas with equal content.
+    """Computes a 128-bit digest of a partition's content, equal on replicas with equal content.
 
     `cells` are keys with encoded cells in the order of the keys' UTF-8 bytes.
     """

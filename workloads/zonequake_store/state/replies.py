@@ -12,7 +12,7 @@ _LOCKED = "transaction {} holds the key and is not finished; try again"
 
 
 def value_reply(id_: int, partition: StateMachine, key: str) -> Reply:
-    """A key's value as of the last entry applied."""
+    """Replies with a key's value as of the last entry applied."""
     cell = partition.read(key)
     return Reply(
         id_,
@@ -25,7 +25,7 @@ def value_reply(id_: int, partition: StateMachine, key: str) -> Reply:
 
 
 def locked_reply(id_: int, partition: StateMachine, key: str) -> Reply:
-    """The key is about to be written by a prepared transaction."""
+    """Replies that the key is about to be written by a prepared transaction."""
     holder = partition.transactions.locks[key].holder
     return Reply(id_, ReplyStatus.LOCKED, error=_LOCKED.format(holder))
 
@@ -86,5 +86,5 @@ def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
 
 
 def on_wire(value: ReadValue) -> Value:
-    """A cell's value as replies carry it."""
+    """Returns a cell's value as replies carry it."""
     return list(value) if isinstance(value, tuple) else value

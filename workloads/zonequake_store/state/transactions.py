@@ -212,7 +212,7 @@ class TransactionTable:
     # ── what holds ───────────────────────────────────────────────────────────────────────────
 
     def holder(self, keys: Iterable[str], other_than: TransactionId) -> Lock | None:
-        """A lock of another transaction on one of these keys."""
+        """Returns a lock of another transaction on one of these keys."""
         for key in keys:
             lock = self.locks.get(key)
             if lock is not None and lock.holder != other_than:
@@ -252,7 +252,9 @@ class TransactionTable:
         self._changed.add(_PREPARED + _name(part.transaction))
 
     def end(self, transaction: TransactionId) -> Prepared | None:
-        """A part is committed or rolled back: its locks go. Returns it if it was prepared."""
+        """Ends a part that is committed or rolled back: its locks go. Returns it if it was
+        prepared.
+        """
         self._reach(transaction, 0, transaction.number)
         part = self.prepared.pop(transaction, None)
         if part is not None:
@@ -321,7 +323,7 @@ class TransactionTable:
 
 
 def keys_written(steps: Iterable[TransactionStep]) -> set[str]:
-    """The keys that these steps write: each takes one number of the update counter."""
+    """Returns the keys that these steps write: each takes one number of the update counter."""
     return {step.key for step in steps if step.kind is not StepKind.READ}
 
 

@@ -45,7 +45,7 @@ class Overlay:
         self.dirty_bytes = 0
 
     def get(self, key: str) -> Cell | None:
-        """The cell of `key`, or None."""
+        """Returns the cell of `key`, or None."""
         cell = self._fresh.get(key)
         if cell is None:
             cell = self._leaving.get(key)
@@ -91,7 +91,7 @@ class MemoryCells:
         self._cells: dict[str, Cell] = {} if cells is None else cells
 
     def get(self, key: str) -> Cell | None:
-        """The cell of `key`, or None."""
+        """Returns the cell of `key`, or None."""
         return self._cells.get(key)
 
     def put(self, key: str, cell: Cell) -> None:
@@ -99,7 +99,7 @@ class MemoryCells:
         self._cells[key] = cell
 
     def view(self, partition: StateMachine) -> MemoryView:
-        """A snapshot, as of now."""
+        """Returns a snapshot as of now."""
         sessions = [
             (CLIENT + name.encode(), encode_session(session))
             for name, session in partition.clients.sessions.items()

@@ -15,7 +15,7 @@ _CRC_BYTES = 4
 
 
 def seal(key: bytes, value: bytes) -> bytes:
-    """The value as it is stored under `key`."""
+    """Returns the value as it is stored under `key`."""
     return zlib.crc32(value, zlib.crc32(key)).to_bytes(_CRC_BYTES, "big") + value
 
 
@@ -29,5 +29,5 @@ def seal_damage(key: bytes, sealed: bytes) -> str | None:
 
 
 def content(sealed: bytes) -> bytes:
-    """The value of what is stored, once `seal_damage` found nothing."""
+    """Returns the value of what is stored, once `seal_damage` found nothing."""
     return sealed[_CRC_BYTES:]

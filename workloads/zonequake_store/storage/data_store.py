@@ -89,7 +89,7 @@ class Flush:
         yield prefix + APPLIED, encode_state(self.state)
 
     def gone(self) -> Iterator[bytes]:
-        """The keys whose values are to be deleted."""
+        """Yields the keys whose values are to be deleted."""
         prefix = _NUMBER.pack(self.number)
         for name in self.evicted:
             yield prefix + CLIENT + name.encode()
@@ -119,7 +119,7 @@ class DataStore:
         return live_bytes(self._environment, [])
 
     def cell(self, number: int, key: str) -> Cell | None:
-        """A replica's stored cell. Raises StateCorrupt."""
+        """Reads a replica's stored cell. Raises StateCorrupt."""
         try:
             with self._environment.begin() as txn:
                 value = _get(txn, _NUMBER.pack(number) + CELL + key.encode())
@@ -137,7 +137,7 @@ class DataStore:
         return decode_state(value)
 
     def clients(self, number: int) -> ClientTable:
-        """The stored client table. Raises StateCorrupt."""
+        """Reads the stored client table. Raises StateCorrupt."""
         prefix = _NUMBER.pack(number) + CLIENT
         sessions: list[tuple[str, ClientSession]] = []
         with self._environment.begin() as txn:
@@ -146,7 +146,7 @@ class DataStore:
         return ClientTable(sessions)
 
     def transactions(self, number: int) -> TransactionTable:
-        """The stored transactions. Raises StateCorrupt."""
+        """Reads the stored transactions. Raises StateCorrupt."""
         prefix = _NUMBER.pack(number) + TRANSACTION
         with self._environment.begin() as txn:
             return TransactionTable((key[9:], value) for key, value in _range(txn, prefix))
@@ -239,7 +239,7 @@ class DataStore:
         return None
 
     def view(self, number: int) -> DataView:
-        """The state at one applied index; hold it no longer than needed, it keeps old pages."""
+        """Opens the state at one applied index; hold it only while needed, it keeps old pages."""
         return DataView(self._environment, number)
 
 

@@ -80,7 +80,7 @@ class LogBatch:
     unsynced: list[LogWrite] = field(default_factory=list)
 
     def of(self, record: GroupRecord) -> list[LogWrite]:
-        """The list for a replica's writes."""
+        """Returns the list for a replica's writes."""
         return self.synced if record.fsync else self.unsynced
 
     def __bool__(self) -> bool:
@@ -240,12 +240,12 @@ class Storage:
         self._lock.close()
 
     def new_number(self) -> int:
-        """A number for a log or for cells, never used before."""
+        """Returns a number for a log or for cells, never used before."""
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
     def log_of(self, record: GroupRecord) -> LogStore:
-        """The environment that holds a replica's log."""
+        """Returns the environment that holds a replica's log."""
         return self.synced if record.fsync else self._unsynced
 
     def write_log(self, batch: LogBatch, done: Callable[[], None], *, frees: bool = False) -> None:
@@ -317,7 +317,7 @@ class Storage:
         return None
 
     def distrust(self, writer: str, error: Exception) -> None:
-        """A writer's commit failed: write down which environment is not to be trusted."""
+        """Writes down which environment is not to be trusted, as a writer's commit failed."""
         environment = error.environment if isinstance(error, StorageFailed) else writer
         self._distrusted.add(environment, below=self._next_number, reason=str(error))
 

@@ -55,7 +55,9 @@ class DistrustedFiles:
                 ) from error
 
     def add(self, environment: str, *, below: int, reason: str) -> None:
-        """A commit in this environment failed. Never raises: the disk may take nothing more."""
+        """Records that a commit in this environment failed. Never raises: the disk may take nothing
+        more.
+        """
         self._failures.append(_Failure(environment=environment, below=below, reason=reason))
         with contextlib.suppress(OSError):
             self._store()

@@ -42,7 +42,7 @@ def pieces(entries: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:
 
 
 def encode_record(entries: tuple[Entry, ...]) -> bytes:
-    """A record of these entries."""
+    """Encodes these entries as a record."""
     flags = (
         _HAS_CONFIGURATION if any(entry.kind is EntryKind.CONFIGURATION for entry in entries) else 0
     )
@@ -61,7 +61,7 @@ def damage(record: bytes) -> str | None:
 
 
 def decode_record(record: bytes) -> tuple[Entry, ...]:
-    """The entries of a record. Raises LogCorrupt."""
+    """Decodes the entries of a record. Raises LogCorrupt."""
     reason = damage(record)
     if reason:
         raise LogCorrupt(f"a record went bad while the node ran: {reason}")

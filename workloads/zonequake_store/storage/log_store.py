@@ -96,7 +96,7 @@ class LogStore:
         return used_bytes(self._environment)
 
     def identity(self, fresh: str) -> str:
-        """The storage incarnation; `fresh` becomes it if there is none."""
+        """Returns the storage incarnation; `fresh` becomes it if there is none."""
         with self._environment.begin(db=self._meta, write=True) as txn:
             stored = _get(txn, b"incarnation", self._meta)
             if stored is None:

@@ -214,7 +214,7 @@ class Coordinator:
             self._decide(vote.transaction, active)
 
     def ask(self, ask: AskOutcome) -> None:
-        """A group that has prepared a part wants to know how the transaction ended."""
+        """Answers a group that has prepared a part and asks how the transaction ended."""
         transaction, partition = ask.transaction, self.partition
         if transaction in self._active or transaction.term > self._term:
             return

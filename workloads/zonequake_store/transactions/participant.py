@@ -123,7 +123,7 @@ class Participant:
                 self._propose([transaction])
 
     def finish(self, message: Finish, sender: str) -> None:
-        """The transaction ended; node `sender` said so."""
+        """Finishes a transaction that has ended, as node `sender` said."""
         transaction, table = message.transaction, self.partition.transactions
         if table.has_ended(transaction):
             if message.commit:

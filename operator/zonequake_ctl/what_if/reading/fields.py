@@ -45,7 +45,7 @@ _EVENT_KEYS = ("at", "revision", "join", "leave", *_KINDS)
 
 
 def read(text: str) -> Question:
-    """The question that a file asks. Raises WhatIfError."""
+    """Reads the question that a file asks. Raises WhatIfError."""
     try:
         return _question(read_yaml(text, _UniqueKeys))
     except yaml.YAMLError as error:
@@ -117,7 +117,7 @@ def _by_partition(
 
 
 def _number(value: object, path: str, partitions: int) -> int:
-    """A partition's number, written as a number or as a text."""
+    """Reads a partition's number, written as a number or as a text."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < partitions:
         last = partitions - 1
@@ -213,7 +213,9 @@ def _what(raw: dict[str, Any], kind: str, path: str, partitions: int) -> Happeni
 
 
 def _word(key: str, said: object) -> object:
-    """The protocol's word for a stage or a status, which may be written without underscores."""
+    """Returns the protocol's word for a stage or a status, which may be written without
+    underscores.
+    """
     kinds = {"stage": Stage, "status": ReconfigurationStatus}.get(key, ())
     word = str(said).upper().removeprefix("STAGE" if kinds is Stage else "").replace("_", "")
     return next((kind.value for kind in kinds if kind.value.replace("_", "") == word), said)
@@ -238,7 +240,7 @@ def _check_nodes(question: Question) -> None:
 
 
 def _named(question: Question) -> Iterator[tuple[str, str]]:
-    """The nodes to which something happens, each after the place where the file names it."""
+    """Yields the nodes to which something happens, each after the place where the file names it."""
     for number, replicas in question.replicas.items():
         yield from ((f"replicas.{number}", node) for node in replicas)
     for i, event in enumerate(question.events):

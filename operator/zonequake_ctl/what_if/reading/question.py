@@ -48,7 +48,7 @@ class FilePart(
 
 
 def given(value: T | UnsetType) -> T | None:
-    """The value of a field; None if the file doesn't have it."""
+    """Returns the value of a field; None if the file doesn't have it."""
     return None if value is UNSET else value
 
 
@@ -145,7 +145,7 @@ class GivenKeys(FilePart, frozen=True):
     ] = ()
 
     def __post_init__(self) -> None:
-        """A set without nodes is as good as none."""
+        """Replaces a set without nodes by None: it is as good as none."""
         for name in ("stable", "pending", "planned"):
             found = getattr(self, name)
             if found is not None and not found.nodes:

@@ -69,7 +69,9 @@ class ZoneFields(FilePart, frozen=True):
 
 
 def check_spec(spec: object, path: str) -> dict[str, object]:
-    """A DistributionZone spec, checked as the API server would. Raises NotExpectedError."""
+    """Checks a DistributionZone spec as the API server would, and returns it. Raises
+    NotExpectedError.
+    """
     fields = convert(spec, ZoneFields, path)
     if fields.data_nodes_filter:
         try:
@@ -102,7 +104,7 @@ def read_changes(value: Any, path: str) -> dict[str, object]:  # noqa: ANN401
 
 
 def parsed(spec: Mapping[str, object]) -> ZoneSpec:
-    """A checked spec as the operator reads it."""
+    """Parses a checked spec as the operator reads it."""
     found = parse_zone_spec(spec)
     assert isinstance(found, ZoneSpec), found
     return found

@@ -269,12 +269,12 @@ class EtcdApi:
 
 
 def put_request(key: bytes, value: bytes) -> Mapping[str, object]:
-    """A write, as a step of a transaction."""
+    """Renders a write as a step of a transaction."""
     return {"request_put": {"key": _text(key), "value": _text(value)}}
 
 
 def range_request(key: bytes) -> Mapping[str, object]:
-    """A read of one key, as a step of a transaction."""
+    """Renders a read of one key as a step of a transaction."""
     return {"request_range": {"key": _text(key)}}
 
 

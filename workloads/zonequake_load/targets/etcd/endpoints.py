@@ -42,7 +42,8 @@ class Endpoints:
         self._suspects.discard(address)
 
     def choose(self, tried: Container[str], *, anyone: bool = False) -> str | None:
-        """The next in turn that isn't suspect, else a suspect; of both rather one not in `tried`.
+        """Chooses the next in turn that isn't suspect, else a suspect; of both rather one not in
+        `tried`.
 
         `anyone`: suspects are as good as others. None if no address is known.
         """

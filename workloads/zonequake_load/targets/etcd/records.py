@@ -36,7 +36,7 @@ def filler_of(zone: str, key: str) -> bytes:
 
 
 def stored(value: Value) -> bytes:
-    """A value as etcd keeps it."""
+    """Encodes a value as etcd keeps it."""
     return msgspec.json.encode(value)
 
 
@@ -49,7 +49,7 @@ def read(raw: bytes) -> Value:
 
 
 def elements(raw: bytes) -> list[int]:
-    """A list's elements. Raises EtcdError, which is certain, if the key holds no list."""
+    """Decodes a list's elements. Raises EtcdError, which is certain, if the key holds no list."""
     found = read(raw)
     if isinstance(found, list):
         return found
@@ -93,7 +93,8 @@ def digest_of(dump: EtcdDump) -> str:
 
 
 def dump_file(dump: EtcdDump, *, zone: str, node: str) -> bytes:
-    """A replica dump (docs/interfaces.md, "Run folder") of one member: header, then its keys.
+    """Renders a replica dump (docs/interfaces.md, "Run folder") of one member: header, then its
+    keys.
 
     `dump` is of `dump_prefix(zone)`; `node` is the member's name.
     """

@@ -242,7 +242,7 @@ class EtcdTarget:
             kvs = done.kvs
 
     def _ok(self, header: Header, *, value: Value = None, applied: bool | None = None) -> Outcome:
-        """The answer of the member that `header` names; `attempts` is yet to be said."""
+        """Returns the answer of the member that `header` names; `attempts` is yet to be said."""
         return Outcome(
             type=Type.OK,
             attempts=0,
@@ -278,7 +278,7 @@ class EtcdTarget:
                     self._checks[address] = asyncio.create_task(self._check(address))
 
     async def _look_up(self) -> None:
-        """A seed that can't be looked up now keeps its last addresses."""
+        """Looks up all seeds; one that can't be looked up now keeps its last addresses."""
         for seed in self._seeds:
             try:
                 self._addresses[seed] = await addresses_of(seed)

@@ -53,6 +53,7 @@ _NO_SUBJECT = re.compile(
 _NO_ACTION = re.compile(
     rf"{_NO_SUBJECT.pattern}|(?:These|Until|From|Let|It|Are|Was|Must|May|Can|Could|Not|With|As)\b"
 )
+_ARTICLE = re.compile(r"(?:The|A|An)\b(?=\s)")
 _QUESTION = re.compile(r"[A-Z][^.?]*\?")
 _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
@@ -61,12 +62,15 @@ _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 
 def riddles(source: str) -> Iterator[tuple[int, str, str]]:
     """Yields line from 1, words and advice for docstrings of functions, classes and modules that
-    begin without a subject or are a question, and for people-words in docstrings and texts.
+    begin without a subject or are a question, for those of functions but properties that begin with
+    an article, and for people-words in docstrings and texts.
     """
     verb, noun = 'a verb first, as "Returns"', 'a noun first, as "The …" or "A …"'
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = _first(node, _NO_ACTION) or _first(node, _QUESTION)
+            if found is None and not _is_property(node):
+                found = _first(node, _ARTICLE)
             advice = verb
         elif isinstance(node, ast.ClassDef | ast.Module):
             found, advice = _first(node, _NO_SUBJECT) or _first(node, _QUESTION), noun
@@ -85,6 +89,12 @@ def _first(
 ) -> str | None:
     match = words.match(ast.get_docstring(node) or "")
     return match.group() if match else None
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Returns whether the function is read as an attribute, whose docstring may name its value."""
+    names = (ast.unparse(each).rpartition(".")[2] for each in node.decorator_list)
+    return any(name in ("property", "cached_property") for name in names)
 
 
 def tracked() -> list[str]:

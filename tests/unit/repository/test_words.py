@@ -102,3 +102,26 @@ def test_a_planted_riddle_is_found_in_its_line(tmp_path: Path, source: str, told
     done = words(str(file))
     assert done.returncode == 1
     assert f"{file}:{told}" in done.stdout
+
+
+@pytest.mark.parametrize("begin", ["The", "A", "An"])
+@pytest.mark.parametrize("define", ["def", "async def"])
+def test_a_planted_docstring_of_a_function_that_begins_with_an_article_is_found(
+    tmp_path: Path, define: str, begin: str
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(f'class A:\n    {define} held(self) -> int:\n        """{begin} number."""\n')
+    done = words(str(file))
+    assert done.returncode == 1
+    assert f"{file}:3: {begin!r}: write a verb first" in done.stdout
+
+
+@pytest.mark.parametrize("decorator", ["property", "cached_property", "functools.cached_property"])
+def test_a_docstring_of_a_property_may_begin_with_an_article(
+    tmp_path: Path, decorator: str
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        f'class A:\n    @{decorator}\n    def held(self) -> int:\n        """The number."""\n'
+    )
+    assert words(str(file)).returncode == 0

@@ -85,7 +85,7 @@ def cancel(replica: Replica, seen: RaftStatus) -> bool:
         )
         require(
             after.stage is (Stage.NONE if catching_up else before.stage),
-            "a cancel ends what catches up, and nothing else",
+            "a cancel ends only a change that catches up",
             before=before.stage,
             after=after.stage,
         )

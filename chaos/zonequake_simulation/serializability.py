@@ -62,7 +62,7 @@ def judge(operations: Iterable[ObservedOperation], lists: dict[str, tuple[int, .
             final = lists.get(key, ())
             require(
                 final[: len(shown)] == shown,
-                "a list that was read is how the list began",
+                "a list that was read is a prefix of the list",
                 operation=each.name,
                 key=key,
                 shown=shown,

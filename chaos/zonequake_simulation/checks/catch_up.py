@@ -110,7 +110,7 @@ class CatchUpRules:
             stored is not None
             and stored.snapshot == said.snapshot
             and stored.sequence >= said.sequence,
-            "a piece is stored before it is said to be staged",
+            "a piece is stored before it is reported as staged",
             peer=peer,
             said=said,
             stored=stored,

@@ -65,7 +65,7 @@ class KeyRules:
             )
         require(
             after.planned is None or after.pending is not None,
-            "what is planned waits for what is pending",
+            "a planned set waits for the pending set",
             keys=after,
         )
 
@@ -87,7 +87,7 @@ class KeyRules:
                 after.pending is not None
                 and lock.token == after.configuration_token
                 and tuple(peer.node for peer in lock.peers) == after.pending.nodes,
-                "the lock is for what is pending",
+                "the lock names the pending set",
                 keys=after,
             )
             self.locks.add((lock.token, tuple((p.node, p.incarnation) for p in lock.peers)))
@@ -95,7 +95,7 @@ class KeyRules:
             switched = after.stable is not None and _nodes(after.stable) == _nodes(before.pending)
             require(
                 switched or after.configuration_token > before.configuration_token,
-                "a lock is let go by the stable switch, or under another token",
+                "a lock is released by the stable switch, or under another token",
                 before=before,
                 after=after,
             )
@@ -148,7 +148,7 @@ class KeyRules:
                 )
                 for configuration in known
             ),
-            "a group starts over only when nobody can lead it any more",
+            "a group starts over only when no member can lead it any more",
             before=before,
             after=after,
             known=known,
@@ -164,13 +164,13 @@ class KeyRules:
             return
         require(
             _nodes(after.stable) in self._applied(),
-            "stable is what the group has applied",
+            "stable is the set that the group has applied",
             before=before,
             after=after,
         )
         require(
             before.pending is not None and _nodes(after.stable) == _nodes(before.pending),
-            "the stable switch is to what was pending",
+            "the stable switch installs the pending set",
             before=before,
             after=after,
         )
@@ -194,7 +194,7 @@ class KeyRules:
             return
         require(
             after.pending is not None,
-            "what is planned is promoted or replaced",
+            "a planned set is promoted or replaced",
             before=before,
             after=after,
         )

@@ -50,7 +50,7 @@ class ReplyRules:
         if configuration is None:
             require(
                 isinstance(body, Read) and body.bounded and not body.max_staleness_ms,
-                "an empty replica answers what may be however old",
+                "an empty replica answers only reads of any age",
                 node=node,
                 body=body,
                 reply=reply,
@@ -145,7 +145,7 @@ def _wrote(node: str, request_id: RequestId, reply: Reply, lineage: Lineage) -> 
         done is not None
         and (done.index, done.term, done.applied) == (reply.index, reply.term, reply.applied)
         and (done.applied is not False or done.found == shown(reply.value)),
-        "a write is acknowledged as what it came to",
+        "a write is acknowledged with its outcome",
         node=node,
         request=request_id,
         reply=reply,

@@ -167,7 +167,7 @@ class ResetRules:
         away = {node for node in after.pending_nodes if self._is_away(node)}
         require(
             not away - after.stable_nodes - before.planned_nodes,
-            "a highly available partition waits for nobody who is away",
+            "a highly available partition waits for no absent node",
             before=before,
             after=after,
             away=sorted(away),

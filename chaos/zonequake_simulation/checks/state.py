@@ -75,7 +75,7 @@ class StateRules:
             expected = model.value_at(key, partition.index)
             require(
                 held == expected,
-                "a state is what the log up to it comes to",
+                "a state equals the result of the log up to it",
                 peer=replica.me,
                 key=key,
                 index=partition.index,

@@ -70,7 +70,7 @@ class StorageRules:
         stored = self._ledger.stored[message.sender]
         if message.term > stored.term:
             raise Violation(
-                "a term is stored before it is spoken of",
+                "a term is stored before a message names it",
                 kind=kind.name,
                 peer=message.sender,
                 term=message.term,

@@ -57,7 +57,7 @@ class TopologyRules:
         """
         require(
             (process, session) in self._sessions,
-            "nobody is permitted in a session that the topology doesn't know",
+            "no replica is permitted in a session that the topology doesn't know",
             process=process,
             session=session,
         )

@@ -75,7 +75,7 @@ class UserRules:
         expected = self._newest[state.index, state.term]
         if marked != expected:
             raise Violation(
-                "what is marked as the last user entry is the last that a client wrote",
+                "the entry marked as the last user entry is the last that a client wrote",
                 peer=replica.me,
                 index=state.index,
                 marked=marked,

@@ -104,7 +104,7 @@ def _(wrong: bool) -> None:
     orders.cancel(replica, replace(CATCHES_UP, stage_token=4))
 
 
-@breaks("a cancel ends what catches up, and nothing else")
+@breaks("a cancel ends only a change that catches up")
 def _(wrong: bool) -> None:
     after = CATCHES_UP if wrong else LEADS
     replica = answering(CATCHES_UP, after, cancel_change_peers=CancelAnswer.RECEIVED)
@@ -143,7 +143,7 @@ def replies(**more: Any) -> ReplyRules:
     return ReplyRules(known)
 
 
-@breaks("an empty replica answers what may be however old")
+@breaks("an empty replica answers only reads of any age")
 def _(wrong: bool) -> None:
     read = msgspec.structs.replace(READ, bounded=not wrong)
     empty = life(log=log(configuration=None))

@@ -70,7 +70,7 @@ def _(wrong: bool) -> None:
     written(STANDS, replace(STANDS, reset_revision=2 if wrong else 4))
 
 
-@breaks("what is planned waits for what is pending")
+@breaks("a planned set waits for the pending set")
 def _(wrong: bool) -> None:
     written(STANDS if wrong else MOVES, replace(STANDS if wrong else MOVES, planned=of("ABE")))
 
@@ -80,18 +80,18 @@ def _(wrong: bool) -> None:
     written(STANDS, replace(MOVES, configuration_token=5 if wrong else 6))
 
 
-@breaks("the lock is for what is pending")
+@breaks("the lock names the pending set")
 def _(wrong: bool) -> None:
     locked = TokenPeers(token=5, peers=peers("ABE" if wrong else "ABD"))
     written(MOVES, replace(MOVES, pending_lock=locked))
 
 
-@breaks("a lock is let go by the stable switch, or under another token")
+@breaks("a lock is released by the stable switch, or under another token")
 def _(wrong: bool) -> None:
     written(LOCKED, replace(LOCKED, pending_lock=None, configuration_token=5 if wrong else 6))
 
 
-@breaks("the stable switch is to what was pending")
+@breaks("the stable switch installs the pending set")
 def _(wrong: bool) -> None:
     switched = replace(STANDS, stable=of("ABE" if wrong else "ABD"))
     written(MOVES, switched, "ABD", "ABE")
@@ -133,7 +133,7 @@ def _(wrong: bool) -> None:
     KeyRules("g", rules=group, nodes=nodes, resets=None).written(LOCKED, released)
 
 
-@breaks("what is planned is promoted or replaced")
+@breaks("a planned set is promoted or replaced")
 def _(wrong: bool) -> None:
     before = replace(MOVES, planned=of("ABE"))
     promoted = replace(STANDS, stable=of("ABD"), pending=of("ABE"), configuration_token=6)
@@ -227,7 +227,7 @@ def _(wrong: bool) -> None:
     )
 
 
-@breaks("a highly available partition waits for nobody who is away")
+@breaks("a highly available partition waits for no absent node")
 def _(wrong: bool) -> None:
     """D is wished for: it was away all the time, or there for a moment."""
     found = [topology(nodes) for nodes in ("AB", "ABC" if wrong else "ABD", "AB")]
@@ -258,7 +258,7 @@ def _(wrong: bool) -> None:
     rules.written(topology("A"), topology(""))
 
 
-@breaks("nobody is permitted in a session that the topology doesn't know")
+@breaks("no replica is permitted in a session that the topology doesn't know")
 def _(wrong: bool) -> None:
     objects: Any = Made(get=lambda *_, **__: None)
     rules = TopologyRules({}, objects, lambda: 0)

@@ -60,5 +60,5 @@ def test_an_order_against_real_time_is_found() -> None:
 
 
 def test_a_read_that_is_not_how_the_list_began_is_found() -> None:
-    with pytest.raises(Violation, match="a list that was read is how the list began"):
+    with pytest.raises(Violation, match="a list that was read is a prefix of the list"):
         judge([ONE, TWO, reading("r", 12, 13, a=(2,))], LISTS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from zonequake_simulation.control import GroupOperator
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.operated.group import OperatedGroup
+from zonequake_simulation.small_operator import GroupOperator
 from zonequake_store.raft.messages import Peer
 
 

@@ -11,7 +11,6 @@ from zonequake_simulation import cut_links, disk_trouble
 from zonequake_simulation.api import API
 from zonequake_simulation.checks.model import TransactionMoment
 from zonequake_simulation.checks.transactions import TransactionRules
-from zonequake_simulation.control import GroupOperator
 from zonequake_simulation.cut_links import Link
 from zonequake_simulation.disk_trouble import DiskTrouble
 from zonequake_simulation.losses import Losses
@@ -23,6 +22,7 @@ from zonequake_simulation.operated.control_trouble import ControlTrouble
 from zonequake_simulation.operated.group import OperatedGroup
 from zonequake_simulation.plan import Fault, FaultAim, FaultPlan
 from zonequake_simulation.scenario import FaultKind, Scenario
+from zonequake_simulation.small_operator import GroupOperator
 from zonequake_simulation.trace import TraceKind
 from zonequake_simulation.world import World
 from zonequake_store.raft.api import RaftRole

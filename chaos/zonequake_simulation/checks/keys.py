@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 from zonequake_protocol.admin import Grant
 from zonequake_simulation.checks.reset_keys import ResetRules
-from zonequake_simulation.control import leader_of
+from zonequake_simulation.small_operator import leader_of
 from zonequake_simulation.violation import require
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.status import peers_of

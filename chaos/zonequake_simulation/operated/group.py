@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from zonequake_protocol.admin import Stage
 from zonequake_simulation.api import StoredWish
-from zonequake_simulation.control import leader_of
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.replicas import GroupPlace
+from zonequake_simulation.small_operator import leader_of
 from zonequake_store.raft.api import RaftStatus
 from zonequake_store.raft.messages import Peer
 

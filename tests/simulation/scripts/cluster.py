@@ -16,13 +16,13 @@ from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId, Transaction, Value, Write
 from zonequake_simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
-from zonequake_simulation.control import leader_of
 from zonequake_simulation.cut_links import between
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane, place_of
 from zonequake_simulation.operated.objects import Object
 from zonequake_simulation.operated.process import OperatorProcess
 from zonequake_simulation.replicas import ZONE
+from zonequake_simulation.small_operator import leader_of
 from zonequake_store.replica.replica import Replica
 
 PATIENCE_MS = 20_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from zonequake_simulation.api import API
+from zonequake_simulation.api_server import API
 from zonequake_simulation.network import Network
 from zonequake_simulation.world import World
 from zonequake_store.lease.rule import (

@@ -6,7 +6,7 @@ Judged at the moment of the order (docs/simulation.md, "Rules"; design §4, Chan
 from __future__ import annotations
 
 from zonequake_protocol.admin import Stage
-from zonequake_simulation.api import StoredWish
+from zonequake_simulation.api_server import StoredWish
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import (
     CancelAnswer,

@@ -19,7 +19,7 @@ from typing import Self
 from zonequake_load.operation import Operation, Outcome, Type
 from zonequake_load.pod.history import HistoryEvent
 from zonequake_simulation import serializability
-from zonequake_simulation.api import ApiServer
+from zonequake_simulation.api_server import ApiServer
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.clients import SimulatedClients

@@ -17,7 +17,7 @@ from random import Random
 from zonequake_operator.resources.leases import Renewals
 from zonequake_protocol.admin import Stage
 from zonequake_simulation import orders
-from zonequake_simulation.api import API, ApiServer, StoredWish
+from zonequake_simulation.api_server import API, ApiServer, StoredWish
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from zonequake_simulation import cut_links, disk_trouble
-from zonequake_simulation.api import API
+from zonequake_simulation.api_server import API
 from zonequake_simulation.checks.model import TransactionMoment
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.cut_links import Link

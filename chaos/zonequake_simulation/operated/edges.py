@@ -16,7 +16,7 @@ from zonequake_operator.api_server.kube import REQUEST_TIMEOUT_S, NamespaceApi, 
 from zonequake_operator.errors import KubeError, NodeUnreachable
 from zonequake_operator.fleet.store_client import ORDERS_TIMEOUT_S, REPORT_TIMEOUT_S, StoreClient
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus, ReplicasReport
-from zonequake_simulation.api import API
+from zonequake_simulation.api_server import API
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated import admin

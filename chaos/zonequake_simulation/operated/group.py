@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_protocol.admin import Stage
-from zonequake_simulation.api import StoredWish
+from zonequake_simulation.api_server import StoredWish
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.replicas import GroupPlace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_protocol.admin import StartReplica
-from zonequake_simulation.api import API
+from zonequake_simulation.api_server import API
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated.objects import Object, Objects, Refused

@@ -4,7 +4,7 @@ and 14)."""
 from __future__ import annotations
 
 from tests.simulation.scripts.cluster import Cluster
-from zonequake_simulation.api import API
+from zonequake_simulation.api_server import API
 from zonequake_simulation.violation import require
 
 A, B, C, D, E = (f"n-{number}" for number in range(5))

@@ -19,7 +19,7 @@ from zonequake_load.pod.history import HistoryEvent
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Read, Reply, ReplyStatus, RequestId
 from zonequake_simulation import orders
-from zonequake_simulation.api import StoredWish
+from zonequake_simulation.api_server import StoredWish
 from zonequake_simulation.checks.catch_up import CatchUpRules
 from zonequake_simulation.checks.ledger import Lineage
 from zonequake_simulation.checks.model import TransactionEvent, TransactionMoment

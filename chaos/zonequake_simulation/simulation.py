@@ -23,6 +23,7 @@ from zonequake_simulation.api_server import ApiServer
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.clients import SimulatedClients
+from zonequake_simulation.fault_execution import Trouble
 from zonequake_simulation.judge import judged
 from zonequake_simulation.lineages import seen_from
 from zonequake_simulation.member import SimulatedNode
@@ -35,7 +36,6 @@ from zonequake_simulation.replicas import GroupPlace
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.small_operator import GroupOperator
 from zonequake_simulation.trace import TraceEvent
-from zonequake_simulation.trouble import Trouble
 from zonequake_simulation.violation import Violation, require
 from zonequake_simulation.world import World
 from zonequake_store.replica.replica import Replica

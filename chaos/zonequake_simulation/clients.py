@@ -29,7 +29,7 @@ from zonequake_load.pod.history import (
 )
 from zonequake_load.pod.workload import LastValues
 from zonequake_protocol.client import Reply, Route, partition_of
-from zonequake_simulation import several
+from zonequake_simulation import transactions
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.replicas import ZONE
@@ -122,7 +122,7 @@ class SimulatedClients:
     def _draw(self) -> Operation | TransactionOperation:
         random, share = self._random, self._scenario.transactions
         if share and random.random() < share:
-            return several.drawn(
+            return transactions.drawn(
                 random, self._keys, lambda: next(self._values), self._last_values.expected
             )
         key = random.choice(self._keys)
@@ -151,7 +151,7 @@ class SimulatedClients:
         process.operations += 1
         name = f"{process.id}-{process.operations}"
         once = OnceId(str(process.id), process.operations)
-        steps = several.steps_of(operation)
+        steps = transactions.steps_of(operation)
         if isinstance(operation, TransactionOperation):
             what = "transactions"
             calls = [self._call(step, next(self._processes), name, role) for step in steps]
@@ -160,14 +160,14 @@ class SimulatedClients:
             calls = [self._call(operation, process.id, name, role)]
         for call in calls:
             self._note(call, Type.INVOKE, None)
-        told = several.begun(name, operation, self._world.now_us)
+        told = transactions.begun(name, operation, self._world.now_us)
         if self._scenario.transactions:
             self.told.append(told)
 
         def finished(outcome: Outcome) -> None:
             del self.under_way[id(run)]
-            several.ended(told, operation, outcome, self._world.now_us)
-            for call, each in zip(calls, several.outcomes_of(operation, outcome), strict=True):
+            transactions.ended(told, operation, outcome, self._world.now_us)
+            for call, each in zip(calls, transactions.outcomes_of(operation, outcome), strict=True):
                 self._note(call, each.type, each)
                 if each.type is Type.OK:
                     step = call.operation
@@ -187,7 +187,7 @@ class SimulatedClients:
                 attempt_ns=ATTEMPT_US * 1000,
                 retry=True,
             ),
-            once=None if several.only_reads(operation) else once,
+            once=None if transactions.only_reads(operation) else once,
             table=self.table,
             client_state=self.client_state,
             rng=self._random,

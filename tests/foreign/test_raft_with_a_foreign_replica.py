@@ -18,7 +18,7 @@ from zonequake_store.raft import election
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Entry, HardState, Message, MessageKind
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 STEPS = 1500
 MOST_SEEDS = 500

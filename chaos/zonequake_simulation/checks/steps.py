@@ -15,7 +15,7 @@ from zonequake_simulation.violation import require
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.election import TRANSFER
 from zonequake_store.raft.messages import Message, MessageKind, Peer
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 _FROM_LEADERS = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT})
 

@@ -17,7 +17,7 @@ from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Entry, HardState, Message, MessageKind, Peer, SnapshotMeta
 from zonequake_store.raft.progress import Flow, ReplicationProgress
 from zonequake_store.raft.reads import ReadRounds
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def commit_older_terms(patch: pytest.MonkeyPatch) -> None:

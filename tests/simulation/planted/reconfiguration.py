@@ -13,7 +13,7 @@ from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.raft.progress import ReplicationProgress
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def decide_by_the_new_half_alone(patch: pytest.MonkeyPatch) -> None:

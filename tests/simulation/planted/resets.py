@@ -22,7 +22,7 @@ from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.raft.progress import ReplicationProgress
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 from zonequake_store.replica import replica
 from zonequake_store.replica.bounded_reads import bounded_reply
 from zonequake_store.storage.log_writes import GroupRecord

@@ -16,7 +16,7 @@ Graph = dict[str, set[str]]
 
 ALLOWED = frozenset(
     f"zonequake_store.raft.{name}"
-    for name in ("handover", "leader", "reads", "reconfigure", "replica")
+    for name in ("handover", "leader", "reads", "reconfigure", "state")
 )
 """One state machine; the package's docstring says why."""
 

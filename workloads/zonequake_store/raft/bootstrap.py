@@ -5,7 +5,7 @@ from __future__ import annotations
 from zonequake_protocol.terms import lineage_of, term_of
 from zonequake_store.raft.errors import BootstrapRefused
 from zonequake_store.raft.messages import Configuration, Entry, EntryKind, encode_configuration
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def bootstrap(replica: RaftState, configuration: Configuration) -> bool:

@@ -26,7 +26,7 @@ from zonequake_store.raft.messages import (
     SnapshotMeta,
 )
 from zonequake_store.raft.peer_supply import PeerSupply
-from zonequake_store.raft.replica import PendingReady, RaftState
+from zonequake_store.raft.state import PendingReady, RaftState
 from zonequake_store.raft.status import status_of
 
 

@@ -23,7 +23,7 @@ from zonequake_store.raft import quorum
 from zonequake_store.raft.api import LineageBegun, RaftRole
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.messages import Configuration, Message, MessageKind, Peer
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 TRANSFER = 1
 """`Message.context` of a VOTE that a leader asked for: the lease doesn't refuse it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zonequake_store.raft.messages import NEEDS_SNAPSHOT, Message, MessageKind
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def on_append(replica: RaftState, message: Message) -> None:

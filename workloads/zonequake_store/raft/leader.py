@@ -22,7 +22,7 @@ from zonequake_store.raft.progress import Flow, ReplicationProgress
 from zonequake_store.raft.quorum import majority_value
 from zonequake_store.raft.reads import ReadRounds
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 class Leader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zonequake_store.raft.catch_up import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.messages import Message, Peer
 from zonequake_store.raft.progress import Flow
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 class PeerSupply:

@@ -10,7 +10,7 @@ wait for the next. A lost heartbeat is made up by the regular ones: each carries
 from __future__ import annotations
 
 from zonequake_store.raft.api import ReadState
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 class ReadRounds:

@@ -28,7 +28,7 @@ from zonequake_store.raft import election
 from zonequake_store.raft.api import ResetAnswer
 from zonequake_store.raft.errors import InvalidPeers, ResetRefused
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def reset_peers(

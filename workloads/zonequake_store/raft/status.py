@@ -5,7 +5,7 @@ from __future__ import annotations
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft.api import RaftStatus
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 
 def status_of(replica: RaftState) -> RaftStatus:

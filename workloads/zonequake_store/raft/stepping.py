@@ -6,7 +6,7 @@ from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft import election, follower
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.messages import Message, MessageKind
-from zonequake_store.raft.replica import RaftState
+from zonequake_store.raft.state import RaftState
 
 FROM_LEADERS = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT})
 REQUESTS = frozenset({MessageKind.VOTE, MessageKind.PRE_VOTE})

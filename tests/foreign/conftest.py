@@ -10,6 +10,9 @@ import pytest
 from tests.foreign import porcupine_judge
 from tests.foreign.s3_server import S3Server, serving
 from tests.processes.load.load_pod import LoadPods
+from tests.unit.chaos.runner import conftest as made_up
+
+cluster_type, cluster, release = made_up.cluster_type, made_up.cluster, made_up.place
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +32,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 async def pods(tmp_path: Path) -> AsyncIterator[LoadPods]:
     async with LoadPods(tmp_path) as started:
         yield started
+
+
+@pytest.fixture
+def prefix(
+    request: pytest.FixtureRequest,
+    server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """A prefix of its own for each test, for this process too, whose folder is `tmp_path`."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return str(request.node.name)[:40]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import yaml
 from rich.console import Console
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
+from tests.foreign.runs_for_a_store import contents, made, zonequake
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
-from tests.unit.chaos.runner import conftest as made_up
 from tests.unit.importing.test_jepsen import TUPLES
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.errors import ImportRefused, PlaceTaken
@@ -38,62 +36,11 @@ QUICK = (
     *("--set", "load={registerRate: 10}", "--seed", "1"),
 )
 CONSOLE = Console(width=300)
-cluster_type, cluster, release = made_up.cluster_type, made_up.cluster, made_up.place
-
-
-@pytest.fixture
-def prefix(
-    request: pytest.FixtureRequest,
-    server: S3Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> str:
-    """A prefix of its own for each test, for this process too, whose folder is `tmp_path`."""
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    return str(request.node.name)[:40]
 
 
 @pytest.fixture
 def spool(tmp_path: Path) -> RunFolder:
     return made(tmp_path / "runs" / "one-1", "one-1")
-
-
-def made(folder: Path, name: str) -> RunFolder:
-    """A run that has ended, with files of several folders."""
-    run = RunFolder.create(folder)
-    line = '{"schema":1,"type":"invoke","f":"read","process":1,"op":"1-1"}\n'
-    (folder / "history" / "load-0.jsonl").write_text(line * 100)
-    (folder / "dumps" / "0-zq-0.jsonl").write_text("{}\n")
-    (folder / "events.jsonl").write_text("{}\n" * 10)
-    (folder / "run.yaml").write_text(yaml.safe_dump({"run": name, "files": run.files()}))
-    return run
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a folder; of a bucket, those that are there for a reader of objects."""
-    return {
-        file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
-
-
-async def zonequake(
-    *words: str, folder: Path, environment: dict[str, str], program: tuple[str, ...] = ()
-) -> tuple[int | None, str]:
-    """The exit code of the command, and what it said."""
-    called = program or ("-c", "from zonequake_chaos.commands.cli import main; main()")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *called, *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=folder,
-        env={**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "COLUMNS": "300"},
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
 
 
 async def test_a_run_goes_into_the_store_over_faults_and_is_judged_there(

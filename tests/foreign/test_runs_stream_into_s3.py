@@ -17,9 +17,8 @@ import yaml
 from aiohttp import web
 
 from tests.foreign.faulty_s3 import Fault, Relay, each_third, relayed
+from tests.foreign.runs_for_a_store import contents, made, zonequake
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
-from tests.foreign.test_runs_go_into_s3 import contents, made, prefix, zonequake
-from tests.unit.chaos.runner import conftest as made_up
 from tests.unit.chaos.runner.fake_cluster import FakeCluster
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.storage import limits, streaming
@@ -41,8 +40,6 @@ runner.PIECE_BYTES = {PIECE_BYTES}
 from zonequake_chaos.commands.cli import main
 main()
 """
-cluster, release = made_up.cluster, made_up.place
-__all__ = ["cluster", "prefix", "release"]
 
 
 class GrowingHistories(FakeCluster):

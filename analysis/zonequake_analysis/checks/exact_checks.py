@@ -13,19 +13,14 @@ from zonequake_analysis.checks import (
     diverged,
     list_prefixes,
     loss,
+    over_files,
     register_zones,
     sets,
 )
 from zonequake_analysis.checks.named_findings import NAMES
-from zonequake_analysis.checks.over_files import found_in_files
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.storage.place import Place
-
-MOST_NAMED = 2000
-"""Most ids in one condition; with more, the checks read more than the suspects and find the same.
-"""
-
 
 _NO_NAMES = [
     f"CAST(NULL AS {kind}) AS {name}"
@@ -85,7 +80,7 @@ def findings_of_suspects(
         if rows is not None
     ]
     unnamed = [rows.selectExpr("*", *_NO_NAMES) for rows in found]
-    in_files = found_in_files(ops.sparkSession, folder, suspects)
+    in_files = over_files.found_in_files(ops.sparkSession, folder, suspects)
     named = [] if in_files is None else [in_files]
     return reduce(DataFrame.unionByName, [*named, *unnamed]) if named or unnamed else None
 
@@ -94,14 +89,14 @@ def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
     """Selects the operations of everything that may have a finding, and maybe others."""
     whole = {number for s in suspects for number in (*s.sessions, *s.split_sessions, *s.entries)}
     keys = {key for s in suspects for key in s.keys}
-    if len(whole) + len(keys) > MOST_NAMED:
+    if len(whole) + len(keys) > over_files.MOST_NAMED:
         return ops
     return ops.where(F.col("partition_id").isin(sorted(whole)) | F.col("key_id").isin(sorted(keys)))
 
 
 def _named(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame:
     wanted = sorted(set(ids))
-    return ops if len(wanted) > MOST_NAMED else ops.where(F.col(column).isin(wanted))
+    return ops if len(wanted) > over_files.MOST_NAMED else ops.where(F.col(column).isin(wanted))
 
 
 def _of_these(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame | None:
@@ -109,7 +104,7 @@ def _of_these(ops: DataFrame, column: str, ids: Iterable[int]) -> DataFrame | No
     wanted = sorted(set(ids))
     if not wanted:
         return None
-    if len(wanted) <= MOST_NAMED:
+    if len(wanted) <= over_files.MOST_NAMED:
         return ops.where(F.col(column).isin(wanted))
     these = small_table(ops.sparkSession, [(one,) for one in wanted], f"{column} bigint")
     return ops.join(F.broadcast(these), column, "left_semi").select(*ops.columns)

@@ -20,7 +20,8 @@ from zonequake_analysis.spark_pass.bucket import Suspects, file_of
 from zonequake_analysis.storage.place import Place
 
 MOST_NAMED = 2000
-"""Most keys of a bucket to read by their ids; with more, all are read and the same is found."""
+"""Most ids in one condition; with more, the checks read more than the suspects and find the same.
+"""
 
 _BATCH_ROWS = 16 * 1024
 

@@ -18,7 +18,7 @@ from tests.histories.synthesize import (
     SyntheticOperation,
     write_operations,
 )
-from zonequake_analysis.checks import exact_checks, over_files
+from zonequake_analysis.checks import over_files
 from zonequake_analysis.checks.exact_checks import findings_of, findings_of_suspects
 from zonequake_analysis.checks.found_rows import SHAPE
 from zonequake_analysis.checks.named_findings import NAMES
@@ -182,8 +182,7 @@ def test_a_screen_that_flags_nothing_is_noticed(judged: Judged, screen: str) -> 
 def test_more_suspects_than_a_condition_can_name_are_all_looked_at(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (exact_checks, over_files):
-        monkeypatch.setattr(module, "MOST_NAMED", 3)
+    monkeypatch.setattr(over_files, "MOST_NAMED", 3)
     assert rows(among_suspects(judged, suspects_of(judged))) == judged[1]
 
 

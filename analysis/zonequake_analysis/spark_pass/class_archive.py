@@ -8,7 +8,9 @@ later ones map into memory:
     ~/.cache/zonequake/spark-<Java and Spark>-history.jsa   of one without: until there is the other
 
 An archive of another Java or Spark has another name, and the JVM itself passes over one that
-doesn't fit. The folder may be deleted at any time; if it can't be written, there is no archive.
+doesn't fit. Who writes an archive removes those that nobody has read for a week, not all others:
+two environments on a machine would remove each other's. The folder may be deleted at any time; if
+it can't be written, there is no archive.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _QUIET = "-Xlog:cds*=off"
 _END_S = 60.0
 """Longest time that the JVM may take to write its archive."""
 _LEFT_BEHIND_S = 3600.0
+_UNREAD_S = 7 * 24 * 3600.0
 
 
 class ArchivedRun(StrEnum):
@@ -48,6 +51,8 @@ def archive_options(recorded: ArchivedRun | None) -> str:
     try:
         for kind in ArchivedRun:
             if (file := _file(kind)).exists():
+                with suppress(OSError):  # another user's folder
+                    os.utime(file)  # the time of the last reader
                 return f"-XX:SharedArchiveFile={file} {_QUIET}"
             if kind is recorded:
                 break  # an archive of fewer classes would keep this one from being written
@@ -113,7 +118,12 @@ def _java_and_spark() -> str:
 
 
 def _remove_left_behind(folder: Path) -> None:
-    """Removes archives of analyses that never came to their end."""
-    for file in folder.glob("spark-*.jsa.*"):
-        if time.time() - file.stat().st_mtime > _LEFT_BEHIND_S:
-            file.unlink(missing_ok=True)
+    """Removes archives of analyses that never came to their end, and those that are read no more.
+
+    A JVM that has mapped one keeps it, and one that finds none starts without.
+    """
+    for pattern, longest_s in (("spark-*.jsa.*", _LEFT_BEHIND_S), ("spark-*.jsa", _UNREAD_S)):
+        for file in folder.glob(pattern):
+            with suppress(FileNotFoundError):  # another analysis was quicker
+                if time.time() - file.stat().st_mtime > longest_s:
+                    file.unlink()

@@ -86,3 +86,26 @@ def test_an_archive_left_behind_is_removed_after_an_hour(cache: Path) -> None:
     os.utime(old, (an_hour_ago, an_hour_ago))
     archive_options(ArchivedRun.METRICS)
     assert [left.exists() for left in (old, new, file)] == [False, True, True]
+
+
+def test_an_archive_that_nobody_has_read_for_a_week_is_removed_by_who_writes_another(
+    cache: Path, tmp_path: Path
+) -> None:
+    longest_s = class_archive._UNREAD_S
+
+    def age(file: Path, age_s: float) -> None:
+        os.utime(file, (time.time() - age_s, time.time() - age_s))
+
+    file = kept(ArchivedRun.METRICS)
+    unread, read = (file.with_name(f"spark-{name}-metrics.jsa") for name in ("older", "newer"))
+    for other, age_s in ((unread, longest_s + 60), (read, longest_s - 60)):
+        other.write_text("")
+        age(other, age_s)
+    with unread.open() as mapped:  # as a JVM that goes on with it
+        age(file, longest_s + 60)
+        assert f"={file} " in archive_options(None)
+        assert unread.exists(), "who only reads removes none"
+        os.utime(tmp_path / "spark" / "jars", (1, 1))  # another Spark
+        assert "ArchiveClassesAtExit" in archive_options(ArchivedRun.METRICS)
+        assert [one.exists() for one in (unread, read, file)] == [False, True, True]
+        assert mapped.read() == ""

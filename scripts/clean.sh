@@ -7,8 +7,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ -x .venv/bin/zonequake ]]; then
     .venv/bin/zonequake cluster down
 fi
+state=${PWD// /\\040}/.zonequake # as the kernel writes it
+# What a killed build of images left, the last one first.
+cut --delimiter=' ' --fields=5 /proc/self/mountinfo | tac | while read -r mounted; do
+    if [[ $mounted == "$state"/buildah/* ]]; then umount "$(printf %b "$mounted")"; fi
+done
 # Removing a tree with something mounted in it would remove what is mounted.
-if grep --fixed-strings " $PWD/.zonequake/" /proc/self/mounts; then
+if grep --fixed-strings " $state/" /proc/self/mounts; then
     echo "clean: these are still mounted; unmount them, then again" >&2
     exit 1
 fi

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from zonequake_cluster.images import programs
 from zonequake_cluster.images.base import Base, base_of_this_machine, build_base, python_version
 from zonequake_cluster.images.bill import PLACE, VERSION, BillItem, bill_of, packages_of, wheels_in
-from zonequake_cluster.images.buildah import Buildah
+from zonequake_cluster.images.buildah import Buildah, mounts_below
 from zonequake_cluster.images.content import (
     IMAGES,
     ImageSpec,
@@ -77,12 +77,12 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
         for spec in specs:
             if spec not in missing:
                 progress(f"image {wanted[spec.name].ref} is up to date")
-        if missing:
-            buildah = Buildah(own.buildah)
-            for spec in missing:
-                base = _base_of(own, spec)
-                _prepare_base(buildah, base, progress)
-                _build_image(own, buildah, base, spec, wanted[spec.name], progress)
+        if missing or mounts_below(own.buildah):
+            with Buildah.without_leftovers(own.buildah) as buildah:
+                for spec in missing:
+                    base = _base_of(own, spec)
+                    _prepare_base(buildah, base, progress)
+                    _build_image(own, buildah, base, spec, wanted[spec.name], progress)
     return wanted
 
 
@@ -98,8 +98,7 @@ def push_all(
     own = find_own_files()
     built = build_all(progress=progress, also=[spec.name for spec in IMAGES if spec.asked_for])
     ours = {spec.name: built[spec.name] for spec in IMAGES if spec.sources}
-    with _only_build(own):
-        buildah = Buildah(own.buildah)
+    with _only_build(own), Buildah.without_leftovers(own.buildah) as buildah:
         for name, image in ours.items():
             with _timed(f"push of {name}", progress):
                 buildah.push(image.archive, f"{repository}/{name}:{tag}", plain_http=plain_http)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zonequake_cluster.images import programs
-from zonequake_cluster.images.errors import ProgramFailedError
+from zonequake_cluster.images.errors import ImageError, ProgramFailedError
 
 _QUICK = ("--compression-format=gzip", "--compression-level=1")
 """Half of the time of the default level, for archives that are a tenth larger."""
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def mounts_below(folder: Path) -> list[Path]:
+    """Returns what is mounted below the folder, in the order to unmount it."""
+    above = folder.resolve()
+    mounted = [Path(_unescaped(line.split()[4])) for line in _MOUNTS.read_text().splitlines()]
+    return [place for place in reversed(mounted) if above in place.parents]
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
 
 
 class Buildah:
@@ -26,6 +40,31 @@ class Buildah:
         self._temporary = folder / "tmp"
         self._temporary.mkdir(parents=True, exist_ok=True)
         self._driver = self._working_driver()
+
+    @classmethod
+    @contextmanager
+    def without_leftovers(cls, folder: Path) -> Iterator[Buildah]:
+        """Yields one that begins, and ends if it is interrupted, without what a build left.
+
+        Expects that no other build uses the folder.
+        """
+        buildah = cls(folder)
+        buildah.release()
+        try:
+            yield buildah
+        except BaseException:
+            with suppress(ImageError):  # what is left then, the next build releases
+                buildah.release()
+            raise
+
+    def release(self) -> None:
+        """Removes the containers that builds left, and unmounts everything below the folder.
+
+        A killed buildah leaves both: nobody could delete the folder then.
+        """
+        self._run("rm", "--all")
+        for place in mounts_below(self._folder):
+            programs.run(["umount", str(place)])
 
     def has(self, name: str) -> bool:
         """Returns whether the storage holds an image of this name."""

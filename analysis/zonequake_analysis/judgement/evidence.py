@@ -73,3 +73,22 @@ class Evidence:
     load: LoadRate | None = None
     metrics: MetricFacts | None = None
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
+
+    @property
+    def unread(self) -> str:
+        """What of the history may hold an operation of any key and wasn't read, in words; empty if
+        there is nothing."""
+        lines, files = self.quality.keyless_lines, len(missing_histories(self.incomplete))
+        said = []
+        if lines:
+            said.append(
+                f"{lines} lines of the history can't be read, or don't say of which key they are"
+            )
+        if files:
+            said.append(f"{files} files of the history are missing or cut")
+        return ", and ".join(said)
+
+
+def missing_histories(incomplete: Sequence[str]) -> list[str]:
+    """Returns those of the incomplete files that hold operations."""
+    return [name for name in incomplete if name.startswith("history/")]

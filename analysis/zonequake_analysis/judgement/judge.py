@@ -38,7 +38,7 @@ from zonequake_analysis.inputs.run_folder import (
     read_dumps,
     read_events,
 )
-from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
+from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder, missing_histories
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.metric_checks import metric_checks
 from zonequake_analysis.judgement.objectives import objective_checks
@@ -67,8 +67,8 @@ from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 _T = TypeVar("_T")
 
 _UNPROVEN = ("phantom",)
-"""Kinds of findings that leave a key unproven if lines of unknown keys are missing: a value that no
-line writes."""
+"""Kinds of findings that leave a key unproven if lines of unknown keys or whole files are missing:
+a value that no line writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,9 @@ def _judged(
         folder=Place.of(run).resolve() / "tables" / "ops",
     )
     near = near_suspects(ops, suspects)
-    unproven = _UNPROVEN if ingested.quality.keyless_lines else ()
+    incomplete = incomplete_files(run, description.files)
+    gaps = ingested.quality.keyless_lines or missing_histories(incomplete)
+    unproven = _UNPROVEN if gaps else ()
     counts, missing, repeated = CountedFindings(), None, BySearch()
     if findings is not None:
         at_end.callback(findings.persist().unpersist)
@@ -186,7 +188,7 @@ def _judged(
         one_clock=one_clock,
         p99=_p99s(drawn, events),
         load=load_rate(description.load_per_s, drawn, events, faults),
-        incomplete=incomplete_files(run, description.files),
+        incomplete=incomplete,
     )
     facts = metric_facts(
         spark,

@@ -81,11 +81,10 @@ def _set_checks(e: Evidence) -> list[Check]:
     for name, (kinds, words) in named.items():
         count = sum(e.found.counts[sets.CHECK, kind] for kind in kinds)
         verdict, summary = limited(count, 0), f"{count} {words}"
-        if name == "phantoms" and count and e.quality.keyless_lines:
+        if name == "phantoms" and count and e.unread:
             verdict = Verdict.UNKNOWN
             summary += (
-                f", as far as the history can be read: {e.quality.keyless_lines} of its lines "
-                "may be what wrote them"
+                f", as far as the history can be read: {e.unread}, and may be what wrote them"
             )
         if name == "duplicates" and (open_ones := e.found.counts[TWO_PLACES]):
             summary += (
@@ -120,7 +119,7 @@ def _linearizability(e: Evidence) -> Check:
     without = e.found.without_order
     outside = without.by_both + without.by_black_box_only
     repeated = e.found.by_search
-    unsure = repeated.without_order if e.quality.keyless_lines else 0
+    unsure = repeated.without_order if e.unread else 0
     by_search = repeated.without_order - unsure
     unwritten = e.found.counts[sets.CHECK, "phantom"]
     certificate = e.quality.unplaced == 0
@@ -149,19 +148,15 @@ def _linearizability(e: Evidence) -> Check:
     elif unsure:
         bad, verdict = unsure, Verdict.UNKNOWN
         summary = (
-            f"{unsure} keys whose values repeat have no order, by search, but "
-            f"{e.quality.keyless_lines} lines of the history can't be read, or don't say of which "
-            "key they are: any of them may be a write that is missing there"
+            f"{unsure} keys whose values repeat have no order, by search, but {e.unread}: any of "
+            "them may be a write that is missing there"
         )
     elif repeated.gave_up:
         bad, verdict = repeated.gave_up, Verdict.UNKNOWN
         summary = "no key was found without an order"
-    elif unwritten and e.quality.keyless_lines:
+    elif unwritten and e.unread:
         bad, verdict = unwritten, Verdict.UNKNOWN
-        summary = (
-            f"{unwritten} values were read that no readable line writes; {e.quality.keyless_lines} "
-            "lines of the history can't be read, or don't say of which key they are"
-        )
+        summary = f"{unwritten} values were read that no readable line writes; {e.unread}"
     else:
         bad, verdict = 0, Verdict.PASSED
         summary = "every key is linearizable, by the claimed order and by zones and prefixes"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.analysis.made_up_evidence import evidence
+from zonequake_analysis.checks import sets
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.completeness import incomplete_files
 from zonequake_analysis.inputs.run_folder import read_description
+from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.verdict import Check, Verdict
 
 
 def test_files_that_are_missing_or_shorter_are_named_and_longer_ones_are_not(
@@ -36,3 +42,23 @@ def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("files: [events.jsonl]")
     with pytest.raises(RunFolderError, match=r"run\.yaml"):
         read_description(tmp_path)
+
+
+def checks_of(incomplete: tuple[str, ...]) -> dict[str, Check]:
+    """Of a run in which two values were read that no line writes."""
+    e = evidence(incomplete=incomplete)
+    e = replace(e, found=replace(e.found, counts=Counter({(sets.CHECK, "phantom"): 2})))
+    return {check.name: check for check in judge(e)}
+
+
+def test_a_value_that_a_missing_file_of_the_history_may_write_is_no_violation() -> None:
+    checks = checks_of(("history/load-0.0001.jsonl",))
+    for name in ("phantoms", "linearizability"):
+        assert checks[name].verdict is Verdict.UNKNOWN
+        assert "1 files of the history are missing or cut" in checks[name].summary
+    assert checks["history"].verdict is Verdict.UNKNOWN
+
+
+def test_a_value_that_no_line_writes_is_a_violation_whatever_else_is_missing() -> None:
+    for incomplete in ((), ("dumps/zq-default-0.jsonl", "events.jsonl")):
+        assert checks_of(incomplete)["phantoms"].verdict is Verdict.VIOLATED

@@ -11,13 +11,7 @@ import pyspark
 import pytest
 import yaml
 
-from tests.cluster.analysis_pods.conftest import (
-    NAMESPACE,
-    SECRET,
-    Analysis,
-    Upload,
-    verdict_of,
-)
+from tests.cluster.analysis_pods.release import NAMESPACE, SECRET, Analysis, Upload, verdict_of
 from tests.foreign.s3_server import SECRET_KEY
 from tests.foreign.spoilt_runs import without_place
 from zonequake_analysis.cli import analyze

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.planted_nodes import faults_of_nodes
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.kube.operator.audit_log import Refusal, calls, lacking
 from zonequake_analysis.cli import analyze
@@ -27,7 +28,6 @@ from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePla
 from zonequake_ctl.release.access import CONTEXT, write_access
 from zonequake_ctl.release.install import install_release
 from zonequake_kube.errors import NotFound
-from zonequake_kube.objects import STORE_LABELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class Release:
         asyncio.run(install_release(self.place, images=self.images, values=values))
         if not agent:
             asyncio.run(self._until_the_agent_is_gone())
-        found = asyncio.run(self._faults_of_nodes())
+        found = asyncio.run(faults_of_nodes(self.place))
         assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
         self._installed = (fault, agent)
 
@@ -136,21 +136,6 @@ class Release:
                 while await of_agent.namespace_labels() is not None:
                     assert time.monotonic() < deadline_s, "the agent's namespace does not go"
                     await asyncio.sleep(0.3)
-
-    async def _faults_of_nodes(self) -> dict[str, str]:
-        async with await self.place.connect() as kube:
-            pods = await kube.find("Pod", STORE_LABELS)
-        return {
-            pod["metadata"]["name"]: next(
-                (
-                    str(variable["value"])
-                    for variable in pod["spec"]["containers"][0]["env"]
-                    if variable["name"] == "ZQ_PLANTED_FAULT"
-                ),
-                "",
-            )
-            for pod in pods
-        }
 
 
 @pytest.fixture(scope="session")

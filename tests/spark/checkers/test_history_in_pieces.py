@@ -41,7 +41,8 @@ def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
         for file in sorted((folder / "history").iterdir())
         for line in file.read_bytes().splitlines(keepends=True)
     ]
-    return b"".join(sorted(lines, key=lambda line: int(json.loads(line)["time"])))
+    by_time = sorted(lines, key=lambda line: int(json.loads(line)["time"]))
+    return b"".join(by_time)
 
 
 def made(run: Path, history: bytes, *, piece_bytes: int | None) -> Path:

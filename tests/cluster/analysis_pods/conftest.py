@@ -8,9 +8,11 @@ import pytest
 
 from tests.cluster.analysis_pods.release import (
     Analysis,
+    Plant,
     Upload,
     analysis_beside_a_store,
     install,
+    with_data_nodes,
 )
 from tests.foreign.spoilt_runs import uploaded, write_spoilt
 from zonequake_cluster.embedded import EmbeddedCluster
@@ -44,3 +46,13 @@ def uploaded_as(analysis: Analysis) -> Upload:
         return uploaded(analysis.run, analysis.server, name)
 
     return upload
+
+
+@pytest.fixture(scope="module")
+def plant(
+    embedded_cluster: EmbeddedCluster, installed: ReleasePlace, analysis: Analysis
+) -> Iterator[Plant]:
+    """Brings data nodes into the release for the tests of a module."""
+    del analysis  # its account and store, which stay
+    with with_data_nodes(embedded_cluster, installed) as planted:
+        yield planted

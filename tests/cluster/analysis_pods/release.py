@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.planted_nodes import faults_of_nodes
 from tests.foreign.s3_server import S3Server, serving
 from tests.kube.operator.audit_log import lacking
 from zonequake_cluster.embedded import EmbeddedCluster
@@ -26,20 +27,27 @@ from zonequake_kube.errors import ClusterError
 
 NAMESPACE = f"{DEFAULT_NAMESPACE}-analysis"
 SECRET = "run-store"
-VALUES = (
-    # The analysis alone: no data node, no operator.
+WITH_ANALYSIS = (
     "analysis.enabled=true",
-    "nodePools[0].name=default",
-    "nodePools[0].replicas=0",
-    "operator.enabled=false",
-    "prometheus.enabled=false",
     "analysis.driver.memoryMebibytes=700",
     "analysis.executors.memoryMebibytes=600",
     "analysis.executors.cpu=100m",
 )
+VALUES = (
+    # The analysis alone: no data node, no operator.
+    *WITH_ANALYSIS,
+    "nodePools[0].name=default",
+    "nodePools[0].replicas=0",
+    "operator.enabled=false",
+    "prometheus.enabled=false",
+)
+DATA_NODES = 3
+"""Of the chart's own pool."""
 Told = subprocess.CompletedProcess[str]
 Upload = Callable[[str], str]
 """Puts a run into the store under a name, and returns its URI."""
+Plant = Callable[[str], None]
+"""Has every data node run with this bug, or with none if it is empty."""
 
 
 @dataclass(kw_only=True)
@@ -73,13 +81,37 @@ class Analysis:
             ]
         )
 
-    def finished(self, command: Sequence[str], environment: dict[str, str] | None = None) -> Told:
-        """Nothing of the store is in the environment."""
+    def run_and_analyze(self, scenario: str, uri: str, *options: str, folder: Path) -> Told:
+        """What a user does whose machine has no Java; the spool is in `folder`."""
+        return self.finished(
+            [
+                *(str(Path(sys.executable).parent / "zonequake"), "run", scenario, "--out", uri),
+                *("--analyze", "in-cluster", "--store-secret", SECRET),
+                *("--kubeconfig", str(self.kubeconfig), "--context", CONTEXT),
+                *options,
+            ],
+            {**self.server.environment(), "JAVA_HOME": "/no/java", "COLUMNS": "200"},
+            folder,
+        )
+
+    def analyze_here(self, uri: str) -> Told:
+        """The analysis of a run in the store by this machine."""
+        command = [str(Path(sys.executable).parent / "zonequake"), "analyze", uri]
+        return self.finished(command, self.server.environment())
+
+    def finished(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Told:
+        """Nothing of the store is in the environment, unless it is given."""
         return subprocess.run(
             command,
             capture_output=True,
             text=True,
             env={**os.environ, **(environment or {})},
+            cwd=folder,
             check=False,
             timeout=900,
         )
@@ -138,6 +170,31 @@ def install(cluster: EmbeddedCluster) -> ReleasePlace:
     refs = {name: image.ref for name, image in images.items()}
     asyncio.run(install_release(place, images=refs, values=VALUES))
     return place
+
+
+@contextlib.contextmanager
+def with_data_nodes(cluster: EmbeddedCluster, place: ReleasePlace) -> Iterator[Plant]:
+    """The installed release with operator, Prometheus and data nodes, from the first `plant` on.
+
+    Afterwards there is the analysis alone again.
+    """
+    images = build_all(progress=print, also=["analysis"])
+    for name, image in images.items():
+        if name != "analysis":
+            cluster.load_image(image.archive)
+    refs = {name: image.ref for name, image in images.items()}
+
+    def plant(fault: str) -> None:
+        values = [*WITH_ANALYSIS, *([f"store.plantedFault={fault}"] if fault else [])]
+        asyncio.run(install_release(place, images=refs, values=values))
+        found = asyncio.run(faults_of_nodes(place))
+        assert len(found) == DATA_NODES, found
+        assert set(found.values()) == {fault}, f"wanted {fault!r} in each data node, got {found}"
+
+    try:
+        yield plant
+    finally:
+        asyncio.run(install_release(place, images=refs, values=VALUES))
 
 
 @contextlib.contextmanager

@@ -31,9 +31,10 @@ METRICS = [
 """The load's counter shows more than the history holds, which is a verdict of its own."""
 
 
-def write_spoilt(folder: Path) -> Path:
-    """The run, as this folder."""
-    synthesize(folder, Shape(operations=3000, rate=1000, files=2, partitions=4, keys=16))
+def write_spoilt(folder: Path, operations: int = 3000) -> Path:
+    """The run, as this folder; `operations` of it are valid."""
+    keys = max(16, operations // 200)
+    synthesize(folder, Shape(operations=operations, rate=1000, files=2, partitions=4, keys=keys))
     planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
     write_operations(
         folder / "history" / "planted.jsonl", [o for one in planted for o in one.operations]

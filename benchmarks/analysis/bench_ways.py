@@ -208,11 +208,14 @@ def measure(run: Path, folder: Path, ways: Sequence[str]) -> int:
         print(f"{way} …", file=sys.stderr, flush=True)
         words = ["--only", way, "--run", str(run), "--folder", str(own)]
         cost = cost_of([sys.executable, "-m", MODULE, *words])
+        if cost.exit_code:
+            failed[way] = f"ended with {cost.exit_code}, as told above; what it left is in {own}"
+            continue
         try:
-            last = cost.output.splitlines()[-1] if cost.exit_code == 0 else b""
-            rows.append(row_of(way, Judged(**json.loads(last)), cost))
-        except (OSError, ValueError, IndexError, TypeError, KeyError) as error:
-            failed[way] = f"ended with {cost.exit_code}: {error}; what it left is in {own}"
+            judged = Judged(**json.loads(cost.output.splitlines()[-1]))
+            rows.append(row_of(way, judged, cost))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            failed[way] = f"left no verdict to compare: {error!r}; what it left is in {own}"
     print(f"Load average {load_before:.1f} before, {os.getloadavg()[0]:.1f} after.\n")
     print(markdown(rows))
     problems = problems_of(rows, failed)

@@ -76,8 +76,8 @@ class Evidence:
 
     @property
     def unread(self) -> str:
-        """What of the history may hold an operation of any key and wasn't read, in words; empty if
-        there is nothing."""
+        """Returns what of the history wasn't read and may hold an operation of any key, in words;
+        empty if there is nothing."""
         lines, files = self.quality.keyless_lines, len(missing_histories(self.incomplete))
         said = []
         if lines:

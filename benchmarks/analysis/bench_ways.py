@@ -204,6 +204,7 @@ def measure(run: Path, folder: Path, ways: Sequence[str]) -> int:
     load_before = os.getloadavg()[0]
     for number, way in enumerate(ways):
         own = folder / f"way-{number}"
+        shutil.rmtree(own, ignore_errors=True)
         own.mkdir()
         print(f"{way} …", file=sys.stderr, flush=True)
         words = ["--only", way, "--run", str(run), "--folder", str(own)]

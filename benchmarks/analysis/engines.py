@@ -34,7 +34,8 @@ def cost_of(
     """What `command` costs until it ends, or is ended after `limit_s` or above `limit_gib`.
 
     CPU and memory are sampled from /proc five times a second, so that those of a child that nobody
-    waits for count too; CPU at least as the kernel says of those that were waited for.
+    waits for count too; CPU at least as the kernel says of those that were waited for. Memory is
+    the proportional set size: a page that several processes share counts once.
     """
     waited_s = _waited_cpu_s()
     began, peak, done, ended = time.monotonic(), 0, threading.Event(), False
@@ -45,7 +46,7 @@ def cost_of(
         nonlocal peak, ended
         while not done.wait(0.2):
             now = _tree(process.pid)
-            peak = max(peak, sum(resident for resident, _ in now.values()))
+            peak = max(peak, sum(held for held, _ in now.values()))
             ticks.update({pid: spent for pid, (_, spent) in now.items()})
             if peak > limit_gib * 2**30:
                 ended = True
@@ -78,7 +79,7 @@ def _waited_cpu_s() -> float:
 
 
 def _tree(root: int) -> dict[int, tuple[int, int]]:
-    """Resident bytes and CPU ticks of a process and all its descendants, by process id."""
+    """Returns bytes of memory and CPU ticks of a process and all its descendants, by process id."""
     stats: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -89,8 +90,16 @@ def _tree(root: int) -> dict[int, tuple[int, int]]:
     members = {root}
     while more := {pid for pid, stat in stats.items() if int(stat[1]) in members} - members:
         members |= more
-    page = os.sysconf("SC_PAGE_SIZE")
     return {
-        pid: (int(stats[pid][21]) * page, int(stats[pid][11]) + int(stats[pid][12]))
+        pid: (_proportional_bytes(pid), int(stats[pid][11]) + int(stats[pid][12]))
         for pid in members & stats.keys()
     }
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Returns the proportional set size of a process; 0 if it has just ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

@@ -24,6 +24,9 @@ WALL_OFFSET_NS = 1_700_000_000_000_000_000
 INDEX_STEP = 1000
 """Distance of two entries' indexes, so that planted operations find room between them."""
 
+MOST_INDEX = 2**32 - 1
+"""Largest index that the analysis takes (docs/analysis.md)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticOperation:
@@ -127,6 +130,11 @@ class Shape:
     cut_off: float = 0.1
     stale: float = 0.0
     seed: int = 1
+
+    @property
+    def index_step(self) -> int:
+        """Distance of two entries' indexes; less where a partition has more than 2 million."""
+        return max(1, min(INDEX_STEP, MOST_INDEX * self.partitions // (2 * self.operations)))
 
 
 def synthesize(run: Path, shape: Shape) -> None:
@@ -266,7 +274,7 @@ class _Writer:
             f'{invoke}{{"schema":1,"type":"ok",{common}"value":{value},"applied":{applied},'
             f'"found":{found},"time":{fin},"wall":{fin + WALL_OFFSET_NS},'
             f'"node":"zq-default-{partition % 3}","lineage":0,"term":1,'
-            f'"index":{place * INDEX_STEP},"error":null,"attempts":1}}\n'
+            f'"index":{place * shape.index_step},"error":null,"attempts":1}}\n'
         )
 
     def _shown(self, partition: int, key: int, *, is_list: bool) -> object:
@@ -300,7 +308,7 @@ class _Writer:
                         inv_ns=at + sequence * 100_000 + twice,
                         fin_ns=at + sequence * 100_000 + 50_000,
                         value=value,
-                        index=self._index[partition] * INDEX_STEP,
+                        index=self._index[partition] * self._shape.index_step,
                         role=RoleCode.FINAL,
                     )
                 )

@@ -77,6 +77,62 @@ async def test_a_run_goes_into_the_store_over_faults_and_is_judged_there(
         assert SECRET_KEY not in text
 
 
+JUDGED = """
+from zonequake_analysis.judgement import verdict_json
+from zonequake_analysis.verdict import Kind, Verdict
+from zonequake_chaos.commands import run
+
+def judged(place):
+    check = verdict_json.CheckEntry(
+        name="all", kind=Kind.SAFETY, verdict=Verdict.PASSED, summary="", violations=0, checked=1
+    )
+    facts = verdict_json.read_facts(place)
+    verdict_json.write_document(place, verdict_json.without_analysis([check], facts))
+    return Verdict.PASSED
+
+run._judged_here = judged
+"""
+"""Judges by what stands in the store, without Spark: that is shown above."""
+
+OURS = f"""
+import pytest
+
+@pytest.mark.zonequake(scenario="leader-kill", seed=1, set={[QUICK[1], QUICK[3]]!r})
+def test_ours(zonequake):
+    result = zonequake.run()
+    print("kept in", result.folder)
+    assert result.passed
+    assert b"ChaosRun" in (result.folder / "scenario.yaml").read_bytes()
+"""
+
+
+async def test_a_run_of_a_test_goes_into_the_store(
+    cluster: Any,
+    release: ReleasePlace,
+    server: S3Server,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "conftest.py").write_text(JUDGED)
+    (tmp_path / "test_ours.py").write_text(OURS)
+    uri = f"s3://{BUCKET}/{prefix}"
+    code, said = await zonequake(
+        *("-p", "no:cacheprovider", "-p", "no:zonequake", "-s", "test_ours.py"),
+        *("-p", "zonequake_chaos.testing.pytest_plugin", "--zonequake-out", uri),
+        *("--zonequake-kubeconfig", str(release.kubeconfig), "--zonequake-context", "x"),
+        folder=tmp_path,
+        environment=server.environment(),
+        program=("-m", "pytest"),
+    )
+    assert code == 0, said
+    (there,) = (server.bucket / prefix).iterdir()
+    assert there.name.startswith("test-ours-")
+    assert f"kept in {uri}/{there.name}" in said
+    assert {"run.yaml", "scenario.yaml", "verdict.json", "events.jsonl"} <= contents(there).keys()
+    assert list((tmp_path / "runs").iterdir()) == [], "the spool is gone"
+    assert not (tmp_path / "s3:").exists()
+
+
 async def test_a_run_whose_harness_was_killed_is_uploaded_afterwards_and_nothing_is_lost(
     cluster: Any,
     release: ReleasePlace,

@@ -252,15 +252,18 @@ def _say_proof(run: str, proof: CleanupProof) -> None:
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake pack runs --out runs.tar.gz")
 def pack(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or a folder of them.")],
-    out: Annotated[Path, typer.Option("--out", help="Archive to write.")] = Path(
-        "zonequake.tar.gz"
-    ),
+    runs: Annotated[
+        list[str], typer.Argument(help="Run folders of this machine, or a folder of them.")
+    ],
+    out: Annotated[
+        str, typer.Option("--out", help="Archive to write, a file of this machine.")
+    ] = "zonequake.tar.gz",
 ) -> None:
     """Archive run folders without tokens, keys and paths of kubeconfigs."""
-    from zonequake_chaos.commands.pack import pack_runs
+    from zonequake_chaos.commands.pack import on_this_machine, pack_runs
 
-    packed = pack_runs(runs, out)
+    folders = [on_this_machine(run, "RUNS") for run in runs]
+    packed = pack_runs(folders, on_this_machine(out, "--out"))
     console.print(f"{out}: {packed.files} files, {packed.size_bytes / 1e6:,.1f} MB")
     for what, count in packed.removed.items():
         if count:

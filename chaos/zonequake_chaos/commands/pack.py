@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zonequake_chaos.commands.upload import chosen_place
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
 
@@ -38,6 +39,17 @@ class PackResult:
     files: int = 0
     size_bytes: int = 0
     removed: Counter[str] = field(default_factory=Counter)
+
+
+def on_this_machine(given: str, option: str) -> Path:
+    """Returns the path that the option names. Raises UsageError for a place in a store."""
+    path, _ = chosen_place(given, option)
+    if path is None:
+        raise UsageError(
+            f"{option}: found {given!r}, expected a path of this machine: an archive is made here, "
+            "of folders here; copy them by the store's own tools"
+        )
+    return path
 
 
 def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:

@@ -306,17 +306,18 @@ def replay_command(options: RunOptions, seed: int) -> str:
 def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
     """Prints where the reports are; returns the worst verdict."""
     for one in ended:
-        report = one.folder / "report.html"
-        where = report if _exists(report) else one.folder
+        where = place_to_look(one.folder)
         console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
     return worst(one.verdict for one in ended)
 
 
-def _exists(file: Path | Place) -> bool:
-    """Returns whether there is such a file, as far as its store tells."""
+def place_to_look(run: Path | Place) -> Path | Place:
+    """Returns the run's report, or its folder if no store tells of one."""
+    report = run / "report.html"
     with suppress(PlaceError):
-        return file.exists()
-    return False
+        if report.exists():
+            return report
+    return run
 
 
 def _run_id(run: ChaosRun) -> str:

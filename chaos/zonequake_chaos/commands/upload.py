@@ -16,18 +16,18 @@ from zonequake_chaos.record.upload import delete_spool, upload_run
 from zonequake_kube.errors import HarnessError, UsageError
 
 
-def chosen_place(given: str | None) -> tuple[Path | None, Place | None]:
-    """Returns what `--out` names: a folder of this machine, or a place in a store. Raises
+def chosen_place(given: str | None, option: str = "--out") -> tuple[Path | None, Place | None]:
+    """Returns what the option names: a folder of this machine, or a place in a store. Raises
     UsageError."""
     if given is None:
         return None, None
     if wrong := re.match(rf"({'|'.join(SCHEMES)}):/?(?!/)", given):
         right = f"{wrong[1]}://{given[wrong.end() :]}"
-        raise UsageError(f"--out: found {given!r}, expected a URI such as {right}, or a folder")
+        raise UsageError(f"{option}: found {given!r}, expected a URI such as {right}, or a folder")
     try:
         place = Place.of(given)
     except PlaceError as error:
-        raise UsageError(f"--out {error}") from error
+        raise UsageError(f"{option} {error}") from error
     return (place.local, None) if place.local is not None else (None, place)
 
 
@@ -42,7 +42,7 @@ def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Place:
             f"{folder.path}: its run was not to go into a store; name a place: "
             f"zonequake upload {folder.path} --to s3://bucket/prefix"
         )
-    _, store = chosen_place(given)
+    _, store = chosen_place(given, "--to")
     if store is None:
         raise UsageError(f"--to {given}: expected a store, such as s3://bucket/prefix")
     with folder.held(wait_s=0):

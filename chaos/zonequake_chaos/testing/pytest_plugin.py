@@ -42,7 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zonequake-release", default="zq", help="Name of the Helm release.")
     group.addoption("--zonequake-seed", type=int, help="Seed for all tests; overrides the marker.")
     group.addoption(
-        "--zonequake-out", type=Path, default=Path("runs"), help="Folder for the run folders."
+        "--zonequake-out",
+        default="runs",
+        help="Folder for the run folders, or a URI such as s3://bucket/prefix.",
     )
 
 

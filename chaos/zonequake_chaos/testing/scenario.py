@@ -22,9 +22,18 @@ import yaml
 from rich.console import Console
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument, read_document
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.clean import clean_run, find_run
-from zonequake_chaos.commands.run import RunOptions, judge_run, planned, run_once
+from zonequake_chaos.commands.run import (
+    RUNS,
+    RunOptions,
+    judge_run,
+    place_to_look,
+    planned,
+    run_once,
+)
+from zonequake_chaos.commands.upload import chosen_place
 from zonequake_chaos.deployments.choice import TargetChoice
 from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
@@ -41,10 +50,13 @@ _TURN_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a run: `folder` holds all its files, `report` is the page to read."""
+    """The result of a run: `folder` holds all its files, `report` is the page to read.
+
+    With a URI in `--zonequake-out` both are places in the store, whose `read_bytes` reads a file.
+    """
 
     document: VerdictDocument
-    folder: Path
+    folder: Path | Place
     seed: int
     replay: str
 
@@ -67,7 +79,7 @@ class Result:
         return self.document.numbers
 
     @property
-    def report(self) -> Path:
+    def report(self) -> Path | Place:
         return self.folder / "report.html"
 
     @property
@@ -87,7 +99,7 @@ class Result:
             if check.verdict.value != Verdict.PASSED.value:
                 lines.append(f"{check.verdict}: {check.name}: {check.summary}")
                 lines += check.witnesses[:1]
-        where = self.report if self.report.exists() else self.folder
+        where = place_to_look(self.folder)
         return "\n".join([*lines, f"report: {where}", f"again: {self.replay}"])
 
     def __repr__(self) -> str:
@@ -107,6 +119,7 @@ class OwnScenario:
         choice: TargetChoice,
         seed: int,
         out: Path,
+        store: Place | None,
         replay: str,
     ) -> None:
         self._choice = choice
@@ -115,6 +128,7 @@ class OwnScenario:
         self._place = place
         self._seed = seed
         self._out = out
+        self._store = store
         self._replay = replay
         self._folders: list[Path] = []
         self.results: list[Result] = []
@@ -128,7 +142,7 @@ class OwnScenario:
         test: str,
         replay: str,
         seed: int | None,
-        out: Path,
+        out: str,
         kubeconfig: Path | None,
         context: str | None,
         namespace: str,
@@ -142,6 +156,8 @@ class OwnScenario:
                 f"{', '.join(_MARKED)}"
             )
         name = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:60].strip("-")
+        folder, store = chosen_place(out, "--zonequake-out")
+        called = f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         given = seed if seed is not None else marked.get("seed")
         drawn = secrets.randbelow(2**31) if given is None else int(given)
         place = find_place(
@@ -153,7 +169,8 @@ class OwnScenario:
             place=place,
             choice=TargetChoice(target=marked.get("target", OURS), image=marked.get("image")),
             seed=drawn,
-            out=out / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}",
+            out=(folder or RUNS) / called,
+            store=None if store is None else store / called,
             replay=replay,
         )
 
@@ -196,8 +213,8 @@ class OwnScenario:
     def run(self) -> Result:
         """Runs and judges the scenario as built so far; each further call uses seed + 1.
 
-        Raises ChaosError if the run can't begin, KeyboardInterrupt once an interrupted run is
-        cleaned up.
+        Raises ChaosError if the run can't begin or isn't in the store that it was to be in,
+        KeyboardInterrupt once an interrupted run is cleaned up.
         """
         number = len(self._folders)
         seed = self._seed + number
@@ -210,6 +227,7 @@ class OwnScenario:
             overrides=self._overrides,
             seed=seed,
             out=folder,
+            store=None if self._store is None else self._store.parent / folder.name,
             analyze=True,
             choice=self._choice,
         )
@@ -227,15 +245,19 @@ class OwnScenario:
             undone = "and cleaned up"
             if report.unclean:
                 undone = f"and not proven to be undone ({'; '.join(report.unclean)})"
+            if options.store is not None:
+                undone += f", to be uploaded with: zonequake upload {folder}"
             raise KeyboardInterrupt(f"zonequake: interrupted {undone}, {folder}")
-        judge_run(options, ran, report, console)
+        ended = judge_run(options, ran, report, console)
         result = Result(
-            document=read_document(folder),
-            folder=folder,
+            document=read_document(ended.folder),
+            folder=ended.folder,
             seed=seed,
             replay=f"{self._replay} --zonequake-seed {seed}",
         )
         self.results.append(result)
+        if ended.not_stored:
+            raise HarnessError(ended.not_stored)
         return result
 
     def close(self) -> list[str]:

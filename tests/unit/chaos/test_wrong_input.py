@@ -45,6 +45,11 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             ("run", "leader-kill", "--out", "s3:/bucket/x"),
             "--out: found 's3:/bucket/x', expected a URI such as s3://bucket/x",
         ),
+        (("pack", "s3://b/p"), "RUNS: found 's3://b/p', expected a path of this machine"),
+        (
+            ("pack", ".", "--out", "s3://b/a.tar.gz"),
+            "--out: found 's3://b/a.tar.gz', expected a path of this machine",
+        ),
         (
             ("simulate", "--trace", "--seed", "1", "--out", "x.png"),
             "--out: found x.png, expected a name that ends with .svg",
@@ -60,9 +65,15 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_wrong_words_are_refused_with_what_was_found(
-    words: tuple[str, ...], expected: str, said: Said
+    words: tuple[str, ...],
+    expected: str,
+    said: Said,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert expected in said(*words)
+    assert list(tmp_path.iterdir()) == []
 
 
 COMMANDS = {

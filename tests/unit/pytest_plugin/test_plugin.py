@@ -35,11 +35,13 @@ from zonequake_chaos.scenario import manifest
 
 PLACE = ReleasePlace(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
 verdict, interrupted, owes = {verdict!r}, {interrupted!r}, {owes!r}
+not_stored = {not_stored!r}
 paid = []
 
 async def run_once(ask, place, console):
     run = manifest.load(ask.scenario, ask.overrides)
     print("target", ask.choice.target, ask.choice.image)
+    print("into", ask.out, "and", ask.store)
     folder = RunFolder.create(ask.out)
     (folder.path / "run.yaml").write_text(
         f"scenario: {{run.metadata.name}}\\nseed: {{ask.seed}}\\n"
@@ -54,7 +56,7 @@ async def run_once(ask, place, console):
 def judge_run(ask, folder, report, console):
     judged = Verdict(verdict)
     folder.conclude(judged, report, why="3 of 9 acknowledged writes are lost")
-    return RunEnd(folder=folder.path, verdict=judged)
+    return RunEnd(folder=folder.path, verdict=judged, not_stored=not_stored)
 
 async def clean(folder):
     print("cleaned", [debt for _, debt in CleanupJournal(folder).debts])
@@ -88,8 +90,12 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> objec
         verdict: str = "passed",
         interrupted: bool = False,
         owes: str = "",
+        not_stored: str = "",
     ) -> pytest.RunResult:
-        pytester.makeconftest(FAKES.format(verdict=verdict, interrupted=interrupted, owes=owes))
+        fakes = FAKES.format(
+            verdict=verdict, interrupted=interrupted, owes=owes, not_stored=not_stored
+        )
+        pytester.makeconftest(fakes)
         pytester.makepyfile(test)
         return pytester.runpytest_subprocess(
             *PLUGIN, "--strict-markers", "--junitxml=junit.xml", *words
@@ -159,6 +165,46 @@ def test_the_sessions_seed_and_folder_stand_above_the_markers(
     session(TEST, "--zonequake-seed", "40", "--zonequake-out", "elsewhere")  # type: ignore[operator]
     (folder,) = run_folders(pytester, "elsewhere")
     assert "seed: 40" in (folder / "run.yaml").read_text()
+
+
+TWICE = TEST.replace(
+    "    assert zonequake", "    assert zonequake.run().passed\n    assert zonequake"
+)
+
+
+def test_a_uri_is_where_each_run_goes_by_way_of_a_folder(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    result = session(TWICE.replace(".passed", ".seed < 9"), "-s", "--zonequake-out", "s3://b/own")  # type: ignore[operator]
+    result.assert_outcomes(passed=1)
+    first, second = run_folders(pytester)
+    assert second.name == f"{first.name}-2"
+    for run in (first, second):
+        result.stdout.fnmatch_lines([f"into runs/{run.name} and s3://b/own/{run.name}"])
+    assert not (pytester.path / "s3:").exists()
+
+
+def test_a_run_that_is_not_in_its_store_fails_the_test_whatever_its_verdict(
+    session: object,
+) -> None:
+    why = "not uploaded: no bucket; bring it there with: zonequake upload runs/x"
+    result = session(TEST, "--zonequake-out", "s3://b/own", not_stored=why)  # type: ignore[operator]
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*HarnessError: {why}", "passed (exit code 0)*"])
+
+
+def test_an_interrupted_run_says_how_it_gets_into_its_store(session: object) -> None:
+    result = session(TEST, "--zonequake-out", "s3://b/own", interrupted=True)  # type: ignore[operator]
+    result.stdout.fnmatch_lines(["*to be uploaded with: zonequake upload runs/test-orders-*"])
+
+
+def test_a_uri_with_one_slash_is_refused_before_anything_is_made(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    result = session(TEST, "--zonequake-out", "s3:/b/own")  # type: ignore[operator]
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--zonequake-out: found 's3:/b/own', expected a URI such as*"])
+    assert not (pytester.path / "s3:").exists()
 
 
 def test_a_shipped_scenario_can_be_begun_with_and_changed(

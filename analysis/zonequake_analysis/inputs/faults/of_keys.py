@@ -20,9 +20,6 @@ from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
-_ENOUGH = 1000
-"""Most examples that wait for being compared: the first ones of the history are shown."""
-
 
 def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
     """Returns the operations of keys that can be judged."""
@@ -103,29 +100,43 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     # An unanswered operation has no place, and its process should not have gone on.
     fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)
     order = np.lexsort((inv, process, partition_id[rows]))
-    origin = ops.column("origin").to_numpy()
-    found: list[tuple[int, int, int, int]] = []  # the lines of both, then their rows
-    refused: set[tuple[int, int]] = set()
-    last: tuple[int, int] | None = None
-    until, by = 0, 0
-    count = 0
-    for at in order.tolist():
-        row = int(rows[at])
-        session = (int(partition_id[row]), int(process[at]))
-        if session == last and int(inv[at]) + 2 * clock_offset_ns < until:
-            count += 1
-            refused |= {_name(ops, row), _name(ops, by)}
-            found.append((int(origin[by]), int(origin[row]), by, row))
-            if len(found) > _ENOUGH:
-                found = sorted(found)[:MOST_EXAMPLES]
-        if session != last or int(fin[at]) > until:
-            until, by = int(fin[at]), row
-        last = session
+    rows, process, inv, fin = rows[order], process[order], inv[order], fin[order]
+    origin = ops.column("origin").to_numpy()[rows]
+    at, by = _overlapping(partition_id[rows], process, inv, fin, 2 * clock_offset_ns)
+    first = np.lexsort((rows[at], rows[by], origin[at], origin[by]))[:MOST_EXAMPLES]
+    pairs = zip(rows[by[first]].tolist(), rows[at[first]].tolist(), strict=True)
+    named = rows[np.union1d(at, by)]
+    key_id = ops.column("key_id").to_numpy()
+    names = zip(partition_id[named].tolist(), key_id[named].tolist(), strict=True)
     return Faults(
-        counts={HistoryFaultKind.OVERLAP.value: count} if count else {},
-        examples=[_overlap(ops, by, row) for _, _, by, row in sorted(found)[:MOST_EXAMPLES]],
-        refused=sorted(refused),
+        counts={HistoryFaultKind.OVERLAP.value: len(at)} if len(at) else {},
+        examples=[_overlap(ops, earlier, later) for earlier, later in pairs],
+        refused=sorted(set(names)),
     )
+
+
+def _overlapping(
+    partition: Ints, process: Ints, inv: Ints, fin: Ints, uncertain_ns: int
+) -> tuple[Ints, Ints]:
+    """Returns the operations that began too early, and for each the one that ended last of those
+    before it, the earliest if several did.
+
+    The operations are ordered by `partition`, `process` and `inv`; both results are their places.
+    """
+    if not len(inv):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    begins = np.append(True, (np.diff(partition) != 0) | (np.diff(process) != 0))
+    # The end's rank, above all ranks of the sessions before: a running maximum begins anew in each.
+    _, rank = np.unique(fin, return_inverse=True)
+    reached = np.cumsum(begins) * len(fin) + rank
+    later = np.append(True, reached[1:] > np.maximum.accumulate(reached)[:-1])
+    last = np.maximum.accumulate(np.where(later, np.arange(len(fin)), 0))
+    at = np.flatnonzero(~begins)
+    by = last[at - 1]
+    # Without a sign the difference is right however far both are apart.
+    lasted_ns = fin[by].astype(np.uint64) - inv[at].astype(np.uint64)
+    early = (fin[by] > inv[at]) & (lasted_ns > np.uint64(uncertain_ns))
+    return at[early], by[early]
 
 
 def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryFault:
@@ -138,10 +149,6 @@ def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryFault:
         "({}) before that",
         origins=[ops.column("origin")[row].as_py() for row in (earlier, later)],
     )
-
-
-def _name(ops: pa.Table, row: int) -> tuple[int, int]:
-    return ops.column("partition_id")[row].as_py(), ops.column("key_id")[row].as_py()
 
 
 def orphans(count: int, origins: Ints) -> Faults:

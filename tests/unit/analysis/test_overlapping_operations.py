@@ -33,7 +33,7 @@ SHAPE = pa.schema(
     + [("op", pa.string())]
 )
 Row = dict[str, int]
-Found = tuple[int, list[tuple[int, ...]], set[tuple[int, int]]]
+Found = tuple[int, list[tuple[int, int, int, int]], set[tuple[int, int]]]
 
 
 def one_by_one(ops: list[Row], partitions: set[int], clock_offset_ns: int) -> Found:
@@ -45,9 +45,9 @@ def one_by_one(ops: list[Row], partitions: set[int], clock_offset_ns: int) -> Fo
             session = (op["partition_id"], op["process"])
             sessions.setdefault(session, []).append((op["inv"], row, fin))
     found = []
-    for session in sessions.values():
+    for of_one in sessions.values():
         by, until = -1, None
-        for inv, row, fin in sorted(session):
+        for inv, row, fin in sorted(of_one):
             if until is not None and inv + 2 * clock_offset_ns < until:
                 found.append((ops[by]["origin"], ops[row]["origin"], by, row))
             if until is None or fin > until:

@@ -81,7 +81,8 @@ class Part:
         self.rows = 0
         self._shape = shape
         self._out = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._out, shape, compression="snappy")
+        # As Spark's own files are, for the reason that session.py gives.
+        self._writer = pq.ParquetWriter(self._out, shape, compression="snappy", store_schema=False)
         self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from zonequake_analysis.metrics.stored_tables import stored
+from zonequake_analysis.metrics.stored_tables import Part, stored
 from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.place import Place
@@ -89,10 +89,10 @@ def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
 
 def write_table(file: Place, rows: pa.Table) -> None:
     """Writes one file of a table, which appears whole or not at all. Raises OSError, PlaceError."""
-    sink = pa.BufferOutputStream()
-    # As Spark's own files are, for the reason that session.py gives.
-    pq.write_table(rows, sink, compression="snappy", store_schema=False)
-    file.write(memoryview(sink.getvalue()))
+    part = Part(rows.schema)
+    for batch in rows.to_batches():
+        part.add(batch)
+    file.write(part.content())
 
 
 def written(

@@ -126,7 +126,7 @@ def _overlapping(
     if not len(inv):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     begins = np.append(True, (np.diff(partition) != 0) | (np.diff(process) != 0))
-    # The end's rank, above all ranks of the sessions before: a running maximum begins anew in each.
+    # The end's rank, above all ranks of the sessions before: a running maximum starts over in each.
     _, rank = np.unique(fin, return_inverse=True)
     reached = np.cumsum(begins) * len(fin) + rank
     later = np.append(True, reached[1:] > np.maximum.accumulate(reached)[:-1])

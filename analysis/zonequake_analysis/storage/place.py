@@ -71,7 +71,7 @@ class Place:
                 + ", ".join(f"{known}://" for known in SCHEMES)
             )
         # Never shown: a password in a URI must not reach a log.
-        if any(sign in rest for sign in "?#") or (scheme != "hdfs" and "@" in rest.split("/")[0]):
+        if any(sign in rest for sign in "?#") or "@" in rest.split("/")[0]:
             raise PlaceError(
                 f"{scheme}://…: expected no credentials and no options in a URI; give them by the "
                 "environment (docs/storage.md)"
@@ -332,11 +332,8 @@ class Place:
 
     def _write_renamed(self, parts: Iterable[bytes | memoryview]) -> None:
         draft = replace(self, path=f"{self.path}.{os.urandom(8).hex()}")
-        system = self._system()
         self._write_parts(parts, draft._key())
-        with suppress(FileNotFoundError):
-            system.delete_file(self._key())
-        system.move(draft._key(), self._key())
+        self._system().move(draft._key(), self._key())  # in one step, over an older one
 
     def _key(self) -> str:
         """Returns the path as pyarrow's file system takes it."""

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage import limits
 
 
@@ -22,15 +23,25 @@ def file_system(
     """Returns the file system of a place, which sends each request up to `attempts` times.
 
     `process` is the caller's id: threads of a store's client don't survive a fork, so a child gets
-    a file system of its own. Raises OSError.
+    a file system of its own. Raises OSError, PlaceError.
     """
     if scheme == "s3":
         return _s3(endpoint, region, attempts)
     if scheme == "gs":
         return fs.GcsFileSystem(retry_time_limit=limits.GCS_RETRY)
-    user, _, host = authority.rpartition("@")
-    name, _, port = host.partition(":")
-    return fs.HadoopFileSystem(name or "default", int(port or 0), user=user or None)
+    return _hdfs(f"hdfs://{authority}/", attempts)
+
+
+def _hdfs(uri: str, attempts: int) -> fs.FileSystem:
+    """Returns HDFS, of which only a few runs need the client."""
+    try:
+        from zonequake_analysis.storage.hdfs import Hdfs
+    except ModuleNotFoundError as error:
+        raise PlaceError(
+            f"{uri} needs the package hdfs-native here and on each executor ({error}): "
+            "pip install 'zonequake[hdfs]'"
+        ) from error
+    return fs.PyFileSystem(Hdfs(uri, attempts))
 
 
 def _s3(endpoint: str, region: str, attempts: int) -> fs.S3FileSystem:

@@ -31,7 +31,7 @@ def no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3://bucket/runs/x/", "s3://bucket/runs/x", "x"),
         ("s3://bucket", "s3://bucket", "bucket"),
         ("gs://bucket/runs/x", "gs://bucket/runs/x", "x"),
-        ("hdfs://me@host:8020/runs/x", "hdfs://me@host:8020/runs/x", "x"),
+        ("hdfs://host:8020/runs/x", "hdfs://host:8020/runs/x", "x"),
         ("hdfs:///runs/x", "hdfs:///runs/x", "x"),
     ],
 )
@@ -48,6 +48,7 @@ def test_a_place_is_a_path_or_a_uri(given: str | Path, path: str, name: str) -> 
         f"s3://key:{SECRET}@bucket/x",
         f"s3://bucket/x?secret_key={SECRET}",
         f"gs://{SECRET}@bucket/x",
+        f"hdfs://me:{SECRET}@host:8020/x",
         "ftp://host/x",
         "s3:///x",
         "file://host/x",

@@ -71,12 +71,22 @@ def serving(folder: Path) -> Iterator[HdfsServer]:
 
 @contextmanager
 def silent(server: HdfsServer) -> Iterator[None]:
-    """Stops the servers: connections open, and nothing answers."""
+    """Stops the servers: connections open, and nothing answers.
+
+    A thread that runs goes on until the one that took the signal had its turn on a busy machine.
+    """
     server.process.send_signal(signal.SIGSTOP)
     try:
+        threads = Path(f"/proc/{server.process.pid}/task")
+        while any(_state(thread) != "T" for thread in threads.iterdir()):
+            time.sleep(0.01)
         yield
     finally:
         server.process.send_signal(signal.SIGCONT)
+
+
+def _state(thread: Path) -> str:
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _await_files(uri: str, server: subprocess.Popen[bytes], log: Path) -> None:

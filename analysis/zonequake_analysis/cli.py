@@ -82,7 +82,7 @@ def judge_folder(
             judgement = judge_run(spark, run, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
-        judgement.ingested.ops.unpersist()
+        judgement.ingested.forget_ops()
         keep_at_exit(kind)
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:

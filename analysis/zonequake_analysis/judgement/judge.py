@@ -121,21 +121,23 @@ def _judged(
         dumps=bool(dumps),
         known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
     )
-    ops, buckets = ingested.ops, ingested.buckets
+    buckets = ingested.buckets
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
-    findings = findings_of_suspects(
-        ops,
-        suspects,
-        unplaced=ingested.quality.unplaced,
-        folder=Place.of(run).resolve() / "tables" / "ops",
-    )
-    near = near_suspects(ops, suspects)
+    findings = near = None
+    if ingested.suspected:
+        near = near_suspects(ingested.ops, suspects)
+        findings = findings_of_suspects(
+            ingested.ops,
+            suspects,
+            unplaced=ingested.quality.unplaced,
+            folder=Place.of(run).resolve() / "tables" / "ops",
+        )
     incomplete = incomplete_files(run, description.files)
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete)
     unproven = _UNPROVEN if gaps else ()
     counts, missing, repeated = CountedFindings(), None, BySearch()
-    if findings is not None:
+    if near is not None and findings is not None:
         at_end.callback(findings.persist().unpersist)
         counts = counted_findings(findings, unproven)
         if counts.totals.get(VALUE_TWICE):
@@ -149,14 +151,16 @@ def _judged(
             missing = lost_writes(near, findings)
             if dumps:  # then it is needed twice
                 at_end.callback(missing.persist().unpersist)
-    hidden = 0 if missing is None else count_hidden(near, missing, dumps)
+    hidden = 0 if near is None or missing is None else count_hidden(near, missing, dumps)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
     done("checks")
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
     of_two_places = meaning(counts.totals, compared)
-    shown = witnesses(ops, counts.first, of_two_places=of_two_places)
+    shown = (
+        witnesses(ingested.ops, counts.first, of_two_places=of_two_places) if counts.first else []
+    )
     done("witnesses")
     faults = fault_landings(events)
     evidence = Evidence(

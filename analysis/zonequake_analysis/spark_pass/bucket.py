@@ -59,6 +59,9 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
         return {key for keys in of_each for key in keys}
 
 
+NO_SUSPECTS = Suspects()
+
+
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
     that the bucket's operations show together; `refused`: operations that are not judged;

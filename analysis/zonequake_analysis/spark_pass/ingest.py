@@ -12,8 +12,9 @@ failed tasks. A task returns its facts as its result, so that a repeated task co
 from __future__ import annotations
 
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ from zonequake_analysis.inputs.faults.of_history import (
 )
 from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.spark_pass.agreed import NOTHING_ASKED, Asked, agreed
-from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
+from zonequake_analysis.spark_pass.bucket import NO_SUSPECTS, NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.operations import operations
 from zonequake_analysis.spark_pass.partition_share import by_key
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
@@ -58,16 +59,31 @@ class Quality:
     clocks: tuple[str, ...]  # at most the first and the last name: it matters if there are several
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ingested:
     """The operations, the result of each bucket's pass, and the facts of the files."""
 
-    ops: DataFrame
+    read_ops: Callable[[], DataFrame]
     buckets: tuple[Found, ...]
     quality: Quality
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
     end_ns: int  # last line
+
+    @cached_property
+    def ops(self) -> DataFrame:
+        """The operations, as a table that Spark makes only for who asks: most runs are clean."""
+        return self.read_ops()
+
+    @property
+    def suspected(self) -> bool:
+        """Whether any check has to look at operations again."""
+        return any(bucket.suspects != NO_SUSPECTS for bucket in self.buckets)
+
+    def forget_ops(self) -> None:
+        """Frees what Spark keeps of the operations, if anybody has asked for them."""
+        if "ops" in vars(self):
+            self.ops.unpersist()
 
 
 def history_files(run: Path | Place) -> list[Place]:
@@ -139,7 +155,7 @@ def ingest(
     faults = faults_together([facts.faults, result.overlapping, *(b.faults for b in found)])
     clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
-        ops=operations(
+        read_ops=lambda: operations(
             spark,
             target,
             [bucket.suspects for bucket in found],

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
 from zonequake_analysis.inputs.faults.names import twice as find_twice
@@ -32,10 +33,12 @@ from zonequake_analysis.spark_pass.across_keys import (
 from zonequake_analysis.spark_pass.agreed import Asked
 from zonequake_analysis.spark_pass.bucket import Found, Known, judged_bucket
 from zonequake_analysis.spark_pass.gathered import gathered
+from zonequake_analysis.spark_pass.in_tasks import shape
 from zonequake_analysis.storage.place import Place
 
 _SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]
 """The columns of the shuffle: from one range of lines to one bucket."""
+_JUDGED = ["bucket", "found", "ops", "keys"]
 
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _T = TypeVar("_T")
@@ -74,12 +77,12 @@ class Lines:
 
         return read
 
-    def to_buckets(self, read: _Task, shape: str) -> DataFrame:
+    def to_buckets(self, read: _Task, columns: StructType) -> DataFrame:
         """Returns what a task makes of the numbers of ranges, each row at its `bucket`."""
         count = len(byte_ranges(self.files, self.range_bytes))
         return (
             self.spark.range(0, count, 1, max(1, count))
-            .mapInArrow(read, shape)
+            .mapInArrow(read, columns)
             .repartitionById(self.buckets, "bucket")
         )
 
@@ -150,12 +153,7 @@ def passed(
                 }
             )
 
-    shape = ", ".join(f"{name} {'int' if name == 'bucket' else 'binary'}" for name in _SHIPPED)
-    rows = (
-        lines.to_buckets(read, shape)
-        .mapInArrow(judge, "bucket int, found binary, ops binary, keys binary")
-        .collect()
-    )
+    rows = lines.to_buckets(read, shape(_SHIPPED)).mapInArrow(judge, shape(_JUDGED)).collect()
     each = (
         msgspec.msgpack.decode(zlib.decompress(row["found"]), type=Found)
         for row in sorted(rows, key=lambda row: row["bucket"])
@@ -201,8 +199,8 @@ def overlaps_in(
             yield pa.RecordBatch.from_pydict({"faults": [msgspec.msgpack.encode(found)]})
 
     rows = (
-        lines.to_buckets(read, "bucket int, blob binary")
-        .mapInArrow(look, "faults binary")
+        lines.to_buckets(read, shape(["bucket", "blob"]))
+        .mapInArrow(look, shape(["faults"]))
         .collect()
     )
     return faults_together([msgspec.msgpack.decode(row["faults"], type=Faults) for row in rows])

@@ -53,7 +53,7 @@ class OfOperations:
     `of_two_places`: the check and the kind that a write at two places counts as.
     """
 
-    ops: DataFrame
+    ops: DataFrame | None
     found: DataFrame | None
     lost: DataFrame | None
     all_named: bool
@@ -90,7 +90,7 @@ def write_tables_of_verdict(
     findings.delete_folder()
     verdicts = verdicts_of(checks)
     in_table = None
-    if of_operations.found is not None:
+    if of_operations.ops is not None and of_operations.found is not None:
         rows = operation_findings(
             spark,
             of_operations.ops,

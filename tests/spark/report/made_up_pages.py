@@ -86,7 +86,7 @@ def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") ->
         checks=checks,
         evidence=e,
         ingested=Ingested(
-            ops=_not_asked(),
+            read_ops=_not_asked,
             buckets=(),
             quality=e.quality,
             wall_offset_ns=WALL_OFFSET_NS,

@@ -40,7 +40,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def spark() -> Iterator[SparkSession]:
     """One session for all tests, tuned for many tiny jobs: interpreted, C1, one task."""
     # Only those who ask for it need Spark and Java.
-    from zonequake_analysis.spark_pass.session import Size, build_session
+    from zonequake_analysis.spark_pass.session import build_session
+    from zonequake_analysis.spark_pass.settings import Size
 
     session = build_session(
         size=Size.SMALL, master="local[2]", settings={"spark.sql.shuffle.partitions": "1"}

@@ -6,7 +6,6 @@ import sys
 import traceback
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,12 +14,13 @@ from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
-from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.placement import told_of_python
-from zonequake_analysis.spark_pass.session import build_session, size_of
+from zonequake_analysis.spark_pass.session import build_session
+from zonequake_analysis.spark_pass.settings import size_of
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
@@ -31,17 +31,6 @@ USAGE_EXIT_CODE = 254
 """Wrong usage has an exit code and no verdict (docs/interfaces.md)."""
 
 _OF_A_RUN = ("history", "run.yaml", "events.jsonl")
-
-Master = Annotated[str | None, typer.Option(help="Spark master, default local[*].")]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")]
-DriverHost = Annotated[
-    str | None,
-    typer.Option(help="Address at which the workers of --master find this process."),
-]
-Archives = Annotated[
-    Path | None,
-    typer.Option(help="Python of the workers of --master: a file of executor-archive."),
-]
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 

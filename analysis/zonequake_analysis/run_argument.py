@@ -1,7 +1,8 @@
-"""Arguments of commands that read runs, and write files, wherever they lie."""
+"""Arguments of commands that read runs, wherever they lie, and choose the place of Spark."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,4 +48,15 @@ RunPlace = Annotated[
         help="Run folder, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://…",
         callback=_folder_or_uri,
     ),
+]
+
+Master = Annotated[str | None, typer.Option(help="Spark master, default local[*].")]
+Remote = Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")]
+DriverHost = Annotated[
+    str | None,
+    typer.Option(help="Address at which the workers of --master find this process."),
+]
+Archives = Annotated[
+    Path | None,
+    typer.Option(help="Python of the workers of --master: a file of executor-archive."),
 ]

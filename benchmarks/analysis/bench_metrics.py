@@ -35,7 +35,8 @@ from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.facts import metric_facts
 from zonequake_analysis.metrics.table import metric_files
-from zonequake_analysis.spark_pass.session import Size, build_session
+from zonequake_analysis.spark_pass.session import build_session
+from zonequake_analysis.spark_pass.settings import Size
 
 START_MS = 1_700_000_000_000 // 3_600_000 * 3_600_000
 HOUR_S = 3600

@@ -80,7 +80,8 @@ def _written(
     from zonequake_analysis.many_runs.trend_rows import trends
     from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
     from zonequake_analysis.spark_pass.placement import told_of_python
-    from zonequake_analysis.spark_pass.session import Size, build_session
+    from zonequake_analysis.spark_pass.session import build_session
+    from zonequake_analysis.spark_pass.settings import Size
 
     try:
         for place in (folder, page, table):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -25,9 +24,12 @@ from contextlib import suppress
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyspark
-from pyspark import SparkContext
+from zonequake_analysis.jvm.java_command import class_path, installed_spark, is_known, java
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _QUIET = "-Xlog:cds*=off"
 _END_S = 60.0
@@ -43,14 +45,15 @@ class ArchivedRun(StrEnum):
     HISTORY = "history"
 
 
-def archive_options(recorded: ArchivedRun | None) -> str:
+def archive_options(recorded: ArchivedRun | None, *, own_command: bool = False) -> str:
     """Returns the JVM's options: to read the archive or, if there is none, to write it as it ends.
 
-    `recorded`: the kind of run whose classes may be written; None if none may.
+    `recorded`: the kind of run whose classes may be written; None if none may. `own_command`:
+    whether the JVM is started by the command of `jvm.java_command`, which has fewer jars.
     """
     try:
         for kind in ArchivedRun:
-            if (file := _file(kind)).exists():
+            if (file := _file(kind, own_command)).exists():
                 with suppress(OSError):  # another user's folder
                     os.utime(file)  # the time of the last reader
                 return f"-XX:SharedArchiveFile={file} {_QUIET}"
@@ -58,7 +61,7 @@ def archive_options(recorded: ArchivedRun | None) -> str:
                 break  # an archive of fewer classes would keep this one from being written
         if recorded is None:
             return ""
-        written = _written(recorded)
+        written = _written(recorded, own_command)
         written.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_behind(written.parent)
         if not os.access(written.parent, os.W_OK):
@@ -71,10 +74,13 @@ def archive_options(recorded: ArchivedRun | None) -> str:
 def keep_at_exit(recorded: ArchivedRun) -> None:
     """Has the end of this process end its JVM, and keep the archive that it writes, if it does."""
     with suppress(OSError, RuntimeError):
-        atexit.register(_keep, _written(recorded), _file(recorded))
+        own = is_known()
+        atexit.register(_keep, _written(recorded, own), _file(recorded, own))
 
 
 def _keep(written: Path, file: Path) -> None:
+    from pyspark import SparkContext
+
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if context is None or process is None or str(written) not in _options_of(context):
@@ -92,29 +98,26 @@ def _options_of(context: SparkContext) -> str:
     return context.getConf().get("spark.driver.extraJavaOptions", "") or ""
 
 
-def _written(kind: ArchivedRun) -> Path:
-    file = _file(kind)
+def _written(kind: ArchivedRun, own_command: bool) -> Path:
+    file = _file(kind, own_command)
     return file.with_name(f"{file.name}.{os.getpid()}")
 
 
-def _file(kind: ArchivedRun) -> Path:
+def _file(kind: ArchivedRun, own_command: bool) -> Path:
     """Returns the place of an archive. Raises OSError without Java, RuntimeError without a home."""
     cache = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(cache) if cache else Path.home() / ".cache") / "zonequake"
-    return folder / f"spark-{_java_and_spark()}-{kind}.jsa"
+    return folder / f"spark-{_java_and_spark(own_command)}-{kind}.jsa"
 
 
-def _java_and_spark() -> str:
-    """Returns a name for this Java and this Spark, as they were installed."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
-    if found is None:
-        raise FileNotFoundError("java")
-    package = Path(pyspark.__file__).parent
+def _java_and_spark(own_command: bool) -> str:
+    """Returns a name for this Java and this Spark, as they were installed and are started."""
+    package, version = installed_spark()
     jars = Path(os.environ.get("SPARK_HOME", package)) / "jars"
-    java = Path(found).resolve()
-    parts = [str(part) for path in (java, jars) for part in (path, path.stat().st_mtime_ns)]
-    return sha256("\0".join([pyspark.__version__, *parts]).encode()).hexdigest()[:12]
+    parts = [str(part) for path in (java(), jars) for part in (path, path.stat().st_mtime_ns)]
+    if own_command:  # a JVM passes over the archive of another class path
+        parts.append(class_path())
+    return sha256("\0".join([version, *parts]).encode()).hexdigest()[:12]
 
 
 def _remove_left_behind(folder: Path) -> None:

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes
-from zonequake_analysis.spark_pass.placement import executors_of, is_local
+from zonequake_analysis.spark_pass.placement import executors_of
+from zonequake_analysis.spark_pass.settings import is_local
 
 MOST_DEATHS = 8
 """So many executors may die before any has finished a task."""

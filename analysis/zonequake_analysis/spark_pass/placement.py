@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
+from zonequake_analysis.spark_pass.settings import is_local
 
 REACH_S = 60.0
 """Longest time that an executor may take to come; a pod, to start."""
@@ -49,11 +50,6 @@ class Placement:
     master: str
     application: str
     executors: tuple[Executor, ...]
-
-
-def is_local(master: str) -> bool:
-    """Returns whether this master runs all tasks in the driver's own process or machine."""
-    return master.startswith("local")
 
 
 def check_reachable(master: str) -> None:

@@ -61,7 +61,8 @@ def sql_shell_command(
 
 def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     # Only here: it starts a Java virtual machine.
-    from zonequake_analysis.spark_pass.session import build_session, size_of
+    from zonequake_analysis.spark_pass.session import build_session
+    from zonequake_analysis.spark_pass.settings import size_of
     from zonequake_analysis.tables.opened import open_tables, without_metrics
 
     try:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.cli import Archives, DriverHost, Master, Remote
-from zonequake_analysis.run_argument import RunPlace
+from zonequake_analysis.jvm import local_jvm
+from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
 from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_kube.errors import UsageError
 
@@ -45,7 +45,9 @@ def analyze_command(
             raise UsageError(
                 "found --store-secret or an option of a release, expected --in-cluster beside it"
             )
-        from zonequake_analysis.cli import analyze
+        if remote is None:
+            local_jvm.begin(run, master=master)
+        from zonequake_analysis.cli import analyze  # imports what the JVM's start leaves time for
 
         raise typer.Exit(analyze(run, master, remote, driver_host, archives))
     if any(each is not None for each in (master, remote, driver_host, archives)):

@@ -8,7 +8,7 @@ import pytest
 
 from zonequake_analysis.spark_pass import class_archive
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options, keep_at_exit
-from zonequake_analysis.spark_pass.session import Size, _defaults
+from zonequake_analysis.spark_pass.settings import Size, defaults
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_an_archive_of_a_run_with_metrics_serves_all(cache: Path) -> None:
 @pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host:443"])
 def test_a_driver_on_a_cluster_reads_an_archive_and_writes_none(cache: Path, master: str) -> None:
     option = "spark.driver.extraJavaOptions"
-    assert "jsa" not in _defaults(Size.SMALL, master, ArchivedRun.METRICS)[option]
+    assert "jsa" not in defaults(Size.SMALL, master, ArchivedRun.METRICS)[option]
     file = kept(ArchivedRun.METRICS)
-    assert f"={file} " in _defaults(Size.SMALL, master, ArchivedRun.METRICS)[option]
+    assert f"={file} " in defaults(Size.SMALL, master, ArchivedRun.METRICS)[option]
 
 
 def test_another_spark_has_another_archive(cache: Path, tmp_path: Path) -> None:

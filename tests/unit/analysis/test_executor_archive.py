@@ -25,7 +25,8 @@ from zonequake_analysis.executors.manifest import (
     own_code,
     own_python,
 )
-from zonequake_analysis.spark_pass.session import Size, build_session, executors_python
+from zonequake_analysis.spark_pass.session import build_session, executors_python
+from zonequake_analysis.spark_pass.settings import Size
 
 CLUSTER = "spark://10.0.0.9:7077"
 

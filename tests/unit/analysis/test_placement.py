@@ -15,10 +15,10 @@ from zonequake_analysis.spark_pass.placement import (
     check_placement,
     check_reachable,
     check_server,
-    is_local,
     placement_of,
     told_of_python,
 )
+from zonequake_analysis.spark_pass.settings import is_local
 
 
 class Executors:

@@ -1,0 +1,104 @@
+"""The settings of a session by the amount of data, before anything of Spark is imported.
+
+JVM flags depend on the amount of data: a small analysis spends its time on compiling, so it does
+without generated code, which would slow down a large one. The optimizing compiler costs either more
+than it saves, as Python does most of the work.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+
+from zonequake_analysis.jvm.java_command import is_known
+from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options
+
+LOCAL = "local[*]"
+"""The default master."""
+
+APPLICATION = "zonequake analyze"
+
+SMALL_BYTES = 128 * 1024 * 1024
+"""Up to this much history, the start of the JVM and of its compilers takes longer than the work."""
+
+PORTABLE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",  # the layout is chosen at ingest; statistics add jobs
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",  # bucketed by partition is enough
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
+    "spark.sql.legacy.bucketedTableScan.outputOrdering": "true",  # one sorted file per bucket
+    # Not LZ4: Parquet's reader fails when it filters by a dictionary page of more than some KiB.
+    "spark.sql.parquet.compression.codec": "snappy",
+    "spark.sql.files.maxPartitionBytes": "64m",
+}
+_STATIC = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_ON_ONE_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Only for local masters: executors on another machine could not connect to it."""
+
+
+class Size(StrEnum):
+    """The amount of data that the session is tuned for."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+MEMORY = "spark.driver.memory"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_BY_SIZE = {
+    Size.SMALL: {
+        MEMORY: "1g",
+        JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    },
+    Size.LARGE: {
+        MEMORY: "2g",
+        JAVA_OPTIONS: "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    },
+}
+
+
+def size_of(history_bytes: int, metrics_bytes: int = 0) -> Size:
+    """Returns the size to tune for, by the sizes of the histories and of the metrics' files.
+
+    A sample of metrics takes about 4 bytes, an operation's lines about 800, and the work is alike.
+    """
+    small = history_bytes <= SMALL_BYTES and metrics_bytes <= SMALL_BYTES // 16
+    return Size.SMALL if small else Size.LARGE
+
+
+def is_local(master: str) -> bool:
+    """Returns whether this master runs all tasks in the driver's own process or machine."""
+    return master.startswith("local")
+
+
+def defaults(size: Size, master: str, recorded: ArchivedRun | None) -> dict[str, str]:
+    """Returns what a session at this master sets where nobody else has.
+
+    `recorded`: the kind of run whose classes the JVM may write into an archive, if there is none.
+    """
+    by_size = _BY_SIZE[size]
+    cores = os.cpu_count() or 2
+    local = _ON_ONE_MACHINE if is_local(master) else {}
+    # A driver on a cluster is a pod for one analysis: it would write the archive for nobody.
+    archive = archive_options(recorded, own_command=is_known()) if local else archive_options(None)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return {
+        **PORTABLE,
+        **_STATIC,
+        **local,
+        **by_size,
+        JAVA_OPTIONS: f"{by_size[JAVA_OPTIONS]} {archive}".strip(),
+        "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
+    }

@@ -10,6 +10,7 @@ import pytest
 
 from zonequake_analysis.jvm import java_command, local_jvm
 from zonequake_analysis.jvm.java_command import command_of, installed_spark, is_known
+from zonequake_analysis.spark_pass.class_archive import ArchivedRun
 from zonequake_analysis.spark_pass.settings import Size, defaults
 
 SETTINGS = {
@@ -111,7 +112,7 @@ def test_the_jvm_that_begins_early_is_told_what_the_session_will_ask_for(
     begun = local_jvm._begun
     assert begun is not None
     try:
-        unset = defaults(Size.SMALL, "local[2]", local_jvm.ArchivedRun.HISTORY)
+        unset = defaults(Size.SMALL, "local[2]", ArchivedRun.HISTORY)
         assert begun.options == local_jvm.options("local[2]", unset)
         assert commands == ["1g"]
     finally:

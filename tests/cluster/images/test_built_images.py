@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import tarfile
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -110,9 +109,7 @@ def test_an_image_holds_no_key_and_no_trace_of_a_package_index(
 def test_nothing_is_built_twice(images: dict[str, BuiltImage]) -> None:
     written = {name: image.archive.stat().st_mtime_ns for name, image in images.items()}
     said: list[str] = []
-    start_s = time.monotonic()
     again = build_all(progress=said.append)
-    assert time.monotonic() - start_s < 5
     assert again == images
     assert {name: image.archive.stat().st_mtime_ns for name, image in again.items()} == written
     assert all(sentence.endswith("is up to date") for sentence in said)

@@ -135,10 +135,10 @@ def test_an_archives_python_is_that_of_one_session_alone(
     assert os.environ["PYSPARK_PYTHON"] == "own"
 
 
-def test_the_packages_are_those_that_the_extra_needs_without_spark() -> None:
+def test_the_packages_are_those_that_the_extras_need_without_spark() -> None:
     """As packaging reads the requirements, which is not there at run time."""
     expected: set[str] = set()
-    wanted = [("zonequake", "analysis")]
+    wanted = [("zonequake", "analysis"), ("zonequake", "hdfs")]
     while wanted:
         name, extra = wanted.pop()
         for line in distribution(name).requires or []:

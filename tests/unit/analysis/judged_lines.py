@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
@@ -125,7 +126,7 @@ class Shuffled:
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
 
-    def mapInArrow(self, task: Task, _: str) -> Shuffled:
+    def mapInArrow(self, task: Task, _: StructType) -> Shuffled:
         table = pa.Table.from_batches(self._batches)
         found: list[pa.RecordBatch] = []
         for bucket in sorted(set(table.column("bucket").to_pylist())):
@@ -141,7 +142,7 @@ class Shuffled:
 class InProcess(Lines):
     """Lines that are read without Spark."""
 
-    def to_buckets(self, read: Task, _: str) -> Any:
+    def to_buckets(self, read: Task, _: StructType) -> Any:
         count = len(byte_ranges(self.files, self.range_bytes))
         numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64())})
         return Shuffled(list(read(iter([numbers]))))

@@ -1,6 +1,7 @@
 """Analysis of one history on one core, on two, and on a standalone cluster of two workers.
 
     python -m benchmarks.analysis.bench_masters --operations 4000000 --folder /tmp/bench-masters
+    … --operations 40000000 --workers-alone     the two workers alone, for how it grows
 
 All are on this machine, so that the workers' two cores are the same two: local[1] over local[2] is
 the speed-up, standalone over local[2] the cost of distribution (processes, files in blocks over
@@ -77,6 +78,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/zonequake-bench-masters"))
     parser.add_argument("--only", choices=MASTERS, help="judge this folder there")
+    parser.add_argument(
+        "--workers-alone", action="store_true", help=f"measure nothing but: {STANDALONE}"
+    )
     arguments = parser.parse_args()
     run: Path = arguments.folder
     if arguments.only:
@@ -94,10 +98,12 @@ def main() -> None:
             ),
         )
     seconds: dict[str, float] = {}
-    for place in MASTERS:
+    for place in [STANDALONE] if arguments.workers_alone else MASTERS:
         found = measured(run, place)
         print(json.dumps(found), flush=True)
         seconds[place] = float(found["seconds"])
+    if arguments.workers_alone:
+        return
     print(
         json.dumps(
             {

@@ -35,6 +35,22 @@ def path_or_uri(given: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from error
 
 
+def path_here(given: str) -> Path:
+    """Returns a path of this machine. Raises PlaceError for a place in a store."""
+    path = Place.of(given).local
+    if path is None:
+        raise PlaceError(f"found {given!r}, expected a path of this machine")
+    return path
+
+
+def file_here(given: str | None) -> str | None:
+    """Refuses, as wrong usage, a file to write that is not on this machine."""
+    try:
+        return given and str(path_here(given))
+    except PlaceError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 FolderOfRuns = Annotated[
     str,
     typer.Argument(

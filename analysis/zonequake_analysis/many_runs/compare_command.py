@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
-from zonequake_analysis.run_argument import folders_or_uris
+from zonequake_analysis.run_argument import file_here, folders_or_uris
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_analysis.whole_files import write_whole
@@ -91,9 +91,12 @@ AboveMs = Annotated[
     float, typer.Option("--above-ms", help="A latency up to this is never a regression.")
 ]
 MarkdownFile = Annotated[
-    Path | None, typer.Option("--markdown", help="Write Markdown, for a pull request.")
+    str | None,
+    typer.Option("--markdown", callback=file_here, help="Write Markdown, for a pull request."),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write JSON, for programs.")]
+JsonFile = Annotated[
+    str | None, typer.Option("--json", callback=file_here, help="Write JSON, for programs.")
+]
 
 
 @app.command(
@@ -116,7 +119,8 @@ def compare_command(
     3 if a quantity is worse than its bound allows, and by more than chance.
     """
     sides = _sides(runs or [], base or [], candidate or [])
-    raise typer.Exit(_compared(sides, bound or [], above_ms, markdown, json))
+    files = [Path(file) if file else None for file in (markdown, json)]
+    raise typer.Exit(_compared(sides, bound or [], above_ms, *files))
 
 
 def _sides(

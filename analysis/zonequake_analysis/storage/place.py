@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 SCHEMES = ("file", "s3", "gs", "hdfs")
+_TORN_URI = re.compile(rf"({'|'.join(SCHEMES)}):/?(?!/)")
+"""A URI with fewer than two slashes."""
+
 _BUFFER_BYTES = 1024 * 1024
 """Bytes read at once to find a line's end: a request to a store takes longer than a MiB."""
 
@@ -62,8 +66,15 @@ class Place:
         text = str(given)
         scheme, found, rest = text.partition("://")
         if not found:
-            if isinstance(given, Path) and given.parts and given.parts[0][:-1] in SCHEMES:
+            if isinstance(given, Path) and _TORN_URI.match(text):
                 raise PlaceError(f"found Path({text!r}), expected a str: a Path has no // of a URI")
+            if torn := _TORN_URI.match(text):
+                rest = text[torn.end() :]
+                rest = "…" if any(sign in rest for sign in "?#@") else rest
+                right = f"{torn[1]}://{rest}"
+                raise PlaceError(
+                    f"found {torn[0] + rest!r}, expected a URI such as {right}, or a path"
+                )
             return cls(str(Path(text)))
         if scheme not in SCHEMES:
             raise PlaceError(

@@ -64,10 +64,26 @@ Repeat = Annotated[int, typer.Option("--repeat", help="Number of runs; the worst
 FailFast = Annotated[
     bool, typer.Option("--fail-fast", help="With --repeat: stop at the first run that fails.")
 ]
-Junit = Annotated[Path | None, typer.Option("--junit", help="Write a JUnit file for all runs.")]
+
+
+def _file_here(given: str | None) -> str | None:
+    """Does what `file_here` says."""
+    from zonequake_analysis.run_argument import file_here
+
+    return file_here(given)
+
+
+Junit = Annotated[
+    str | None,
+    typer.Option("--junit", callback=_file_here, help="Write a JUnit file for all runs."),
+]
 Summary = Annotated[
-    Path | None,
-    typer.Option("--summary", help="Append a Markdown summary, as for $GITHUB_STEP_SUMMARY."),
+    str | None,
+    typer.Option(
+        "--summary",
+        callback=_file_here,
+        help="Append a Markdown summary, as for $GITHUB_STEP_SUMMARY.",
+    ),
 ]
 
 
@@ -148,7 +164,12 @@ def run(
         planned(options)
         uvloop.run(print_dry_run(options, where.place(), console))
         return
-    series = RepeatedRuns(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
+    series = RepeatedRuns(
+        repeat=repeat,
+        fail_fast=fail_fast,
+        junit=Path(junit) if junit else None,
+        summary=Path(summary) if summary else None,
+    )
     _exit(run_series(options, series, where.place, console))
 
 

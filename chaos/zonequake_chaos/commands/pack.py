@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zonequake_chaos.commands.upload import chosen_place
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.run_argument import path_here
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
 
@@ -43,13 +44,13 @@ class PackResult:
 
 def on_this_machine(given: str, option: str) -> Path:
     """Returns the path that the option names. Raises UsageError for a place in a store."""
-    path, _ = chosen_place(given, option)
-    if path is None:
+    try:
+        return path_here(given)
+    except PlaceError as error:
         raise UsageError(
-            f"{option}: found {given!r}, expected a path of this machine: an archive is made here, "
-            "of folders here; copy them by the store's own tools"
-        )
-    return path
+            f"{option}: {error}: an archive is made here, of folders here; copy them by the "
+            "store's own tools"
+        ) from error
 
 
 def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:

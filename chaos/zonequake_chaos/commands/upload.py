@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
 from rich.console import Console
 
 from zonequake_analysis.errors import PlaceError
-from zonequake_analysis.storage.place import SCHEMES, Place
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload import Uploaded
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.record.upload import delete_spool, upload_run
@@ -21,13 +20,10 @@ def chosen_place(given: str | None, option: str = "--out") -> tuple[Path | None,
     UsageError."""
     if given is None:
         return None, None
-    if wrong := re.match(rf"({'|'.join(SCHEMES)}):/?(?!/)", given):
-        right = f"{wrong[1]}://{given[wrong.end() :]}"
-        raise UsageError(f"{option}: found {given!r}, expected a URI such as {right}, or a folder")
     try:
         place = Place.of(given)
     except PlaceError as error:
-        raise UsageError(f"{option} {error}") from error
+        raise UsageError(f"{option}: {error}") from error
     return (place.local, None) if place.local is not None else (None, place)
 
 

@@ -27,6 +27,7 @@ def no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         ("runs/x", "runs/x", "x"),
         ("runs/x/", "runs/x", "x"),
         (Path("runs/x"), "runs/x", "x"),
+        (Path("files/x"), "files/x", "x"),
         ("file:///data/a%20run/", "/data/a run", "a run"),
         ("s3://bucket/runs/x/", "s3://bucket/runs/x", "x"),
         ("s3://bucket", "s3://bucket", "bucket"),
@@ -53,6 +54,9 @@ def test_a_place_is_a_path_or_a_uri(given: str | Path, path: str, name: str) -> 
         "s3:///x",
         "file://host/x",
         Path("s3://bucket/x"),
+        "s3:/bucket/x",
+        "hdfs:x",
+        f"s3:/key:{SECRET}@bucket/x",
     ],
 )
 def test_a_uri_that_can_not_be_is_refused_and_no_password_in_it_is_shown(

@@ -51,6 +51,26 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             "--out: found 's3://b/a.tar.gz', expected a path of this machine",
         ),
         (
+            ("run", "leader-kill", "--junit", "s3://b/j.xml"),
+            "'--junit': found 's3://b/j.xml', expected a path of this machine",
+        ),
+        (
+            ("run", "leader-kill", "--summary", "hdfs://h/s.md"),
+            "'--summary': found 'hdfs://h/s.md', expected a path of this machine",
+        ),
+        (
+            ("compare", "--markdown", "s3://b/x.md"),
+            "'--markdown': found 's3://b/x.md', expected a path of this machine",
+        ),
+        (
+            ("compare", "--json", "gs:/b/x.json"),
+            "'--json': found 'gs:/b/x.json', expected a URI such as gs://b/x.json",
+        ),
+        (
+            ("import", "--from", "jepsen", "--out", "s3:/x", __file__),
+            "'--out': found 's3:/x', expected a URI such as s3://x, or a path",
+        ),
+        (
             ("simulate", "--trace", "--seed", "1", "--out", "x.png"),
             "--out: found x.png, expected a name that ends with .svg",
         ),

@@ -21,6 +21,7 @@ from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
 
 OURS = "zonequake"
+SCHEMA = 1
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 REPORT_FILE = "report.html"
 _LAST_WALL_NS = 4_000_000_000_000_000_000
@@ -101,7 +102,7 @@ class AnalysisPlace(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file. `resets` are rows for the summary's table, under `reset_columns`."""
 
-    schema: int = 1
+    schema: int = SCHEMA
     verdict: Verdict
     exit_code: int
     checks: list[CheckEntry]
@@ -200,11 +201,17 @@ def read_document(run: Path | Place) -> VerdictDocument:
     """Returns a folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
-        return msgspec.json.decode(file.read_bytes(), type=VerdictDocument)
+        document = msgspec.json.decode(file.read_bytes(), type=VerdictDocument)
     except (OSError, msgspec.DecodeError) as error:
         raise RunFolderError(
             f"{file}: {error}; expected what `zonequake analyze` writes"
         ) from error
+    if document.schema != SCHEMA:
+        raise RunFolderError(
+            f"{file}: found schema {document.schema}, expected {SCHEMA}, which this version of "
+            "zonequake reads and writes"
+        )
+    return document
 
 
 def write_document(run: Path | Place, document: VerdictDocument) -> None:

@@ -134,6 +134,16 @@ def test_a_file_that_cannot_be_read_is_named(
     )
 
 
+def test_a_verdict_of_another_schema_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, candidate = made(tmp_path, "a"), made(tmp_path, "b")
+    file = candidate / "verdict.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 7}))
+    assert compared(base, candidate) == 255
+    assert f"{file}: found schema 7, expected 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -35,6 +35,14 @@ def path_or_uri(given: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from error
 
 
+def file_to_write(given: str) -> Path:
+    """Returns a path of this machine that is no folder. Raises PlaceError."""
+    path = path_here(given)
+    if path.is_dir():
+        raise PlaceError(f"found the folder {given!r}, expected a file to write")
+    return path
+
+
 def path_here(given: str) -> Path:
     """Returns a path of this machine. Raises PlaceError for a place in a store."""
     path = Place.of(given).local
@@ -44,9 +52,9 @@ def path_here(given: str) -> Path:
 
 
 def file_here(given: str | None) -> str | None:
-    """Refuses, as wrong usage, a file to write that is not on this machine."""
+    """Refuses, as wrong usage, what can't be a file to write on this machine."""
     try:
-        return given and str(path_here(given))
+        return None if given is None else str(file_to_write(given))
     except PlaceError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -146,6 +146,15 @@ def _each_once(folders: Sequence[Place]) -> Sequence[Place]:
     return folders
 
 
+def _write(file: Path, content: bytes) -> None:
+    """Writes a file whole. Raises BadParameter."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, content)
+    except OSError as error:
+        raise typer.BadParameter(f"{file} can't be written: {error.strerror}") from error
+
+
 def _compared(
     sides: tuple[Sequence[Place], Sequence[Place]],
     bound: Sequence[str],
@@ -179,8 +188,7 @@ def _compared(
         print(to_text(found), end="")  # noqa: T201
         for file, content in ((markdown, to_markdown(found).encode()), (json, to_json(found))):
             if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(file, content)
+                _write(file, content)
     except (AnalysisError, OSError) as error:
         print(f"compare: {error}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:

@@ -62,8 +62,7 @@ def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:
     for name in {name for name in names if names.count(name) > 1}:
         raise UsageError(f"two folders are named {name}; pack the folder above them")
     packed = PackResult()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(out, "w:gz") as archive:
+    with _created(out) as archive:
         for folder, name in zip(folders, names, strict=True):
             paths = [path for run in _runs(folder) if (path := _kubeconfig(run)) is not None]
             for file in _files(folder):
@@ -78,6 +77,17 @@ def pack_runs(folders: Sequence[Path], out: Path) -> PackResult:
                 packed.files += 1
     packed.size_bytes = out.stat().st_size
     return packed
+
+
+def _created(out: Path) -> tarfile.TarFile:
+    """Creates the archive. Raises UsageError."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return tarfile.open(out, "w:gz")
+    except OSError as error:
+        raise UsageError(
+            f"--out {out} can't be written: {error.strerror}, expected a file that can be created"
+        ) from error
 
 
 def _runs(folder: Path) -> Iterator[Path]:

@@ -86,3 +86,10 @@ def test_what_holds_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is no run folder and holds none"):
         pack_runs([tmp_path], tmp_path / "a.tar.gz")
     assert not (tmp_path / "a.tar.gz").exists()
+
+
+@pytest.mark.parametrize("out", ["leader-kill", "leader-kill/run.yaml/a.tar.gz"])
+def test_an_archive_that_cannot_be_created_is_wrong_usage(tmp_path: Path, out: str) -> None:
+    run = a_run(tmp_path / "leader-kill")
+    with pytest.raises(UsageError, match=r"can't be written: .*, expected a file"):
+        pack_runs([run], tmp_path / out)

@@ -145,6 +145,22 @@ def test_a_verdict_of_another_schema_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("", "found the folder .*, expected a file to write"),
+        ("a/run.yaml/c.json", "c.json can't be written: File exists"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--json", "--markdown"])
+def test_a_file_that_cannot_be_written_is_wrong_usage(
+    tmp_path: Path, option: str, file: str, expected: str
+) -> None:
+    base, candidate = made(tmp_path, "a"), made(tmp_path, "b")
+    with pytest.raises(typer.BadParameter, match=expected):
+        compared(base, candidate, option, tmp_path / file)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         [],

@@ -32,7 +32,7 @@ KINDS = {
 }
 """The kind of each family's bound: a ratio for latencies and rates, the difference for the rest."""
 
-DEFAULTS: Mapping[str, float] = {"p99": 1.5, "window": 500.0, "rate": 0.8}
+DEFAULTS: Mapping[str, float] = {"p50": 1.5, "p99": 1.5, "window": 500.0, "rate": 0.8}
 ABOVE_MS = 10.0
 """A latency up to this is never a regression: if 2 ms become 4, the cause may be the machine."""
 

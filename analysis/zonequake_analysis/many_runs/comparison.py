@@ -2,7 +2,7 @@
 Pure.
 
     regression   beyond its bound, and beyond the intervals
-    suspect      beyond its bound, but chance alone could explain that: compare more runs
+    suspect      beyond its bound, but chance alone could explain that: unknown, compare more runs
     better       the same in the other direction, beyond the intervals
     missing      bounded, but measured in the base alone: nothing shows that it did not get worse
     within       none of these
@@ -306,13 +306,21 @@ def _concluded(
     judged = [row for row in rows if row.bound is not None and row.outcome is not RowOutcome.SHOWN]
     if not judged:
         return Conclusion.UNKNOWN, "Unknown: nothing that has a bound was measured in the base."
-    suspects = sum(row.outcome is RowOutcome.SUSPECT for row in judged)
-    headline = f"No regression in {len(judged)} quantities with a bound."
-    if suspects:
-        headline += (
-            f" {suspects} are beyond their bound and within what chance can do: compare more runs."
-        )
-    return Conclusion.NO_REGRESSION, headline
+    if suspects := [row for row in judged if row.outcome is RowOutcome.SUSPECT]:
+        return Conclusion.UNKNOWN, _suspected(suspects)
+    return Conclusion.NO_REGRESSION, f"No regression in {len(judged)} quantities with a bound."
+
+
+def _suspected(rows: Sequence[Row]) -> str:
+    """Returns what is beyond its bound and may be chance, and whose intervals are open."""
+    words = "; ".join(row.quantity.words for row in rows[:3])
+    more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
+    endless = sum(math.isinf(max(s.high for s in (r.base, r.candidate) if s)) for r in rows)
+    no_end = f" The intervals of {endless} have no upper end (∞)." if endless else ""
+    return (
+        f"Unknown: {len(rows)} are beyond their bound and within what chance can do: {words}{more}."
+        f"{no_end} Compare {intervals.FEWEST_RUNS} runs or more on each side."
+    )
 
 
 def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:

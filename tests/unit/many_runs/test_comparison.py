@@ -87,12 +87,35 @@ def test_a_planted_regression_is_found_alone(name: str, worse: MeasuredRun) -> N
     assert [r.quantity.name for r in found.rows if r.outcome is RowOutcome.REGRESSION] == [name]
 
 
-def test_what_is_beyond_the_bound_and_within_the_interval_is_told_and_no_regression() -> None:
+def test_what_is_beyond_the_bound_and_within_the_interval_is_unknown_and_no_pass() -> None:
     wide = Estimate(value=80.0, low=30.0, high=math.inf)
     found = compare([run("a")], [run("b", p99=wide)], DEFAULT)
     assert outcome(found, P99) is RowOutcome.SUSPECT
-    assert found.exit_code == 0
+    assert found.exit_code == 2
     assert "1 are beyond their bound" in found.headline
+    assert "The intervals of 1 have no upper end" in found.headline
+    assert to_text(found).startswith("? Unknown")
+    closed = compare([run("a")], [run("b", p99=replace(wide, high=90.0))], DEFAULT)
+    assert closed.exit_code == 2
+    assert "no upper end" not in closed.headline
+
+
+@pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.1, 0), (1 / 3, 0), (3.0, 3)])
+def test_latencies_three_times_as_long_are_a_regression_and_noise_is_none(
+    slower: float, code: int
+) -> None:
+    base, candidate = (
+        run(
+            name,
+            p99=Estimate(value=90 * factor, low=60 * factor, high=math.inf),
+            **{"faults.all.p50": near(20.0 * factor), "faults.all.p95": near(40.0 * factor)},
+        )
+        for name, factor in (("a", 1.0), ("b", slower))
+    )
+    found = compare([base], [candidate], DEFAULT)
+    assert found.exit_code == code
+    worse = [r.quantity.name for r in found.rows if r.outcome is RowOutcome.REGRESSION]
+    assert worse == (["faults.all.p50"] if code else [])
 
 
 def test_what_is_worse_for_certain_and_within_the_bound_is_no_regression() -> None:
@@ -300,6 +323,6 @@ def test_the_json_says_the_same_with_null_for_an_open_end() -> None:
     wide = Estimate(value=80.0, low=30.0, high=math.inf)
     told = json.loads(to_json(compare([run("a")], [run("b", p99=wide)], DEFAULT)))
     row = next(row for row in told["rows"] if row["name"] == P99)
-    assert (told["conclusion"], told["exit_code"]) == ("no-regression", 0)
+    assert (told["conclusion"], told["exit_code"]) == ("unknown", 2)
     assert row["candidate"] == {"value": 80.0, "low": 30.0, "high": None}
     assert (row["bound"], row["outcome"]) == (1.5, "suspect")

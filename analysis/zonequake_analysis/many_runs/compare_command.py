@@ -19,6 +19,7 @@ from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
 from zonequake_analysis.run_argument import file_here, folders_or_uris
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.untrusted_text import one_line, visible
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_analysis.whole_files import write_whole
 
@@ -190,11 +191,11 @@ def _compared(
             if file is not None:
                 _write(file, content)
     except (AnalysisError, OSError) as error:
-        print(f"compare: {error}", file=sys.stderr)  # noqa: T201
+        print(f"compare: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:
         raise
     except Exception:  # noqa: BLE001 - Python's own exit code would mean a violation
-        traceback.print_exc()
+        print(visible(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
     else:
         return found.exit_code
     return EXIT_CODES[Verdict.HARNESS_FAILED]

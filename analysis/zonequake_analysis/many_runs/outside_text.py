@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from zonequake_analysis.untrusted_text import one_line
+
 MOST_CHARACTERS = 200
 """Most characters of one name; the rest is cut off."""
 
@@ -13,9 +15,8 @@ _REFERS = {"@": "&#64;&#8203;", "#": "&#35;&#8203;"}
 
 
 def plain(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Returns one line without control characters, so that nothing moves a terminal's cursor."""
-    line = " ".join(text.split())
-    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
+    """Returns one line in which a reader sees every character, cut off."""
+    line = one_line(text)
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

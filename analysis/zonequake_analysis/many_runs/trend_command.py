@@ -16,6 +16,7 @@ import typer
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.run_argument import FolderOfRuns, path_or_uri
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.untrusted_text import one_line, visible
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
@@ -112,14 +113,14 @@ def _written(
             f"table: {table}"
         )
     except (AnalysisError, OSError) as error:
-        print(f"trend: {error}", file=sys.stderr)  # noqa: T201
+        print(f"trend: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
     except typer.BadParameter:
         raise
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
         if (told := told_of_python(str(error))) is None:
-            traceback.print_exc()
+            print(visible(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
         else:
-            print(f"trend: {told}", file=sys.stderr)  # noqa: T201
+            print(f"trend: {one_line(told)}", file=sys.stderr)  # noqa: T201
     else:
         return 0
     return EXIT_CODES[Verdict.HARNESS_FAILED]

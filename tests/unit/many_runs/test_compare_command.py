@@ -11,13 +11,16 @@ import pytest
 import typer.main
 
 from tests.histories.judged_runs import JudgedRun, write_run
-from zonequake_analysis.many_runs.compare_command import app, each_named
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.many_runs.compare_command import app as compare_app
+from zonequake_analysis.many_runs.compare_command import each_named
 from zonequake_analysis.many_runs.folders import read_run, run_folders
+from zonequake_analysis.many_runs.trend_command import app as trend_app
 from zonequake_analysis.storage.place import Place
 
 
 def compared(*arguments: str | Path) -> int:
-    code = typer.main.get_command(app).main(
+    code = typer.main.get_command(compare_app).main(
         args=[str(argument) for argument in arguments], standalone_mode=False
     )
     assert isinstance(code, int)
@@ -136,6 +139,28 @@ def test_a_file_that_cannot_be_read_is_named(
     assert str((candidate / broken).parent if "ops" in broken else candidate / broken) in (
         capsys.readouterr().err
     )
+
+
+EVIL = "e\x1b[2Jv\u202el"
+
+
+@pytest.mark.parametrize("command", [compare_app, trend_app])
+@pytest.mark.parametrize("raised", [RunFolderError(EVIL), RuntimeError(EVIL)])
+def test_no_error_moves_the_cursor_of_a_terminal(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: typer.Typer,
+    raised: Exception,
+) -> None:
+    def fails(folder: Place) -> list[Place]:
+        raise raised
+
+    monkeypatch.setattr("zonequake_analysis.many_runs.folders.run_folders", fails)
+    sides = 2 if command is compare_app else 1
+    folders = [str(made(tmp_path, name)) for name in "ab"[:sides]]
+    assert typer.main.get_command(command).main(args=folders, standalone_mode=False) == 255
+    assert "e⟨U+001B⟩[2Jv⟨U+202E⟩l" in capsys.readouterr().err
 
 
 def test_a_verdict_of_another_schema_is_refused(

@@ -73,6 +73,7 @@ class Evidence:
     load: LoadRate | None = None
     metrics: MetricFacts | None = None
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
+    unread_histories: Sequence[str] = ()  # files in `history` that aren't read
 
     @property
     def unread(self) -> str:
@@ -86,6 +87,8 @@ class Evidence:
             )
         if files:
             said.append(f"{files} files of the history are missing or cut")
+        if self.unread_histories:
+            said.append(f"{len(self.unread_histories)} files in `history` are of other names")
         return ", and ".join(said)
 
 

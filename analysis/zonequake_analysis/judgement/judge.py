@@ -28,7 +28,7 @@ from zonequake_analysis.checks.repeated_values import (
     searched,
     settled,
 )
-from zonequake_analysis.inputs.completeness import incomplete_files
+from zonequake_analysis.inputs.completeness import incomplete_files, unread_histories
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
@@ -134,7 +134,8 @@ def _judged(
             folder=Place.of(run).resolve() / "tables" / "ops",
         )
     incomplete = incomplete_files(run, description.files)
-    gaps = ingested.quality.keyless_lines or missing_histories(incomplete)
+    unread = unread_histories(run)
+    gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()
     counts, missing, repeated = CountedFindings(), None, BySearch()
     if near is not None and findings is not None:
@@ -193,6 +194,7 @@ def _judged(
         p99=_p99s(drawn, events),
         load=load_rate(description.load_per_s, drawn, events, faults),
         incomplete=incomplete,
+        unread_histories=unread,
     )
     facts = metric_facts(
         spark,

@@ -6,13 +6,15 @@ and a harness that could not do what was planned make a run *unknown*, or worse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zonequake_analysis.inputs.run_folder import PlannedFault
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 _MOST_TOLD = 3
-"""Most lines of `events.jsonl` that are reported one by one."""
+"""Most lines of `events.jsonl`, and most unread files, that are reported one by one."""
 
 LOAD = "load"
 """The name of the check that the headline repeats, whatever the verdict is."""
@@ -48,6 +50,8 @@ def _history(e: Evidence) -> Check:
             f"{len(e.incomplete)} files are missing, or shorter than when the run ended, such as "
             f"{e.incomplete[0]}: copy the run again"
         )
+    if e.unread_histories:
+        problems.append(_unread(e.unread_histories))
     if len(q.clocks) > 1 and not e.description.clock_offset_ns:
         problems.append("several clocks and no clock_offset_ns in run.yaml")
     good = (
@@ -62,6 +66,16 @@ def _history(e: Evidence) -> Check:
         violations=q.faults,
         checked=q.lines,
         excluded=q.torn_lines,
+    )
+
+
+def _unread(files: Sequence[str]) -> str:
+    shown = ", ".join(files[:_MOST_TOLD])
+    more = len(files) - _MOST_TOLD
+    rest = f", and {more} more" if more > 0 else ""
+    return (
+        f"{len(files)} files in `history` are not read: {shown}{rest}; expected nothing but files "
+        "`*.jsonl`, directly in it"
     )
 
 

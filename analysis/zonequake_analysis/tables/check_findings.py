@@ -214,6 +214,10 @@ def _history(e: Evidence) -> Iterator[CheckFinding]:
         "incomplete-file": [
             f"{file}: missing, or shorter than when the run ended" for file in e.incomplete
         ],
+        "unread-file": [
+            f"{file}: not read; expected `*.jsonl`, directly in `history`"
+            for file in e.unread_histories
+        ],
     }
     for kind, texts in told.items():
         for text in texts:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.analysis.made_up_evidence import evidence
 from zonequake_analysis.checks import sets
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.completeness import incomplete_files
+from zonequake_analysis.inputs.completeness import incomplete_files, unread_histories
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.verdict import Check, Verdict
@@ -44,9 +44,34 @@ def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path) -> None:
         read_description(tmp_path)
 
 
-def checks_of(incomplete: tuple[str, ...]) -> dict[str, Check]:
+def test_files_that_no_history_is_read_from_are_named_and_drafts_are_not(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    (history / "sub").mkdir(parents=True)
+    (history / "empty").mkdir()
+    read = ("a.jsonl", "a.0001.jsonl")
+    drafts = (".b.jsonl.5f1c", "a.jsonl.0123456789abcdef", "sub/.c.jsonl.5f1c")
+    unread = ("b.json", "d.jsonl.gz", "e.JSONL", "f.jsonl~", "sub/c.jsonl")
+    for name in (*read, *drafts, *unread):
+        (history / name).write_text("{}\n")
+    (history / "_SUCCESS").touch()
+    assert unread_histories(tmp_path) == [f"history/{name}" for name in unread]
+
+
+def test_a_history_with_files_that_are_not_read_is_unknown() -> None:
+    files = tuple(f"history/{name}.json" for name in "abcde")
+    checks = checks_of(unread=files)
+    assert checks["history"].verdict is Verdict.UNKNOWN
+    assert checks["history"].summary == (
+        "5 files in `history` are not read: history/a.json, history/b.json, history/c.json, and 2 "
+        "more; expected nothing but files `*.jsonl`, directly in it"
+    )
+    assert checks["phantoms"].verdict is Verdict.UNKNOWN
+    assert "5 files in `history` are of other names" in checks["phantoms"].summary
+
+
+def checks_of(incomplete: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> dict[str, Check]:
     """Of a run in which two values were read that no line writes."""
-    e = evidence(incomplete=incomplete)
+    e = evidence(incomplete=incomplete, unread_histories=unread)
     e = replace(e, found=replace(e.found, counts=Counter({(sets.CHECK, "phantom"): 2})))
     return {check.name: check for check in judge(e)}
 

@@ -118,6 +118,29 @@ def test_a_completion_that_stands_twice_is_the_historys_fault(tmp_path: Path) ->
     assert not suspicious(judged(files, tmp_path / "ops")[0])
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"value": 424242},
+        {"expected": 5},
+        {"key": "k9"},
+    ],
+)
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_completion_that_repeats_not_what_was_asked_is_the_historys_fault(
+    tmp_path: Path, changed: dict[str, object], by_key: bool
+) -> None:
+    asked = {"f": "cas", "expected": 4, "applied": True} if "expected" in changed else {}
+    invoke, completion = operation(3, key="k2", **asked)
+    other = line(**{**_fields(invoke), **changed})
+    read = operation(4, key="k2", f="read", value=424242)
+    paths = written(tmp_path, [*GOOD, other], [completion, *read])
+    found, faults = judged(paths, tmp_path / "ops", by_key=by_key)
+    assert faults.of(HistoryFaultKind.REPEATED) == 2
+    assert "which repeats what the invoke asked for" in told(paths, tmp_path / "ops")[0]
+    assert not suspicious(found)
+
+
 def test_pairs_that_lie_in_different_ranges_are_no_repetition(tmp_path: Path) -> None:
     lines = [one for number in range(1, 60) for one in operation(number, key=f"k{number}")]
     files = written(tmp_path, lines[:50], lines[50:])

@@ -22,6 +22,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from zonequake_analysis.inputs.shapes import ABSENT, Function
+
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
@@ -98,6 +100,11 @@ def carried(events: pa.Table) -> tuple[Ints, Ints]:
     carrier = np.zeros(events.num_rows, np.uint64)
     for column in ("partition_id", "key_id", "inv", "process", "f"):
         carrier = _mixed(carrier, events.column(column).to_numpy().astype(np.int64).view(np.uint64))
+    # Only a read's completion has another value than its invoke.
+    read = events.column("f").to_numpy() == Function.READ.value
+    for column in ("value", "expected"):
+        asked = events.column(column).fill_null(ABSENT).to_numpy()
+        carrier = _mixed(carrier, np.where(read, ABSENT, asked).view(np.uint64))
     role = np.where(events.column("invoke").to_numpy(), _INVOKE, 0)
     role |= np.where(events.column("paired").to_numpy(), _PAIRED, 0)
     return hashed(events.column("op")), carrier.view(np.int64) & _CARRIER | role

@@ -125,7 +125,12 @@ def _rules(
         yield _Rule(
             field="op",
             rows=_valid(get("op")) & np.isin(hashed(get("op")), twice.ops),
-            words=_found(lines, "op", "a name that no other operation has, and one completion"),
+            words=_found(
+                lines,
+                "op",
+                "a name that no other operation has, and one completion, which repeats what the "
+                "invoke asked for",
+            ),
             kind=HistoryFaultKind.REPEATED,
         )
         yield _Rule(

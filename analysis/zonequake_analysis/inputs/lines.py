@@ -17,6 +17,7 @@ completion is in the next range, or nowhere. `ingest` pairs those by their field
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -201,6 +202,8 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
             row = msgspec.to_builtins(_decode(line))
             if isinstance(row["value"], list):
                 row["list"], row["value"] = row["value"], None
+            if (name := _twice_in(line)) is not None:
+                row = {CORRUPT: f"it stands twice - at `$.{name}`"}
         except UnicodeDecodeError as error:
             row = {CORRUPT: f"text that is not UTF-8 ({error.reason})"}
         except RecursionError:
@@ -214,6 +217,18 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
     return {
         field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in shape
     }
+
+
+def _twice_in(line: bytes) -> str | None:
+    """Returns a field that stands twice in a line; Arrow refuses it, and msgspec takes the last."""
+    counted: Counter[str] = Counter()
+
+    def count(pairs: list[tuple[str, object]]) -> None:
+        counted.clear()  # the outermost object is the last one
+        counted.update(name for name, _ in pairs)
+
+    json.loads(line, object_pairs_hook=count, parse_int=str)  # however many digits
+    return next((name for name, times in counted.items() if times > 1), None)
 
 
 _ARROW = to_arrow_schema(LINES)

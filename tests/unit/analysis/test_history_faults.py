@@ -78,6 +78,18 @@ def test_a_line_with_a_fault_is_told_with_file_line_and_field(
     assert not suspicious(judged(files, tmp_path / "ops")[0])
 
 
+@pytest.mark.parametrize("name", ["value", "index"])
+@pytest.mark.parametrize("before", ["", " "])
+def test_a_line_with_a_field_twice_is_the_historys_fault(
+    tmp_path: Path, name: str, before: str
+) -> None:
+    bad = operation(3, key="k2")[1].removesuffix("}") + f',"{name}":null,{before}"{name}":null}}'
+    read = operation(4, key="k2", f="read", value=3)
+    files = written(tmp_path, [*GOOD, operation(3, key="k2")[0], bad, *read])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert f"history/load-0.jsonl:6, field `{name}`: it stands twice" in sentence
+
+
 def _fields(text: str) -> dict[str, object]:
     found: dict[str, object] = json.loads(text)
     return found

@@ -25,7 +25,6 @@ from zonequake_analysis.inputs.shapes import (
     LINEAGE_BITS,
     NEVER_NS,
     OPS,
-    SCHEMA_VERSION,
     TERM_BITS,
     TORN,
     Function,
@@ -52,7 +51,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: int = 0
     torn: int = 0
-    foreign_schema: int = 0
     faults: Faults = Faults()
     first_clock: str | None = None
     last_clock: str | None = None
@@ -66,7 +64,6 @@ def together(facts: Sequence[Facts]) -> Facts:
     return Facts(
         lines=sum(f.lines for f in facts),
         torn=sum(f.torn for f in facts),
-        foreign_schema=sum(f.foreign_schema for f in facts),
         faults=faults_together([f.faults for f in facts]),
         first_clock=min((f.first_clock for f in facts if f.first_clock is not None), default=None),
         last_clock=max((f.last_clock for f in facts if f.last_clock is not None), default=None),
@@ -148,7 +145,6 @@ def typed(
     return table, Facts(
         lines=len(lines) + int(_true(get("paired")).sum()),
         torn=int(_true(pc.equal(get(CORRUPT), TORN)).sum()),
-        foreign_schema=int(_true(pc.not_equal(get("schema"), SCHEMA_VERSION)).sum()),
         faults=faults,
         first_clock=clocks["min"].as_py(),
         last_clock=clocks["max"].as_py(),

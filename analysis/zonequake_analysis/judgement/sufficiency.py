@@ -38,8 +38,6 @@ def sufficiency_checks(e: Evidence) -> list[Check]:
 def _history(e: Evidence) -> Check:
     q = e.quality
     problems = list(q.told_faults)
-    if q.foreign_schema_lines:
-        problems.append(f"{q.foreign_schema_lines} lines are of another schema version")
     if e.bad_events:
         shown = "; ".join(e.bad_events[:_MOST_TOLD])
         more = len(e.bad_events) - _MOST_TOLD
@@ -53,7 +51,11 @@ def _history(e: Evidence) -> Check:
     if e.unread_histories:
         problems.append(_unread(e.unread_histories))
     if len(q.clocks) > 1 and not e.description.clock_offset_ns:
-        problems.append("several clocks and no clock_offset_ns in run.yaml")
+        shown = " and ".join(f"`{name[:60]}`" for name in q.clocks)
+        problems.append(
+            f"several clocks, such as {shown} in the field `clock`, and no clock_offset_ns in "
+            "run.yaml"
+        )
     good = (
         f"{q.lines:,} lines in {q.files} files; {q.torn_lines} torn at the end, "
         f"{q.cut_off} operations cut off"

@@ -49,7 +49,6 @@ class Quality:
     torn_lines: int
     bad_lines: int
     keyless_lines: int  # lines that can't be used and don't name their key
-    foreign_schema_lines: int
     faults: int  # of any kind
     told_faults: tuple[str, ...]  # a sentence of each kind, with file, line and field
     refused_operations: int  # of keys with faults: counted, but not judged
@@ -173,7 +172,6 @@ def ingest(
             torn_lines=facts.torn,
             bad_lines=faults.of(HistoryFaultKind.UNREADABLE),
             keyless_lines=faults.keyless,
-            foreign_schema_lines=facts.foreign_schema,
             faults=sum(faults.counts.values()),
             told_faults=tuple(in_words(faults, files)),
             refused_operations=sum(b.refused for b in found),

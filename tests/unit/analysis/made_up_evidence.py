@@ -61,7 +61,6 @@ def evidence(**changes: Any) -> Evidence:
             torn_lines=0,
             bad_lines=0,
             keyless_lines=0,
-            foreign_schema_lines=0,
             faults=0,
             told_faults=(),
             refused_operations=0,

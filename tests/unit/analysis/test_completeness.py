@@ -69,6 +69,14 @@ def test_a_history_with_files_that_are_not_read_is_unknown() -> None:
     assert "5 files in `history` are of other names" in checks["phantoms"].summary
 
 
+def test_a_history_of_several_clocks_names_two_of_them() -> None:
+    e = evidence()
+    e = replace(e, quality=replace(e.quality, clocks=("6f1c", "a0b2")))
+    (history,) = [check for check in judge(e) if check.name == "history"]
+    assert history.verdict is Verdict.UNKNOWN
+    assert "several clocks, such as `6f1c` and `a0b2` in the field `clock`" in history.summary
+
+
 def checks_of(incomplete: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> dict[str, Check]:
     """Of a run in which two values were read that no line writes."""
     e = evidence(incomplete=incomplete, unread_histories=unread)

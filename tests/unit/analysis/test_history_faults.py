@@ -90,6 +90,17 @@ def test_a_line_with_a_field_twice_is_the_historys_fault(
     assert f"history/load-0.jsonl:6, field `{name}`: it stands twice" in sentence
 
 
+def test_a_line_of_another_schema_version_is_told_and_judged(tmp_path: Path) -> None:
+    phantom = operation(3, key="k2", f="read", value=99, schema=2)
+    files = written(tmp_path, [*GOOD, *phantom])
+    found, faults = judged(files, tmp_path / "ops")
+    assert (faults.refused, suspicious(found)) == ([], True)
+    (sentence,) = told(files, tmp_path / "ops")
+    assert sentence.startswith("2 lines are of another schema version: ")
+    assert "history/load-0.jsonl:5, field `schema`: found 2, expected 1" in sentence
+    assert "history/load-0.jsonl:6, field `schema`: found 2, expected 1" in sentence
+
+
 def _fields(text: str) -> dict[str, object]:
     found: dict[str, object] = json.loads(text)
     return found

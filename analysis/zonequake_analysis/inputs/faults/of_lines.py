@@ -22,6 +22,7 @@ from zonequake_analysis.inputs.faults.of_history import (
 from zonequake_analysis.inputs.shapes import (
     ABSENT,
     CORRUPT,
+    SCHEMA_VERSION,
     TORN,
     Function,
     OutcomeCode,
@@ -36,6 +37,9 @@ _PATH = " - at `$."
 """The decoder names the field after this text."""
 
 _TYPES = ("invoke", *(name.name.lower() for name in OutcomeCode))
+_JUDGED = (HistoryFaultKind.WIDE, HistoryFaultKind.SCHEMA)
+"""Faults that refuse no key: its operations are judged all the same."""
+
 _NEEDED = ("process", "op", "key", "partition", "inv")
 
 
@@ -71,7 +75,7 @@ def faults_of(
         rows = np.flatnonzero(rule.rows & usable)
         if not len(rows):
             continue
-        if rule.kind is not HistoryFaultKind.WIDE:
+        if rule.kind not in _JUDGED:
             usable[rows] = False
         known = counts.get(rule.kind.value, 0)
         counts[rule.kind.value] = known + len(rows)
@@ -102,6 +106,12 @@ def _rules(
 ) -> Iterator[_Rule]:
     get = lines.column
     yield from _unreadable(lines)
+    yield _Rule(
+        field="schema",
+        rows=_true(pc.not_equal(get("schema"), SCHEMA_VERSION)),
+        words=_found(lines, "schema", str(SCHEMA_VERSION)),
+        kind=HistoryFaultKind.SCHEMA,
+    )
     for name, known in (
         ("type", _TYPES),
         ("f", tuple(name.name.lower() for name in Function)),

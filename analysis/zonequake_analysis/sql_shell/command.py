@@ -50,7 +50,8 @@ def sql_shell_command(
     """Query the tables of an analyzed run in SQL: operations, findings, windows, metrics.
 
     Opens each table as a view in a local Spark session. At the prompt a statement ends with `;`,
-    `.tables` lists the tables, `.schema NAME` shows the columns of one.
+    `.tables` lists the tables, `.schema NAME` shows the columns of one. Without a terminal it ends
+    at the first statement that can't be answered.
     """
     if query is None and form is not Form.TABLE:
         raise typer.BadParameter(
@@ -147,6 +148,7 @@ def _prompt(spark: SparkSession, rows: int) -> None:
         answer=partial(answer, spark, form=Form.TABLE, most=rows),
         about=ABOUT,
         columns=lambda name: columns_of(TABLES[name]),
+        goes_on=is_person,
     ).run()
 
 

@@ -22,7 +22,8 @@ class Prompt:
     """The source of lines, and where answers go. `read` gets the text to show before a line.
 
     `answer` prints the answer of a statement, or raises StatementRefused. `about`: what a row of
-    each table is; `columns`: its columns with their types.
+    each table is; `columns`: its columns with their types. `goes_on`: whether it goes on after a
+    refused statement, as a person expects; a script ends with it.
     """
 
     read: Callable[[str], str]
@@ -31,9 +32,10 @@ class Prompt:
     answer: Callable[[str], None]
     about: Mapping[str, str]
     columns: Callable[[str], Mapping[str, str]]
+    goes_on: bool
 
     def run(self) -> None:
-        """Answers until the lines end, or `.quit`."""
+        """Answers until the lines end, or `.quit`. Raises StatementRefused unless it goes on."""
         lines: list[str] = []
         while True:
             try:
@@ -53,6 +55,8 @@ class Prompt:
                 lines = []
                 self.say("")
             except StatementRefused as refused:
+                if not self.goes_on:
+                    raise
                 self.complain(str(refused))
 
     def _is_going_on(self, words: list[str]) -> bool:

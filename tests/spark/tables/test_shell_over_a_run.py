@@ -145,9 +145,10 @@ def test_the_command_answers_and_ends_with_the_exit_codes_of_all_commands(
         '{"key":"planted-lost-element","partition":0}',
     )
     typed = shell(
-        analysed.run, typed=".tables\nSELECT count(*) AS n\nFROM findigs;\nSELECT 41 + 1 AS n;\n"
+        analysed.run,
+        typed=".tables\nSELECT 41 + 1\nAS n;\nSELECT count(*) FROM findigs;\nSELECT 43 AS n;\n",
     )
-    assert typed.returncode == 0
+    assert typed.returncode == 254
     assert "findings " in typed.stdout
     assert "found no table findigs, expected one of" in typed.stderr
     assert typed.stdout.endswith(" n\n--\n42\n1 row\n")

@@ -147,7 +147,8 @@ def test_two_columns_of_one_name_are_refused_for_json_alone() -> None:
 class Talk:
     """A prompt whose lines are given, and what it said and asked."""
 
-    def __init__(self, *lines: str | type[BaseException]) -> None:
+    def __init__(self, *lines: str | type[BaseException], goes_on: bool = True) -> None:
+        self._goes_on = goes_on
         self.shown: list[str] = []
         self.said: list[str] = []
         self.refused: list[str] = []
@@ -172,6 +173,7 @@ class Talk:
             answer=self.answer,
             about=ABOUT,
             columns=lambda name: columns_of(TABLES[name]),
+            goes_on=self._goes_on,
         ).run()
         return self
 
@@ -190,6 +192,13 @@ def test_a_refused_statement_does_not_end_the_shell() -> None:
         "found no table nothing",
         "found .tabels",
     ]
+
+
+def test_a_script_ends_with_its_first_refused_statement() -> None:
+    talk = Talk("SELECT 1;", "SELEC 2;", "SELECT 3;", goes_on=False)
+    with pytest.raises(StatementRefused, match="found SELEC,"):
+        talk.run()
+    assert (talk.asked, talk.refused) == (["SELECT 1"], [])
 
 
 def test_an_interrupt_drops_what_was_begun_and_quit_ends_the_shell() -> None:

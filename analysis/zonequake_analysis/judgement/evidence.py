@@ -19,6 +19,8 @@ from zonequake_analysis.measures.windows import Availability
 from zonequake_analysis.metrics.facts import MetricFacts
 from zonequake_analysis.spark_pass.ingest import Quality
 
+_METRICS = "metrics/"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutOrder:
@@ -95,3 +97,13 @@ class Evidence:
 def missing_histories(incomplete: Sequence[str]) -> list[str]:
     """Returns those of the incomplete files that hold operations."""
     return [name for name in incomplete if name.startswith("history/")]
+
+
+def missing_records(incomplete: Sequence[str]) -> list[str]:
+    """Returns those of the incomplete files that a verdict may need: all but metrics."""
+    return [name for name in incomplete if not name.startswith(_METRICS)]
+
+
+def missing_metrics(incomplete: Sequence[str]) -> list[str]:
+    """Returns those of the incomplete files that hold metrics, which explain a run."""
+    return [name for name in incomplete if name.startswith(_METRICS)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.evidence import Evidence, missing_metrics
 from zonequake_analysis.metrics.counters import (
     DATA_LOST,
     LOAD_OPERATIONS,
@@ -31,13 +31,20 @@ _SHOWN = 5
 
 
 def metric_checks(e: Evidence) -> list[Check]:
-    """Returns the checks of a run that has metrics; none for a run without."""
-    facts = e.metrics
-    if facts is None:
-        return []
-    if facts.problem or facts.targets is None:
-        return [_check("metrics", f"not judged: {facts.problem or 'there are no samples'}")]
-    return [_load_counters(e, facts), _operator_counters(e, facts), _alerts(facts)]
+    """Returns the checks of a run that has metrics, or had some; none for a run without."""
+    facts, told = e.metrics, []
+    if lacking := missing_metrics(e.incomplete):
+        told.append(
+            f"{len(lacking)} files are missing, or shorter than when the run ended, such as "
+            f"{lacking[0]}"
+        )
+    unread = facts is not None and (facts.problem or facts.targets is None)
+    if facts is not None and unread:
+        told.append(facts.problem or "there are no samples")
+    found = [_check("metrics", f"not judged: {'; '.join(told)}")] if told else []
+    if facts is None or unread:
+        return found
+    return [*found, _load_counters(e, facts), _operator_counters(e, facts), _alerts(facts)]
 
 
 def _check(name: str, summary: str, *, missing: int = 0, checked: int = 0) -> Check:

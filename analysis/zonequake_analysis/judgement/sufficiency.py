@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zonequake_analysis.inputs.run_folder import PlannedFault
-from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.evidence import Evidence, missing_records
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
@@ -43,10 +43,10 @@ def _history(e: Evidence) -> Check:
         more = len(e.bad_events) - _MOST_TOLD
         rest = f"; and {more} more" if more > 0 else ""
         problems.append(f"{len(e.bad_events)} events can't be read: {shown}{rest}")
-    if e.incomplete:
+    if lacking := missing_records(e.incomplete):
         problems.append(
-            f"{len(e.incomplete)} files are missing, or shorter than when the run ended, such as "
-            f"{e.incomplete[0]}: copy the run again"
+            f"{len(lacking)} files are missing, or shorter than when the run ended, such as "
+            f"{lacking[0]}: copy the run again"
         )
     if e.unread_histories:
         problems.append(_unread(e.unread_histories))

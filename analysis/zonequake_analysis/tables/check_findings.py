@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.evidence import Evidence, missing_records
 from zonequake_analysis.judgement.objectives import windows_over
 from zonequake_analysis.tables.rows import Row
 from zonequake_analysis.tables.unix_time import UnixTime
@@ -212,7 +212,8 @@ def _history(e: Evidence) -> Iterator[CheckFinding]:
         "fault": e.quality.told_faults,
         "event": e.bad_events,
         "incomplete-file": [
-            f"{file}: missing, or shorter than when the run ended" for file in e.incomplete
+            f"{file}: missing, or shorter than when the run ended"
+            for file in missing_records(e.incomplete)
         ],
         "unread-file": [
             f"{file}: not read; expected `*.jsonl`, directly in `history`"

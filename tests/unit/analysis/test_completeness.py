@@ -95,3 +95,17 @@ def test_a_value_that_a_missing_file_of_the_history_may_write_is_no_violation() 
 def test_a_value_that_no_line_writes_is_a_violation_whatever_else_is_missing() -> None:
     for incomplete in ((), ("dumps/zq-default-0.jsonl", "events.jsonl")):
         assert checks_of(incomplete)["phantoms"].verdict is Verdict.VIOLATED
+
+
+def test_metrics_that_are_cut_are_left_out_and_no_fault_of_the_history() -> None:
+    checks = checks_of(("metrics/prometheus.parquet",))
+    assert checks["history"].verdict is Verdict.PASSED
+    assert checks["metrics"].verdict is Verdict.PASSED
+    assert not checks["metrics"].judged
+    assert checks["metrics"].summary == (
+        "not judged: 1 files are missing, or shorter than when the run ended, such as "
+        "metrics/prometheus.parquet"
+    )
+    both = checks_of(("dumps/zq-default-0.jsonl", "metrics/prometheus.parquet"))
+    assert both["history"].verdict is Verdict.UNKNOWN
+    assert both["history"].summary.startswith("1 files are missing")

@@ -14,7 +14,14 @@ from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
-from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
+from zonequake_analysis.run_argument import (
+    OF_A_RUN,
+    Archives,
+    DriverHost,
+    Master,
+    Remote,
+    RunPlace,
+)
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.ingest import history_files
@@ -29,8 +36,6 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 USAGE_EXIT_CODE = 254
 """Wrong usage has an exit code and no verdict (docs/interfaces.md)."""
-
-_OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
@@ -102,7 +107,7 @@ def analyze(
         if not _is_run(run):
             _say(
                 run,
-                f"{run} is no run folder: found none of {', '.join(_OF_A_RUN)}, expected at least "
+                f"{run} is no run folder: found none of {', '.join(OF_A_RUN)}, expected at least "
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
@@ -129,7 +134,7 @@ def _is_run(run: Place) -> bool:
     """Returns whether the folder has files of a run, or is to have them. Raises PlaceError if its
     bucket isn't there.
     """
-    if any((run / name).exists() for name in (*_OF_A_RUN, MARK_FILE)):
+    if any((run / name).exists() for name in (*OF_A_RUN, MARK_FILE)):
         return True
     run.listed()
     return False

@@ -10,6 +10,9 @@ import typer
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage.place import Place
 
+OF_A_RUN = ("history", "run.yaml", "events.jsonl")
+"""A folder with none of them is no run folder."""
+
 
 def _folder_or_uri(given: str) -> str:
     """Refuses, as wrong usage, a path that is no folder, and a URI that there can't be."""

@@ -27,6 +27,7 @@ from zonequake_analysis.inputs.remote_read import (
     Samples,
     rows_of_file,
 )
+from zonequake_analysis.untrusted_text import one_line
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -34,7 +35,7 @@ _SERIES = re.compile(rf"({_NAME})?(?:\{{((?:{_LABEL.pattern}(?:, ?|(?=\}})))*)\}
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _EXPECTED = 'expected name{label="value"} value timestamp, as of `promtool tsdb dump-openmetrics`'
 _LAST_MS = 2**53
-_MOST_SHOWN = 200
+_MOST_SHOWN = 100
 _STALE = float(np.array([STALE_BITS], np.uint64).view(np.float64)[0])
 
 
@@ -85,7 +86,9 @@ def groups(lines: Iterable[bytes], name: str, *, size: int = PULLED_SAMPLES) -> 
                 raise OverflowError
             shown = float(value)
         except (ValueError, OverflowError) as error:
-            found = line[:_MOST_SHOWN].decode(errors="replace").strip()
+            found = one_line(line[:_MOST_SHOWN].decode(errors="replace"))
+            if len(line) > _MOST_SHOWN:
+                found += " …"
             raise ImportRefused(name, number, "", f"found {found}, {_EXPECTED}") from error
         rows.append(numbers.setdefault(head, len(numbers)))
         t_ms.append(at_ms)

@@ -77,3 +77,24 @@ def test_a_second_import_of_the_same_file_is_refused(run: Path, tmp_path: Path) 
     imported(tmp_path / "dump.txt", run)
     with pytest.raises(typer.exceptions.TyperException, match="is there already"):
         imported(tmp_path / "dump.txt", run)
+
+
+def test_a_line_is_shown_in_part_and_without_what_a_terminal_would_obey(
+    run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "dump.txt").write_text("x\x1b[2J\x07\u202e one 2" + "y" * 5000)
+    with pytest.raises(typer.exceptions.TyperException) as refused:
+        imported(tmp_path / "dump.txt", run)
+    told = refused.value.format_message()
+    assert "found x⟨U+001B⟩[2J⟨U+0007⟩⟨U+202E⟩ one 2yyy" in told
+    assert "y …, expected" in told
+    assert len(told) < 600
+    assert not set("\x1b\x07\u202e") & set(told)
+
+
+def test_a_folder_that_is_no_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "dump.txt").write_text(TEXT)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(typer.exceptions.TyperException, match="other is no run folder"):
+        imported(tmp_path / "dump.txt", tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())

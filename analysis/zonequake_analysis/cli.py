@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import typer
 
+from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import AnalysisError, FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
@@ -46,19 +48,23 @@ def judge_folder(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
+    held: Callable[[Place], None] | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
     `run`: a folder, or the URI of one (docs/storage.md). `master`: a Spark
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
     which executors find this process; `archives`: their Python, a file of `zonequake
-    executor-archive`. Raises AnalysisError for a folder that can't be judged at all.
+    executor-archive`; `held` is called once the folder is this analysis's. Raises AnalysisError for
+    a folder that can't be judged at all.
     """
     run = Place.of(run)
     run.check_reachable()
     check_whole(run)
     files = history_files(run)
     with claimed(run) as still_ours:
+        if held is not None:
+            held(run)
         history_bytes, metrics_bytes = (
             sum(file.size_bytes() for file in some) for some in (files, metric_files(run))
         )
@@ -91,6 +97,7 @@ def analyze(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
+    held: Callable[[Place], None] | None = None,
 ) -> int:
     """Runs `judge_folder`, but returns the exit code.
 
@@ -111,7 +118,7 @@ def analyze(
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
-        return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives)]
+        return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives, held)]
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except AnalysisError as error:
@@ -174,4 +181,6 @@ def analyze_command(
     archives: Archives = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
-    raise typer.Exit(analyze(run, master, remote, driver_host, archives))
+    early = EndedEarly(run=run)
+    with early.at_sigterm():
+        raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.hold))

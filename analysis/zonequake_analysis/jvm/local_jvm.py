@@ -16,6 +16,7 @@ import os
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -105,6 +106,18 @@ def attach(wanted: Mapping[str, str]) -> None:
         SparkContext._ensure_initialized(gateway=_connected(begun))
 
 
+def end() -> None:
+    """Ends this process's JVM at once, used or not, without a word of what it did."""
+    _end_unused()
+    if "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
 def _started(wanted: Mapping[str, str]) -> _Begun | None:
     if not is_known() or any(name in wanted for name in OF_LAUNCHER):
         return None
@@ -121,13 +134,14 @@ def _started(wanted: Mapping[str, str]) -> _Begun | None:
             "PYTHONHASHSEED": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(file),
         },
-        preexec_fn=_ignore_interrupts,  # as PySpark does: Ctrl-C is for this process
+        preexec_fn=_ignore_ends,  # PySpark's ignores Ctrl-C: both are for this process
     )
     return _Begun(options=dict(wanted), process=process, folder=folder, file=file)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignore_ends() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _connected(begun: _Begun) -> JavaGateway:

@@ -121,6 +121,46 @@ def test_a_killed_analysis_leaves_no_verdict_and_the_folder_to_the_next(run: Pat
         pass
 
 
+ENDED_BY_SIGTERM = """
+import os, signal, sys
+from zonequake_analysis import cli
+from zonequake_analysis.jvm import local_jvm
+
+def ends(*_, **__):
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise AssertionError("it went on")
+
+cli.build_session = lambda **_: None
+local_jvm.end = lambda: print("its JVM ended")
+setattr(cli, sys.argv.pop(1), ends)
+cli.app()
+"""
+
+
+@pytest.mark.parametrize("step", ["judge_run", "claimed"])
+def test_sigterm_ends_the_command_with_a_sentence_and_a_verdict_if_the_folder_is_its_own(
+    run: Path, step: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", ENDED_BY_SIGTERM, step, str(run)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (255, "its JVM ended\n")
+    document = json.loads((run / "verdict.json").read_text())
+    if step == "claimed":
+        assert done.stderr == (
+            f"analyze {run}: SIGTERM ended it before it began; no verdict was written\n"
+        )
+        assert document["verdict"] == "passed", "the folder may be another analysis's"
+    else:
+        assert done.stderr == f"analyze {run.name}: SIGTERM ended it\n"
+        assert document["verdict"] == "harness-failed"
+        assert document["headline"] == "the analysis broke off: SIGTERM ended it"
+        assert "report.html" not in told(run)
+
+
 def test_a_file_that_could_not_be_written_whole_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,69 @@
+"""SIGTERM ends `zonequake analyze` with a sentence, and with a verdict if it held the folder.
+
+The JVM ends first, and at once: asked to stop, it would write of each task that it gave up. The
+process ends in the handler, since whatever is under way may wait for that JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.jvm import local_jvm
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+WHY = "SIGTERM ended it"
+
+
+@dataclass(slots=True, kw_only=True)
+class EndedEarly:
+    """An analysis that SIGTERM may end. `held`: its folder, from when no other one has it."""
+
+    run: str
+    held: Place | None = None
+
+    def hold(self, run: Place) -> None:
+        """Says that the folder belongs to this analysis from now on."""
+        self.held = run
+
+    @contextmanager
+    def at_sigterm(self) -> Iterator[None]:
+        """Ends the process at a SIGTERM inside. For the main thread of a command."""
+        before = signal.signal(signal.SIGTERM, lambda *_: self._end())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _end(self) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            local_jvm.end()
+            self._tell()
+        finally:
+            os._exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+
+    def _tell(self) -> None:
+        if self.held is None:
+            _say(f"analyze {self.run}: {WHY} before it began; no verdict was written")
+            return
+        from zonequake_analysis.judgement.one_analysis import tell_broken_off
+
+        _say(f"analyze {self.held.resolve().name}: {WHY}")
+        try:
+            tell_broken_off(self.held, WHY)
+        except (OSError, PlaceError) as error:
+            _say(f"analyze {self.held.resolve().name}: no verdict can be written: {error}")
+
+
+def _say(text: str) -> None:
+    """Writes past Python's buffers, which the signal may have found half written."""
+    with suppress(OSError):
+        os.write(2, f"{one_line(text)}\n".encode())

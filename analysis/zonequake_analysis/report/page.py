@@ -93,7 +93,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
         e=e,
         marks=MARKS,
         exit_code=EXIT_CODES[judgement.verdict],
-        headline=headline(judgement),
+        headline=headline(judgement, short=True),
         numbers=numbers(judgement),
         seconds=axis.seconds,
         rows=_rows(axis, judgement),

@@ -22,6 +22,9 @@ RESET_COLUMNS = (
 )
 """Times count from the last proven death of the majority, or from the last node's return."""
 
+MOST_SAID = 200
+"""Characters of a check's summary in a short headline; the table of checks has all of it."""
+
 
 def numbers(judgement: Judgement) -> dict[str, float | int | None]:
     """Returns the numbers of `verdict.json`; None if nothing was measured."""
@@ -56,10 +59,11 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
     }
 
 
-def headline(judgement: Judgement) -> str:
+def headline(judgement: Judgement, *, short: bool = False) -> str:
     """Returns the verdict in one sentence: the worst check, or what was shown.
 
-    A load that was not there has a sentence of its own: then the run tested little.
+    A load that was not there has a sentence of its own: then the run tested little. `short`: of
+    each check its first sentence, cut to MOST_SAID characters.
     """
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
@@ -70,9 +74,19 @@ def headline(judgement: Judgement) -> str:
         )
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
-    found = ["; ".join(check.summary for check in worst[:3])] if worst else []
+    said = _short if short else str
+    found = ["; ".join(said(check.summary) for check in worst[:3])] if worst else []
     found += [check.summary[0].upper() + check.summary[1:] for check in idle]
-    return " ".join(f"{sentence}." for sentence in found)
+    return " ".join(text if text.endswith("…") else f"{text}." for text in found)
+
+
+def _short(summary: str) -> str:
+    """Returns its first sentence, or what fits into MOST_SAID: a history may have many faults."""
+    end = summary.find(". ")
+    first = summary if end < 0 else summary[:end]
+    if len(first) > MOST_SAID:
+        first = first[:MOST_SAID].rsplit(" ", 1)[0].rstrip(" ,;:")
+    return first if first == summary else f"{first} …"
 
 
 def faults_in_words(faults: Sequence[FaultLanding]) -> str:

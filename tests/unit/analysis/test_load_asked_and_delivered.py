@@ -123,13 +123,13 @@ def test_times_of_several_clocks_are_not_compared() -> None:
     assert not load_check(rate(3), one_clock=False).judged
 
 
-def headline_of(**changes: Any) -> str:
+def headline_of(*, short: bool = False, **changes: Any) -> str:
     e = evidence(load=rate(31), **changes)
     checks = judge(e)
     judgement: Any = SimpleNamespace(
         evidence=e, checks=checks, verdict=worst(check.verdict for check in checks)
     )
-    return headline(judgement)
+    return headline(judgement, short=short)
 
 
 SENTENCE = (
@@ -145,6 +145,20 @@ def test_the_headline_says_so_in_a_sentence_of_its_own_behind_any_verdict() -> N
     problems = headline_of(uncovered=3, bad_events=("events.jsonl:1: rubbish",))
     assert problems.endswith(f". {SENTENCE}")
     assert problems.count("delivered") == 1
+
+
+def test_a_short_headline_has_the_first_sentence_of_a_summary_and_no_more_than_200_characters() -> (
+    None
+):
+    many = tuple(f"history/load-0.jsonl, line {n}: found no key" for n in range(1, 40))
+    quality = replace(evidence().quality, told_faults=many)
+    told = headline_of(short=True, quality=quality)
+    assert told.startswith("history/load-0.jsonl, line 1: found no key; history/load-0.jsonl, ")
+    assert told.endswith(f" … {SENTENCE}")
+    assert len(told) <= 200 + len(f" … {SENTENCE}")
+    two = replace(quality, told_faults=("a line is wrong. Its words are many",))
+    assert headline_of(short=True, quality=two) == f"a line is wrong … {SENTENCE}"
+    assert headline_of(quality=two) == f"a line is wrong. Its words are many. {SENTENCE}"
 
 
 def test_a_load_as_asked_is_not_in_the_headline() -> None:

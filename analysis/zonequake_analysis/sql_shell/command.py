@@ -6,10 +6,11 @@ tables is, 255 the tables can't be opened.
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 USAGE_EXIT_CODE = 254
 MOST_ROWS = 200
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's own: they print an error as JSON, with its stack, before it is raised."""
 
 app = typer.Typer(help="Query the tables of a run.", add_completion=False)
 
@@ -79,6 +82,7 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
         spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
         try:
             open_tables(spark, place)
+            only_tables(spark)
             if lacking := without_metrics(place):
                 _complain(f"without rows, as the run has no metrics for them: {', '.join(lacking)}")
             if query is not None:
@@ -110,6 +114,14 @@ def _lacking(place: Place) -> list[str]:
     return [name for name in needed if not (tables / name).exists()]
 
 
+def only_tables(spark: SparkSession) -> None:
+    """Has the session refuse files named in SQL, and leave what Spark says of an error to us."""
+    spark.conf.set("spark.sql.runSQLOnFiles", "false")
+    spark.sparkContext.setLogLevel("OFF")
+    for name in _LOGGERS:
+        logging.getLogger(name).disabled = True
+
+
 def answer(spark: SparkSession, text: str, form: Form, most: int) -> None:
     """Prints the answer of a statement. Raises StatementRefused."""
     from pyspark.errors import PySparkException
@@ -131,7 +143,15 @@ def answer(spark: SparkSession, text: str, form: Form, most: int) -> None:
         if said is error and not isinstance(error, PySparkException):
             raise
         told = told_by_worker(str(error))
-        raise StatementRefused(told or in_a_sentence(str(said), TABLES)) from error
+        raise StatementRefused(told or in_a_sentence(_first_cause(said), TABLES)) from error
+
+
+def _first_cause(said: Any) -> str:  # noqa: ANN401 - an object of Java
+    """Returns what the innermost of Java's exceptions says: those around it only say where."""
+    text = str(said)
+    while hasattr(said, "getCause") and (said := said.getCause()) is not None:
+        text = said.getMessage() or text
+    return text
 
 
 def _prompt(spark: SparkSession, rows: int) -> None:

@@ -9,6 +9,10 @@ QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "DESCRIBE", "DESC", "SHOW", "EXP
 """First words of statements that only read."""
 
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_FORBIDDEN = re.compile(
+    r"\bINSERT\s+(?:INTO|OVERWRITE)\b|\b(?:java_method|(?:try_)?reflect)\b(?=`?\s*\()",
+    re.IGNORECASE,
+)
 _CLASS = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _NO_TABLE = re.compile(r"^The table or view `?([^\s`]+(?:`\.`[^\s`]+)*)`? cannot be found")
@@ -31,6 +35,11 @@ def query_of(text: str) -> str:
         raise StatementRefused(
             f"found {words[0]}, expected a query: one that begins with {', '.join(QUERIES)}; a "
             "run's tables are only read"
+        )
+    if found := _FORBIDDEN.search(_COMMENTS.sub(" ", statement)):
+        raise StatementRefused(
+            f"found {' '.join(found.group().split())}, expected a query of the run's tables alone: "
+            "no INSERT, and no function that calls Java"
         )
     return statement
 

@@ -136,6 +136,21 @@ def test_tasks_read_a_store_as_spark_reads_a_folder(
         assert found == wanted
 
 
+def test_the_command_prints_an_error_as_a_sentence_alone_and_files_are_no_tables(
+    analysed: Analysed, tmp_path: Path
+) -> None:
+    (tmp_path / "other").write_text("no Parquet")
+    for query, told in (
+        ("SELECT nod FROM ops", "sql-shell: A column, variable, or function parameter"),
+        ("SELECT 1 / (id - 1) FROM range(3)", "sql-shell: Division by zero"),
+        (f"SELECT * FROM parquet.`{tmp_path / 'other'}`", "sql-shell: found no table parquet."),
+    ):
+        ended = shell(analysed.run, "--query", query)
+        assert ended.stderr.splitlines()[-1].startswith(told)
+        assert not any(word in ended.stderr for word in ('{"', "Traceback", "\tat ", " ERROR "))
+        assert (ended.returncode, ended.stdout) == (254, "")
+
+
 def test_the_command_answers_and_ends_with_the_exit_codes_of_all_commands(
     analysed: Analysed, tmp_path: Path
 ) -> None:

@@ -51,6 +51,25 @@ def test_what_changes_anything_is_refused_by_its_first_word(text: str) -> None:
         query_of(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT java_method('java.lang.System', 'exit', 1);", "java_method"),
+        ("SELECT try_reflect ('java.util.UUID', 'randomUUID')", "try_reflect"),
+        ("SELECT `reflect`/**/('java.util.UUID', 'randomUUID')", "reflect"),
+        (
+            "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY '/x' SELECT * FROM a",
+            "INSERT OVERWRITE",
+        ),
+        ("WITH a AS (SELECT 1)\ninsert  into ops SELECT * FROM a", "insert into"),
+    ],
+)
+def test_a_query_that_writes_or_calls_java_is_refused(text: str, found: str) -> None:
+    with pytest.raises(StatementRefused, match=f"^found {found}, expected a query"):
+        query_of(text)
+    assert query_of("SELECT reflect, insert FROM ops")
+
+
 @pytest.mark.parametrize("text", ["", " ;", "-- only a word\n;"])
 def test_no_statement_is_refused(text: str) -> None:
     with pytest.raises(StatementRefused, match="found no statement"):

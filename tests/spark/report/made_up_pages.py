@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.rebalances import fault_landings, rebalances
 from zonequake_analysis.measures.tally import BINS
 from zonequake_analysis.measures.timeline import Latencies, PartitionRow, Timeline
+from zonequake_analysis.measures.windows import Cause, Unavailability
 from zonequake_analysis.post_mortem.cells import FindingCell, coarse
 from zonequake_analysis.post_mortem.examples import Example, chosen
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime
@@ -60,9 +62,28 @@ def write_page(run: Path, *, partitions: int = 3, busy: bool = False, hostile: s
     return page
 
 
+def _window(hostile: str) -> Unavailability:
+    """Returns a window whose cause has as many words as those of a real run."""
+    what = f"leader zq-z1-0-0 of z1/2 was killed, and term 7 began on zq-z1-1-0 {hostile}"
+    return Unavailability(
+        zone="z1",
+        partition=2,
+        function="write",
+        start_ns=START_NS + 45 * S,
+        end_ns=START_NS + 47 * S,
+        certain_ns=1500 * MS,
+        proven_ns=1500 * MS,
+        failed=73,
+        vantages=("probe-0", "probe-1", "probe-2"),
+        total=False,
+        causes=(Cause(kind="kill", what=what, lag_ns=3 * MS),) * 2,
+    )
+
+
 def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") -> Judgement:
     events = _events(partitions, hostile)
     e = evidence(faults=fault_landings(events), rebalances=rebalances(events))
+    e = replace(e, availability=replace(e.availability, windows=(_window(hostile),)))
     cells = coarse(_cells(partitions, busy))
     checks = [
         Check(name="lost-writes", verdict=Verdict.VIOLATED, summary="2 lost", violations=2),

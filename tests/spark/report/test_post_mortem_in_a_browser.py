@@ -284,6 +284,14 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_and_keeps_letters_readable(
             "return [t.closest('.card').clientWidth, t.closest('.card').scrollWidth]"
         )
         assert checks <= card, "what was checked is cut off"
+        cut = driver.execute_script(
+            "return [...document.querySelectorAll('.card > .stacked')].map(t => t.closest('.card'))"
+            ".map(card => card.scrollWidth - card.clientWidth)"
+        )
+        assert len(cut) == 2, "faults, and windows"
+        assert max(cut) <= 0, "faults or windows are cut off"
+        header = driver.execute_script("return document.querySelector('#windows tr').offsetHeight")
+        assert header == 0, "each cell has its label"
         click(driver, pins_of(driver, ".kinds")[0])
         (box,) = find(driver, ".detail")
         assert box.rect["width"] <= 400

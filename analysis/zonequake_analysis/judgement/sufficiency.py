@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import PlannedFault
 from zonequake_analysis.judgement.evidence import Evidence, missing_records
 from zonequake_analysis.judgement.harness_checks import harness_checks
@@ -39,10 +40,8 @@ def _history(e: Evidence) -> Check:
     q = e.quality
     problems = list(q.told_faults)
     if e.bad_events:
-        shown = "; ".join(e.bad_events[:_MOST_TOLD])
-        more = len(e.bad_events) - _MOST_TOLD
-        rest = f"; and {more} more" if more > 0 else ""
-        problems.append(f"{len(e.bad_events)} events can't be read: {shown}{rest}")
+        shown = first_few(e.bad_events, _MOST_TOLD)
+        problems.append(f"{len(e.bad_events)} events can't be read: {shown}")
     if lacking := missing_records(e.incomplete):
         problems.append(
             f"{len(lacking)} files are missing, or shorter than when the run ended, such as "
@@ -72,11 +71,9 @@ def _history(e: Evidence) -> Check:
 
 
 def _unread(files: Sequence[str]) -> str:
-    shown = ", ".join(files[:_MOST_TOLD])
-    more = len(files) - _MOST_TOLD
-    rest = f", and {more} more" if more > 0 else ""
+    shown = first_few(files, _MOST_TOLD, separator=", ")
     return (
-        f"{len(files)} files in `history` are not read: {shown}{rest}; expected nothing but files "
+        f"{len(files)} files in `history` are not read: {shown}; expected nothing but files "
         "`*.jsonl`, directly in it"
     )
 

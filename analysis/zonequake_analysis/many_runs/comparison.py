@@ -22,6 +22,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
@@ -288,8 +289,7 @@ def _concluded(
     regressions = [row.quantity.words for row in rows if row.outcome is RowOutcome.REGRESSION]
     told = ([note] if note else []) + regressions
     if told:
-        more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
-        return Conclusion.REGRESSION, f"Regression: {'; '.join(told[:4])}{more}."
+        return Conclusion.REGRESSION, f"Regression: {first_few(told, 4)}."
     for side, name in ((old, "base"), (new, "candidate")):
         if not side.enough:
             return Conclusion.UNKNOWN, (
@@ -299,9 +299,8 @@ def _concluded(
     missing = [row.quantity.words for row in rows if row.outcome is RowOutcome.MISSING]
     if missing:
         return Conclusion.UNKNOWN, (
-            f"Unknown: the candidate has no {'; no '.join(missing[:3])}"
-            f"{f'; and {len(missing) - 3} more' if len(missing) > 3 else ''}. Run `zonequake "
-            "analyze` over its folders if tables/ops is absent."
+            f"Unknown: the candidate has {first_few([f'no {one}' for one in missing], 3)}. Run "
+            "`zonequake analyze` over its folders if tables/ops is absent."
         )
     judged = [row for row in rows if row.bound is not None and row.outcome is not RowOutcome.SHOWN]
     if not judged:
@@ -313,12 +312,11 @@ def _concluded(
 
 def _suspected(rows: Sequence[Row]) -> str:
     """Returns what is beyond its bound and may be chance, and whose intervals are open."""
-    words = "; ".join(row.quantity.words for row in rows[:3])
-    more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
+    words = first_few([row.quantity.words for row in rows], 3)
     endless = sum(math.isinf(max(s.high for s in (r.base, r.candidate) if s)) for r in rows)
     no_end = f" The intervals of {endless} have no upper end (∞)." if endless else ""
     return (
-        f"Unknown: {len(rows)} are beyond their bound and within what chance can do: {words}{more}."
+        f"Unknown: {len(rows)} are beyond their bound and within what chance can do: {words}."
         f"{no_end} Compare {intervals.FEWEST_RUNS} runs or more on each side."
     )
 

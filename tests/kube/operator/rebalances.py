@@ -146,10 +146,12 @@ class Rebalances:
         self._left = list(moments)
         self._arm(self._left, None)
 
-    def succeed_if_dead(self) -> None:
-        """Start a successor of an operator that was killed at its moment."""
-        if self.relay.hit is not None:
-            self._succeed(self._left, None)
+    def succeed_if_dead(self) -> bool:
+        """Start a successor of an operator that was killed at its moment; was it?"""
+        if self.relay.hit is None:
+            return False
+        self._succeed(self._left, None)
+        return True
 
     def is_quiet(self, for_s: float) -> bool:
         """Is nothing written for so long?"""

@@ -133,6 +133,10 @@ class Relay:
         """Count again, and call `kill` at `moment`."""
         self._armed = _Armed(moment=moment, kill=kill)
 
+    def disarm(self) -> None:
+        """Forget a moment that didn't come; what was counted and hit until now stays."""
+        self._armed.moment = None
+
     def disturb(self, disturbance: Disturbance | None) -> None:
         """Count events and answers again, and let this happen to one of them."""
         self.watches = Watches(disturbance=disturbance, before=self.watches.before)

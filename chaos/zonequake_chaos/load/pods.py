@@ -18,7 +18,7 @@ from zonequake_chaos.load.objects import LOAD_PORT, load_objects
 from zonequake_chaos.record.clock import RunClock
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
-from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
+from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired, in_words
 from zonequake_kube.objects import is_ready
 from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase, PhaseRequest
 
@@ -81,11 +81,13 @@ class LoadPods:
         await self._until(all_ready, timeout_s)
 
     async def enter(self, phase: Phase) -> None:
-        """Sends every pod into `phase`. Raises ClusterError."""
+        """Sends every pod into `phase`, also if another one refuses. Raises ClusterError."""
         body = msgspec.json.encode(PhaseRequest(phase=phase))
-        async with asyncio.TaskGroup() as group:
-            for pod in self.names:
-                group.create_task(self._call(pod, "/phase", method="POST", body=body))
+        calls = (self._call(pod, "/phase", method="POST", body=body) for pod in self.names)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        failed = [answer for answer in answers if isinstance(answer, BaseException)]
+        if failed:
+            raise ClusterError(in_words(BaseExceptionGroup("phase", failed)))
 
     async def status(self) -> list[LoadStatus]:
         """Returns the status of each pod. Raises ClusterError."""
@@ -116,21 +118,33 @@ class LoadPods:
     async def collect(self, folder: Path) -> int:
         """Downloads what `folder` lacks of every history file, in parts; returns the bytes of all.
 
-        Raises HarnessError, also if a file is shorter than its pod says.
+        Raises HarnessError, also if a file is shorter than its pod says; the files of the other
+        pods are there by then.
         """
         total = 0
+        failed: list[Exception] = []
         for pod in self.names:
-            listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
-            for file in listed.files:
-                copy = self._copy(folder, file.name)
-                if copy.size_bytes < file.size_bytes:
-                    await _patiently(partial(self._download, pod, file.name, copy, _DOWNLOAD_S))
-                if copy.size_bytes < file.size_bytes:
-                    raise HarnessError(
-                        f"history {file.name} of {pod}: got {copy.size_bytes} bytes, "
-                        f"expected {file.size_bytes}"
-                    )
-                total += copy.size_bytes
+            try:
+                total += await self._collect_from(pod, folder)
+            except HarnessError as error:
+                failed.append(error)
+        if failed:
+            raise HarnessError(in_words(ExceptionGroup("collect", failed)))
+        return total
+
+    async def _collect_from(self, pod: str, folder: Path) -> int:
+        total = 0
+        listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
+        for file in listed.files:
+            copy = self._copy(folder, file.name)
+            if copy.size_bytes < file.size_bytes:
+                await _patiently(partial(self._download, pod, file.name, copy, _DOWNLOAD_S))
+            if copy.size_bytes < file.size_bytes:
+                raise HarnessError(
+                    f"history {file.name} of {pod}: got {copy.size_bytes} bytes, "
+                    f"expected {file.size_bytes}"
+                )
+            total += copy.size_bytes
         return total
 
     async def follow(self, folder: Path) -> None:

@@ -67,6 +67,8 @@ class ClusterModel:
         self.told: list[tuple[str, dict[str, Any]]] = []
         """Every change so far: a watch begins after those that its list has seen."""
         self.phases: dict[str, str] = {}
+        self.load_lost_at: str | None = None
+        """The phase into which the first load pod doesn't go, because it is gone."""
         self.deleted: list[str] = []
         self.signals: list[tuple[str, int]] = []
         self.commands: list[list[str]] = []

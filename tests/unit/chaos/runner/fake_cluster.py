@@ -235,7 +235,11 @@ class FakeCluster(ClusterModel):
 
     async def _load(self, request: web.Request, pod: str, path: str) -> web.Response:
         if path == "phase":
-            self.phases[pod] = json.loads(await request.read())["phase"]
+            phase = json.loads(await request.read())["phase"]
+            if phase == self.load_lost_at and pod.endswith("-0"):
+                del self.phases[pod]
+                return web.json_response({"message": "connection refused"}, status=503)
+            self.phases[pod] = phase
         if path == "files":
             files = [{"name": f"{pod}.jsonl", "size_bytes": 3, "open": False}]
             return web.json_response({"files": files})

@@ -19,7 +19,7 @@ from zonequake_chaos.load.histories import Followed
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import ClusterError, HarnessError
+from zonequake_kube.errors import HarnessError
 from zonequake_load.pod.control import LoadPlan
 
 PIECE = b"x" * 999_999 + b"\n"
@@ -138,7 +138,7 @@ async def test_a_pod_that_sends_all_for_a_part_is_told_of_and_nothing_is_there_t
     cluster.said = cluster.pieces = 1
     await load.follow(folder)
     cluster.said, cluster.pieces, cluster.knows_parts = 3, 3, False
-    with pytest.raises(ClusterError, match="found status 200, expected 206"):
+    with pytest.raises(HarnessError, match="found status 200, expected 206"):
         await load.collect(folder)
     assert files_in(folder) == {"zq-load-z-0.jsonl": PIECE}
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import RunOptions, print_dry_run, run_once
+from zonequake_chaos.load import pods
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.control import holding
@@ -192,15 +193,35 @@ async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators
     assert "zone chaos can't be served" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-async def test_a_step_that_fails_in_several_ways_names_each_cause(
+async def test_a_wait_for_partitions_that_never_start_ends_and_names_them(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     console = quiet_console()
     cluster.refused = {"reason": "Starting", "message": "8 partitions haven't started yet."}
+    # A busy machine may need the whole second before it asks for them.
+    cluster.phases |= {"zq-load-chaos-0": "quiet", "zq-load-chaos-1": "quiet"}
     short = f"{QUICK[0][:-1]}, setupTimeoutSeconds: 1}}"
     _, report = await run_once(ask("leader-kill", tmp_path / "run", short), place, console)
     assert report.problems == ["not within 1 s: chaos has 0 of 4 partitions"]
     assert "not within 1 s" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+async def test_a_load_pod_that_is_lost_at_the_end_takes_neither_the_others_history_nor_the_logs(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "_RETRIES", 2)
+    cluster.load_lost_at = "done"
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    refused = "/api/v1/namespaces/zonequake/pods/zq-load-chaos-0%3A8081/proxy/{}: HTTP 503"
+    closed, kept = report.problems[:2]
+    assert closed.startswith("history not closed: POST " + refused.format("phase"))
+    assert kept.startswith("history: GET " + refused.format("files"))
+    assert cluster.phases["zq-load-chaos-1"] == "done"
+    assert [f.name for f in (folder.path / "history").iterdir()] == ["zq-load-chaos-1.jsonl"]
+    assert list((folder.path / "logs").iterdir())
 
 
 async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(

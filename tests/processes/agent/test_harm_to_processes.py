@@ -163,6 +163,15 @@ def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
     tmp_path: Path, pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is dead before anybody can look whether strace has attached to it."""
+    tracers = failing_syncs._tracers
+
+    def looked_for_too_late(pids: list[int]) -> dict[int, int]:
+        if pids == [victim.pid]:
+            victim.wait(timeout=60)
+        return tracers(pids)
+
+    monkeypatch.setattr(failing_syncs, "_ATTACH_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(failing_syncs, "_tracers", looked_for_too_late)
     with running(ENDS, str(tmp_path / "file")) as victim, running(SLEEPS) as bystander:
         pod_of(victim.pid, bystander.pid)
         began = failing_syncs.begin(UID, seconds=60)

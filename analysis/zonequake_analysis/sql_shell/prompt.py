@@ -1,11 +1,11 @@
-"""The prompt: statements of several lines up to `;`, and a few commands that begin with a dot."""
+"""The prompt: statements, each up to its `;`, and a few commands that begin with a dot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from zonequake_analysis.sql_shell.statements import StatementRefused
+from zonequake_analysis.sql_shell.statements import StatementRefused, cut
 
 FIRST, NEXT = "zonequake> ", "      ...> "
 
@@ -35,24 +35,27 @@ class Prompt:
     goes_on: bool
 
     def run(self) -> None:
-        """Answers until the lines end, or `.quit`. Raises StatementRefused unless it goes on."""
-        lines: list[str] = []
+        """Answers until the lines end, or `.quit`. Raises StatementRefused unless it goes on.
+
+        The end of a script ends its last statement, too; a person leaves what is only begun.
+        """
+        begun = ""
         while True:
             try:
-                line = self.read(NEXT if lines else FIRST)
-                if not lines and line.strip().startswith("."):
+                line = self.read(NEXT if begun else FIRST)
+                if not begun and line.strip().startswith("."):
                     if not self._is_going_on(line.split()):
                         return
                     continue
-                if line.strip() or lines:
-                    lines.append(line)
-                if line.rstrip().endswith(";"):
-                    statement, lines = "\n".join(lines), []
+                statements, begun = cut(f"{begun}{line}\n")
+                for statement in statements:
                     self.answer(statement)
             except EOFError:
+                if begun and not self.goes_on:
+                    self.answer(begun)
                 return
             except KeyboardInterrupt:
-                lines = []
+                begun = ""
                 self.say("")
             except StatementRefused as refused:
                 if not self.goes_on:

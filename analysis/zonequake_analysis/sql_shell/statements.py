@@ -8,7 +8,12 @@ from collections.abc import Collection
 QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "DESCRIBE", "DESC", "SHOW", "EXPLAIN")
 """First words of statements that only read."""
 
-_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = r"--[^\n]*|/\*.*?\*/"
+_QUOTED = (
+    r"""\br'[^']*'|\br"[^"]*"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`"""
+    r"""|['"`].*|/\*.*"""  # begun, and not ended
+)
+_PARTS = re.compile(rf"(?P<comment>{_COMMENT})|(?P<end>;)|{_QUOTED}", re.DOTALL | re.IGNORECASE)
 _FORBIDDEN = re.compile(
     r"\bINSERT\s+(?:INTO|OVERWRITE)\b|\b(?:java_method|(?:try_)?reflect)\b(?=`?\s*\()",
     re.IGNORECASE,
@@ -23,10 +28,31 @@ class StatementRefused(Exception):
     """A statement that can't be answered, with a sentence for its author."""
 
 
+def cut(text: str) -> tuple[list[str], str]:
+    """Returns the statements that end in the text, and the beginning of the next one.
+
+    A `;` in a comment or between quotes ends none. What has only comments is no statement.
+    """
+    ended, begun = [], 0
+    for part in _PARTS.finditer(text):
+        if part["end"]:
+            ended.append(text[begun : part.end()])
+            begun = part.end()
+    return [one for one in ended if _has_words(one)], text[begun:] * _has_words(text[begun:])
+
+
+def _without_comments(text: str) -> str:
+    return _PARTS.sub(lambda part: " " if part["comment"] else part[0], text)
+
+
+def _has_words(text: str) -> bool:
+    return bool(_without_comments(text).strip(" \t\r\n;"))
+
+
 def query_of(text: str) -> str:
     """Returns the statement without its end. Raises StatementRefused for none, and for no query."""
     statement = text.strip().rstrip(";").rstrip()
-    words = re.findall(r"\w+", _COMMENTS.sub(" ", statement))
+    words = re.findall(r"\w+", _without_comments(statement))
     if not words:
         raise StatementRefused(
             "found no statement, expected a query such as SELECT * FROM findings"
@@ -36,7 +62,7 @@ def query_of(text: str) -> str:
             f"found {words[0]}, expected a query: one that begins with {', '.join(QUERIES)}; a "
             "run's tables are only read"
         )
-    if found := _FORBIDDEN.search(_COMMENTS.sub(" ", statement)):
+    if found := _FORBIDDEN.search(_without_comments(statement)):
         raise StatementRefused(
             f"found {' '.join(found.group().split())}, expected a query of the run's tables alone: "
             "no INSERT, and no function that calls Java"

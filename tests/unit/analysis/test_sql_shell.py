@@ -56,6 +56,8 @@ def test_what_changes_anything_is_refused_by_its_first_word(text: str) -> None:
     [
         ("SELECT java_method('java.lang.System', 'exit', 1);", "java_method"),
         ("SELECT try_reflect ('java.util.UUID', 'randomUUID')", "try_reflect"),
+        ("SELECT '--', java_method('java.lang.System', 'exit', 1)", "java_method"),
+        ("SELECT r'\\', '--', reflect('java.util.UUID', 'randomUUID')", "reflect"),
         ("SELECT `reflect`/**/('java.util.UUID', 'randomUUID')", "reflect"),
         (
             "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY '/x' SELECT * FROM a",
@@ -218,6 +220,27 @@ def test_a_script_ends_with_its_first_refused_statement() -> None:
     with pytest.raises(StatementRefused, match="found SELEC,"):
         talk.run()
     assert (talk.asked, talk.refused) == (["SELECT 1"], [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked"),
+    [
+        (["SELECT 1;", "SELECT 2,", "  3"], ["SELECT 1", "SELECT 2,\n  3"]),
+        (["SELECT 1; SELECT 2; -- both", "SELECT 3"], ["SELECT 1", "SELECT 2", "SELECT 3"]),
+        (["SELECT ';--', \"a;b\", `c;d`, r'\\';"], ["SELECT ';--', \"a;b\", `c;d`, r'\\'"]),
+        (["SELECT 1 /* ;", "; */, 2", " ", "-- end"], ["SELECT 1 /* ;\n; */, 2\n \n-- end"]),
+        (
+            ["-- first", "", ".tables", ";", "SELECT 1", " ;;", "/* the", "end */", "-- ;"],
+            ["SELECT 1"],
+        ),
+    ],
+)
+def test_the_end_of_a_script_ends_its_last_statement(lines: list[str], asked: list[str]) -> None:
+    assert Talk(*lines, goes_on=False).run().asked == asked
+
+
+def test_a_person_who_ends_the_shell_leaves_what_was_begun() -> None:
+    assert Talk("SELECT 1;", "SELECT 2").run().asked == ["SELECT 1"]
 
 
 def test_an_interrupt_drops_what_was_begun_and_quit_ends_the_shell() -> None:

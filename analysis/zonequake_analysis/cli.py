@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from zonequake_analysis.ended_early import EndedEarly
-from zonequake_analysis.errors import AnalysisError, FolderHeld, PlaceError, RunNotWhole
+from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.metrics.table import metric_files
@@ -27,12 +27,11 @@ from zonequake_analysis.run_argument import (
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.ingest import history_files
-from zonequake_analysis.spark_pass.placement import told_of_python
 from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
-from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
+from zonequake_analysis.told_errors import sentence_of
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
@@ -121,14 +120,11 @@ def analyze(
         return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives, held)]
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
-    except AnalysisError as error:
-        if isinstance(error, PlaceError) and error.unreachable:
-            _say(run, f"{error}; no verdict can be written")
-        else:
-            _break_off(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
-        told = told_by_worker(str(error)) or told_of_python(str(error))
-        if told is not None:
+        told = sentence_of(error)
+        if isinstance(error, PlaceError) and error.unreachable:
+            _say(run, f"{told}; no verdict can be written")
+        elif told is not None:
             _break_off(run, told)
         else:
             first = str(error).strip().partition("\n")[0]

@@ -25,7 +25,7 @@ from zonequake_analysis.importing.values import Values
 from zonequake_analysis.run_argument import path_or_uri
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Import histories of other tools.", add_completion=False)
 
@@ -154,13 +154,13 @@ def import_command(
         )
     place = Place.of(out or Path("runs") / files[0].stem)
     choices = Choices(split=split_transactions, leave_out=leave_out_keys, initial=_initial(initial))
-    try:
-        written, notes = import_history(source, files, place, choices)
-    except PlaceError as error:
-        _say(f"import: {error}")
-        raise typer.Exit(EXIT_CODES[Verdict.HARNESS_FAILED]) from error
-    except AnalysisError as error:
-        raise TyperException(str(error)) from error
+    with told_errors("import"):
+        try:
+            written, notes = import_history(source, files, place, choices)
+        except PlaceError:
+            raise
+        except AnalysisError as error:
+            raise TyperException(str(error)) from error
     _say(f"{place}: {written.operations:,} operations on {written.keys:,} keys")
     for what, count in notes.left_out.items():
         _say(f"left out: {count:,} {what}")

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from zonequake_analysis.errors import ImportRefused, PlaceError
+from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.run_argument import OF_A_RUN, RunPlace
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 app = typer.Typer(help="Import metrics into a run folder.", add_completion=False)
 
@@ -55,22 +55,16 @@ def import_metrics_command(
 
     Writes metrics/FILE.parquet. Each NaN counts as the end of its series.
     """
-    try:
+    with told_errors("import-metrics"):
         place = Place.of(run)
         if not any((place / name).exists() for name in OF_A_RUN):
             raise TyperException(
                 f"{run} is no run folder: found none of {', '.join(OF_A_RUN)}, expected at least "
                 "history/*.jsonl"
             )
-        written, samples = import_metrics(file, place)
-    except (ImportRefused, FileExistsError) as error:
-        raise TyperException(_shown(error)) from error
-    except (PlaceError, OSError) as error:
-        print(f"import-metrics: {_shown(error)}", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(EXIT_CODES[Verdict.HARNESS_FAILED]) from error
+        try:
+            written, samples = import_metrics(file, place)
+        except (ImportRefused, FileExistsError) as error:
+            raise TyperException(one_line(str(error))) from error
     print(f"{written}: {samples:,} samples", file=sys.stderr)  # noqa: T201
     print(f"next: zonequake analyze {run}", file=sys.stderr)  # noqa: T201
-
-
-def _shown(error: Exception) -> str:
-    return one_line(str(error))

@@ -6,8 +6,6 @@ Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show to
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
-from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
 from zonequake_analysis.run_argument import file_here, folders_or_uris
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line, visible
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -172,7 +168,7 @@ def _compared(
         bounds = parse_bounds(bound, above_ms)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    try:
+    with told_errors("compare"):
         for place in dict.fromkeys(one for side in sides for one in side):
             place.check_reachable()
         base, candidate = (
@@ -190,12 +186,4 @@ def _compared(
         for file, content in ((markdown, to_markdown(found).encode()), (json, to_json(found))):
             if file is not None:
                 _write(file, content)
-    except (AnalysisError, OSError) as error:
-        print(f"compare: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
-    except typer.BadParameter:
-        raise
-    except Exception:  # noqa: BLE001 - Python's own exit code would mean a violation
-        print(visible(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
-    else:
-        return found.exit_code
-    return EXIT_CODES[Verdict.HARNESS_FAILED]
+    return found.exit_code

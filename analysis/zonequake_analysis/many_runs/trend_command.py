@@ -6,18 +6,14 @@ worse has no exit code: it may be old and known; `zonequake compare` has one.
 
 from __future__ import annotations
 
-import sys
-import traceback
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.run_argument import FolderOfRuns, path_or_uri
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line, visible
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
 
@@ -63,28 +59,27 @@ def trend_command(
     place = Place.of(folder)
     page = Place.of(out) if out is not None else place / PAGE
     written = Place.of(table) if table is not None else page.parent / TABLE
-    raise typer.Exit(_written(place, page, written, master, driver_host, archives))
+    _write(place, page, written, master, driver_host, archives)
 
 
-def _written(
+def _write(
     folder: Place,
     page: Place,
     table: Place,
     master: str | None,
     driver_host: str | None,
     archives: Path | None,
-) -> int:
+) -> None:
     # Loaded only here: it starts a Java virtual machine.
     from zonequake_analysis.many_runs.folders import run_folders
     from zonequake_analysis.many_runs.trend_job import read_rows, write_table
     from zonequake_analysis.many_runs.trend_page import render_trend
     from zonequake_analysis.many_runs.trend_rows import trends
     from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
-    from zonequake_analysis.spark_pass.placement import told_of_python
     from zonequake_analysis.spark_pass.session import build_session
     from zonequake_analysis.spark_pass.settings import Size
 
-    try:
+    with told_errors("trend"):
         for place in (folder, page, table):
             place.check_reachable()
         runs = run_folders(folder)
@@ -112,15 +107,3 @@ def _written(
             f"{page}: {len(runs) - left_out} runs, {left_out} left out, {steps} change points; "
             f"table: {table}"
         )
-    except (AnalysisError, OSError) as error:
-        print(f"trend: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
-    except typer.BadParameter:
-        raise
-    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
-        if (told := told_of_python(str(error))) is None:
-            print(visible(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
-        else:
-            print(f"trend: {one_line(told)}", file=sys.stderr)  # noqa: T201
-    else:
-        return 0
-    return EXIT_CODES[Verdict.HARNESS_FAILED]

@@ -189,22 +189,5 @@ def executors_of(context: SparkContext) -> list[Any]:
     return [found.apply(number) for number in range(found.size())]
 
 
-def told_of_python(text: str) -> str | None:
-    """Returns why a task's Python could not do its work, from the stack that Spark brings."""
-    missing = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'$", text, re.MULTILINE)
-    if missing is not None and "Python worker" in text:
-        return (
-            f"the Python of Spark's workers has no module {missing[1]}: install there what this "
-            "process runs, `pip install 'zonequake[analysis]'` of the same version"
-        )
-    found = re.search(r"Cannot run program \"([^\"]+)\".*?: (.+)$", text, re.MULTILINE)
-    if found is None:
-        return None
-    return (
-        f"executors found no Python {found[1]} there ({found[2]}): give them theirs by --archives "
-        "FILE, which `zonequake executor-archive FILE` writes"
-    )
-
-
 def _host(place: str) -> str:
     return re.sub(r":\d+$", "", place)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.sql_shell.answers import Form, write_rows
 from zonequake_analysis.sql_shell.prompt import Prompt
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +58,13 @@ def sql_shell_command(
         raise typer.BadParameter(
             f"found --format {form} without --query, expected both: the prompt shows tables"
         )
-    raise typer.Exit(_opened(run, query, form, rows))
+    with told_errors("sql-shell"):
+        try:
+            code = _opened(run, query, form, rows)
+        except StatementRefused as refused:
+            _complain(str(refused))
+            code = USAGE_EXIT_CODE
+    raise typer.Exit(code)
 
 
 def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
@@ -69,38 +73,28 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     from zonequake_analysis.spark_pass.settings import size_of
     from zonequake_analysis.tables.opened import open_tables, without_metrics
 
-    try:
-        place = Place.of(run)
-        place.check_reachable()
-        if lacking := _lacking(place):
-            _complain(
-                f"found no table {', '.join(lacking)} in {place / 'tables'}, expected all that an "
-                "analysis writes: run `zonequake analyze` over the run, and again if it broke off"
-            )
-            return USAGE_EXIT_CODE
-        histories = (place / "history").listed(".jsonl")
-        spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
-        try:
-            open_tables(spark, place)
-            only_tables(spark)
-            if lacking := without_metrics(place):
-                _complain(f"without rows, as the run has no metrics for them: {', '.join(lacking)}")
-            if query is not None:
-                answer(spark, query, form, rows)
-            else:
-                _prompt(spark, rows)
-        finally:
-            spark.stop()
-    except StatementRefused as refused:
-        _complain(str(refused))
+    place = Place.of(run)
+    place.check_reachable()
+    if lacking := _lacking(place):
+        _complain(
+            f"found no table {', '.join(lacking)} in {place / 'tables'}, expected all that an "
+            "analysis writes: run `zonequake analyze` over the run, and again if it broke off"
+        )
         return USAGE_EXIT_CODE
-    except (AnalysisError, OSError) as error:
-        _complain(str(error))
-    except Exception:  # noqa: BLE001 - Python's own exit code would be a violation's
-        traceback.print_exc()
-    else:
-        return 0
-    return EXIT_CODES[Verdict.HARNESS_FAILED]
+    histories = (place / "history").listed(".jsonl")
+    spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
+    try:
+        open_tables(spark, place)
+        only_tables(spark)
+        if lacking := without_metrics(place):
+            _complain(f"without rows, as the run has no metrics for them: {', '.join(lacking)}")
+        if query is not None:
+            answer(spark, query, form, rows)
+        else:
+            _prompt(spark, rows)
+    finally:
+        spark.stop()
+    return 0
 
 
 def _lacking(place: Place) -> list[str]:

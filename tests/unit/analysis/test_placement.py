@@ -16,7 +16,6 @@ from zonequake_analysis.spark_pass.placement import (
     check_reachable,
     check_server,
     placement_of,
-    told_of_python,
 )
 from zonequake_analysis.spark_pass.settings import is_local
 
@@ -148,23 +147,3 @@ def test_a_connect_server_that_is_no_address_is_refused(remote: str) -> None:
     with pytest.raises(SessionError, match="expected sc://host:port") as told:
         check_server(remote)
     assert "secret" not in str(told.value)
-
-
-def test_a_package_that_workers_lack_is_named() -> None:
-    stack = """An exception was thrown from the Python worker: Traceback (most recent call last):
-ModuleNotFoundError: No module named 'zonequake_analysis'
- SQLSTATE: 38000"""
-    told = told_of_python(stack)
-    assert told is not None
-    assert "no module zonequake_analysis" in told
-
-
-def test_a_python_that_executors_lack_is_named_with_the_way_out() -> None:
-    stack = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
-java.io.IOException: Cannot run program "/opt/venv/bin/python": error=2, No such file or directory
-\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)"""
-    told = told_of_python(stack)
-    assert told is not None
-    assert "no Python /opt/venv/bin/python there (error=2, No such file or directory)" in told
-    assert "--archives FILE" in told
-    assert told_of_python("java.io.IOException: Cannot run") is None

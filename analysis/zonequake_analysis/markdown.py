@@ -1,36 +1,44 @@
 """Text from outside within Markdown, as GitHub, GitLab and CommonMark read it. Pure.
 
 A run's own words must look as they are: no table's cell ends early, nothing becomes a heading, a
-link, a picture, a tag or a formula, and nobody is mentioned.
+link, a picture, a tag or a formula, a bare address is no link, and nobody is mentioned.
 """
 
 from __future__ import annotations
 
 import re
 
-from zonequake_analysis.untrusted_text import one_line, visible
+from zonequake_analysis.untrusted_text import plain, visible
 
 MOST_CHARACTERS = 600
 """Most characters of one cell or sentence."""
 
-_MARKS = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_ENTITY = re.compile(r"&(?=[#A-Za-z])")
-_MENTION = re.compile(r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9])")
-_BEGINS_A_BLOCK = re.compile(r"^(?:([#+\-=:])|(\d{1,9})([.)]))")
+_AS_NUMBER = re.compile(
+    r"""[^\w\x80-\U0010ffff ,;:./%+()"'?=-]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.|:(?! )""",
+    re.IGNORECASE,
+)
+_REFERS = "@#!"
+"""Signs that name a person, an issue or a merge request, also as references by number: a space
+without width follows each."""
+_BEGINS_A_BLOCK = re.compile(r"^(?:([+\-=:])|(\d{1,9})([.)]))")
 
 
 def cell(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Returns text in one line, for a table's cell or the middle of a sentence."""
-    line = one_line(text)
-    if len(line) > most:
-        line = f"{line[: most - 1]}…"
-    line = _MARKS.sub(lambda found: f"\\{found.group()}", line)
-    line = _ENTITY.sub("&amp;", line).replace("<", "&lt;").replace(">", "&gt;")
-    return _MENTION.sub("@<!-- -->", line)
+    """Returns text in one line, for a table's cell or the middle of a sentence.
+
+    Characters that Markdown could read become references by number, which are never structure
+    (CommonMark, "Entity and numeric character references").
+    """
+    return _AS_NUMBER.sub(_as_reference, plain(text, most))
+
+
+def _as_reference(found: re.Match[str]) -> str:
+    apart = "&#8203;" if found[0] in _REFERS else ""
+    return f"&#{ord(found[0])};{apart}"
 
 
 def paragraph(text: str) -> str:
-    """Returns text in one line, to begin a line with: it opens no heading, list or rule."""
+    """Returns text in one line, to begin a line with: it opens no list, rule or heading."""
     return _BEGINS_A_BLOCK.sub(
         lambda found: (
             f"\\{found.group(1)}" if found.group(1) else f"{found.group(2)}\\{found.group(3)}"

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 
+MOST_OF_A_NAME = 200
+"""Most characters of one name; the rest is cut off."""
+
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _INVISIBLE = "\u00ad\u200b-\u200d\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
@@ -28,6 +31,12 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Returns the same in one line, with single spaces."""
     return visible(" ".join(text.split()))
+
+
+def plain(text: str, most: int = MOST_OF_A_NAME) -> str:
+    """Returns the same, cut off after `most` characters."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _named(found: re.Match[str]) -> str:

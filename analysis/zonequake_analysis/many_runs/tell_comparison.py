@@ -17,8 +17,9 @@ from zonequake_analysis.many_runs.comparison import (
     RunComparison,
 )
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
-from zonequake_analysis.many_runs.outside_text import markdown, plain
 from zonequake_analysis.many_runs.quantities import Better, Estimate
+from zonequake_analysis.markdown import cell
+from zonequake_analysis.untrusted_text import plain
 
 MOST_RUNS = 12
 """Most runs of a side that are named; the rest is counted."""
@@ -76,7 +77,7 @@ def to_markdown(found: RunComparison) -> str:
     lines = [
         f"# {CONCLUSION_MARKS[found.conclusion]} zonequake compare: {found.conclusion}",
         "",
-        markdown(found.headline, 1000),
+        cell(found.headline, 1000),
         "",
         "| | runs | verdicts | version |",
         "| --- | --- | --- | --- |",
@@ -84,7 +85,7 @@ def to_markdown(found: RunComparison) -> str:
         _side_row("candidate", found.candidate),
         "",
     ]
-    lines += [f"- {markdown(note, 600)}" for note in found.notes]
+    lines += [f"- {cell(note, 600)}" for note in found.notes]
     wrong = [row for row in found.rows if row.outcome in _FIRST]
     rest = [row for row in found.rows if row.outcome not in _FIRST]
     lines += ["", *_table(wrong)] if wrong else []
@@ -102,8 +103,7 @@ def to_markdown(found: RunComparison) -> str:
             "| --- | --- | ---: | ---: | --- |",
         ]
         lines += [
-            f"| {markdown(m.name)} | {markdown(m.measure)} | {' | '.join(_moved(m))} | "
-            f"{markdown(m.unit)} |"
+            f"| {cell(m.name)} | {cell(m.measure)} | {' | '.join(_moved(m))} | {cell(m.unit)} |"
             for m in found.metrics[:MOST_METRICS]
         ]
         lines += ["", "</details>"]
@@ -161,8 +161,8 @@ def _side(side: ComparedSide) -> str:
 def _side_row(name: str, side: ComparedSide) -> str:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(side.verdicts.items()))
     return (
-        f"| {name} | {markdown(_names(side.used), 600)} | {verdicts} | "
-        f"{markdown(_version(side).strip()) or '–'} |"
+        f"| {name} | {cell(_names(side.used), 600)} | {verdicts} | "
+        f"{cell(_version(side).strip()) or '–'} |"
     )
 
 

@@ -15,8 +15,8 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from zonequake_analysis.many_runs.outside_text import plain
 from zonequake_analysis.many_runs.trend_rows import Series, TrendRow
+from zonequake_analysis.untrusted_text import plain
 from zonequake_analysis.verdict import Verdict
 
 WIDTH, HEIGHT = 560, 210

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import jinja2
 
-from zonequake_analysis.many_runs.outside_text import plain
 from zonequake_analysis.many_runs.trend_charts import (
     LEFT,
     RIGHT,
@@ -28,6 +27,7 @@ from zonequake_analysis.many_runs.trend_rows import (
     Series,
     TrendRow,
 )
+from zonequake_analysis.untrusted_text import plain
 from zonequake_analysis.verdict import MARKS, Verdict
 
 MOST_STEPS = 100

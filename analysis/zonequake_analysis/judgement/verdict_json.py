@@ -99,6 +99,10 @@ class AnalysisPlace(msgspec.Struct, frozen=True, kw_only=True):
     executors: list[ExecutorEntry]
 
 
+class _Schema(msgspec.Struct):
+    schema: int = SCHEMA
+
+
 class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file. `resets` are rows for the summary's table, under `reset_columns`."""
 
@@ -201,17 +205,18 @@ def read_document(run: Path | Place) -> VerdictDocument:
     """Returns a folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
-        document = msgspec.json.decode(file.read_bytes(), type=VerdictDocument)
-    except (OSError, msgspec.DecodeError) as error:
+        content = file.read_bytes()
+        found = msgspec.json.decode(content, type=_Schema).schema
+        if found != SCHEMA:
+            raise RunFolderError(
+                f"{file}: found schema {found}, expected {SCHEMA}, which this version of zonequake "
+                "reads and writes: run `zonequake analyze` over the run again"
+            )
+        return msgspec.json.decode(content, type=VerdictDocument)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunFolderError(
-            f"{file}: {error}; expected what `zonequake analyze` writes"
+            f"{file}: {error}; expected what `zonequake analyze` writes: run it again"
         ) from error
-    if document.schema != SCHEMA:
-        raise RunFolderError(
-            f"{file}: found schema {document.schema}, expected {SCHEMA}, which this version of "
-            "zonequake reads and writes"
-        )
-    return document
 
 
 def write_document(run: Path | Place, document: VerdictDocument) -> None:

@@ -6,6 +6,7 @@ Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -134,13 +135,14 @@ def _sides(
     )
 
 
-def _each_once(folders: Sequence[Place]) -> Sequence[Place]:
-    """Returns the folders. Raises BadParameter if one is there twice: it would count twice."""
-    resolved = [folder.resolve() for folder in folders]
-    for folder in folders:
-        if resolved.count(folder.resolve()) > 1:
-            raise typer.BadParameter(f"found {folder} twice on one side, expected each run once")
-    return folders
+def _each_once(folders: Sequence[Place]) -> None:
+    """Raises BadParameter for a folder that is there twice: its run would count twice."""
+    resolved = Counter(folder.resolve() for folder in folders)
+    for folder, times in resolved.items():
+        if times > 1:
+            raise typer.BadParameter(
+                f"found {folder} {times} times, expected each run once: leave out all but one"
+            )
 
 
 def _write(file: Path, content: bytes) -> None:
@@ -171,13 +173,9 @@ def _compared(
     with told_errors("compare"):
         for place in dict.fromkeys(one for side in sides for one in side):
             place.check_reachable()
-        base, candidate = (
-            [read_run(run) for run in _each_once(runs)]
-            for runs in (
-                [run for folder in side for run in run_folders(folder) or [folder]]
-                for side in sides
-            )
-        )
+        folders = [[run for one in side for run in run_folders(one) or [one]] for side in sides]
+        _each_once([run for side in folders for run in side])
+        base, candidate = ([read_run(run) for run in side] for side in folders)
         try:
             found = compare(base, candidate, bounds)
         except ValueError as error:

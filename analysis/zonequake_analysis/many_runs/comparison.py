@@ -130,7 +130,9 @@ class RunComparison:
 def compare(
     base: Sequence[MeasuredRun], candidate: Sequence[MeasuredRun], bounds: Bounds
 ) -> RunComparison:
-    """Compares at least one run with at least one. Raises ValueError for several scenarios."""
+    """Compares at least one run with at least one. Raises ValueError for several scenarios, and for
+    a run that is there twice."""
+    _check_each_once((*base, *candidate))
     scenarios = sorted({run.scenario for run in (*base, *candidate)} - {""})
     if len(scenarios) > 1:
         raise ValueError(
@@ -156,6 +158,18 @@ def compare(
         conclusion=conclusion,
         headline=headline,
     )
+
+
+def _check_each_once(runs: Sequence[MeasuredRun]) -> None:
+    """Raises ValueError for copies, which differ by nothing: intervals would be too narrow."""
+    first: dict[str, MeasuredRun] = {}
+    for run in runs:
+        known = first.setdefault(run.identity, run) if run.identity else run
+        if known is not run:
+            raise ValueError(
+                f"found the run {run.run} twice, in {known.folder} and in {run.folder}, expected "
+                "each run once: leave one of the two out; a copy shows nothing of the next run"
+            )
 
 
 def _side(runs: Sequence[MeasuredRun]) -> ComparedSide:

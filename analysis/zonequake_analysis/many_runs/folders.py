@@ -26,6 +26,7 @@ from zonequake_analysis.many_runs.measured_run import (
     measured,
 )
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 
 _ASKED_AT_ONCE = 16
 """Folders that are looked at together: each question to a store waits for its answer."""
@@ -40,7 +41,8 @@ _PHASE = b'"run.phase"'
 
 
 def run_folders(folder: Path | Place) -> list[Place]:
-    """Returns the folders below `folder`, or itself, that have a verdict, in order of their names.
+    """Returns the folders below `folder`, or itself, that hold a run, in order of their names; also
+    those without a verdict, which `read_run` refuses.
 
     Does not follow links, and does not search for runs within a run. Raises OSError, PlaceError.
     """
@@ -48,27 +50,37 @@ def run_folders(folder: Path | Place) -> list[Place]:
     level = [Place.of(folder)]
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         for deeper in range(DEEPEST, -1, -1):
-            judged = list(pool.map(_has_verdict, level))
-            found += [place for place, is_run in zip(level, judged, strict=True) if is_run]
-            others = [place for place, is_run in zip(level, judged, strict=True) if not is_run]
+            runs = list(pool.map(_is_run, level))
+            found += [place for place, is_run in zip(level, runs, strict=True) if is_run]
+            others = [place for place, is_run in zip(level, runs, strict=True) if not is_run]
             level = [
                 one for inner in pool.map(Place.folders, others if deeper else ()) for one in inner
             ]
     return sorted(found)
 
 
-def _has_verdict(place: Place) -> bool:
+def has_verdict(place: Place) -> bool:
+    """Returns whether a folder was judged. Raises PlaceError."""
     return (place / VERDICT_FILE).exists()
+
+
+def _is_run(place: Place) -> bool:
+    return (
+        has_verdict(place)
+        or any((place / name).exists() for name in ("run.yaml", MARK_FILE))
+        or bool((place / "history").listed(".jsonl"))
+    )
 
 
 def read_run(folder: Path | Place) -> MeasuredRun:
     """Returns the numbers of a run folder.
 
     Raises:
-        RunFolderError: it has no verdict, or one of its files can't be read.
+        RunFolderError: it has no verdict or is not whole, or one of its files can't be read.
     """
     run = Place.of(folder)
-    if not _has_verdict(run):
+    if not has_verdict(run):
+        check_whole(run)
         raise RunFolderError(
             f"{run}: found no {VERDICT_FILE}, expected a run that was judged: run "
             f"`zonequake analyze {run}` first"

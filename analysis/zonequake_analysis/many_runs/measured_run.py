@@ -6,6 +6,7 @@ each class; without it there is p99 of all operations, from the verdict.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -63,7 +64,7 @@ class MeasuredMetric:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
     """A run's facts, and its estimates by the name of their quantity; `has_operations`: whether
-    `tables/ops` exists."""
+    `tables/ops` exists; `identity`: equal in copies of a run, empty if nothing tells them apart."""
 
     folder: str
     run: str
@@ -77,6 +78,7 @@ class MeasuredRun:
     estimates: Mapping[str, Estimate]
     has_operations: bool
     metrics: tuple[MeasuredMetric, ...] = field(default=())
+    identity: str = ""
 
     @property
     def usable(self) -> bool:
@@ -118,7 +120,20 @@ def measured(
         estimates=estimates,
         has_operations=operations is not None,
         metrics=metrics,
+        identity=_identity(facts, operations),
     )
+
+
+def _identity(facts: RunFacts | None, operations: LoadOperations | None) -> str:
+    """Returns what copies of a run share, and no other run has: name, seed and beginning; of one
+    that doesn't say when it began, all times of its load."""
+    if facts is not None and facts.started_wall_ns:
+        return f"{facts.run} {facts.seed} {facts.started_wall_ns}"
+    if operations is None or not len(operations.due_ns):
+        return ""
+    order = np.lexsort((operations.took_ns, operations.due_ns))
+    times = np.stack([operations.due_ns[order], operations.took_ns[order]])
+    return hashlib.sha256(times.tobytes()).hexdigest()
 
 
 def version_of(facts: RunFacts | None) -> str:

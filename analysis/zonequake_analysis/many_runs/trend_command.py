@@ -6,16 +6,22 @@ worse has no exit code: it may be old and known; `zonequake compare` has one.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.run_argument import FolderOfRuns, path_or_uri
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.told_errors import told_errors
+from zonequake_analysis.untrusted_text import one_line
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
+
+MOST_TOLD = 10
+"""Most runs left out that the command tells of; the rest is counted, and on the page."""
 
 PAGE, TABLE = "trend.html", "trend.parquet"
 
@@ -71,10 +77,10 @@ def _write(
     archives: Path | None,
 ) -> None:
     # Loaded only here: it starts a Java virtual machine.
-    from zonequake_analysis.many_runs.folders import run_folders
+    from zonequake_analysis.many_runs.folders import has_verdict, run_folders
     from zonequake_analysis.many_runs.trend_job import read_rows, write_table
     from zonequake_analysis.many_runs.trend_page import render_trend
-    from zonequake_analysis.many_runs.trend_rows import trends
+    from zonequake_analysis.many_runs.trend_rows import each_once, left_out, trends
     from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
     from zonequake_analysis.spark_pass.session import build_session
     from zonequake_analysis.spark_pass.settings import Size
@@ -83,17 +89,18 @@ def _write(
         for place in (folder, page, table):
             place.check_reachable()
         runs = run_folders(folder)
-        if not runs:
+        if not any(map(has_verdict, runs)):
+            unjudged = f" ({first_few([str(run) for run in runs], 3)})" if runs else ""
             raise typer.BadParameter(
-                f"found no verdict.json in {folder} and three folders below it, expected judged "
-                "runs: run `zonequake analyze` over each first"
+                f"found no verdict.json in {folder} and three folders below it{unjudged}, expected "
+                "judged runs: run `zonequake analyze` over each first"
             )
         spark = build_session(
             size=Size.SMALL, master=master, driver_host=driver_host, archives=archives
         )
         try:
             with ended_if_executors_die(spark):
-                rows = read_rows(spark, runs)
+                rows = each_once(read_rows(spark, runs))
         finally:
             spark.stop()
         found = trends(rows)
@@ -102,8 +109,11 @@ def _write(
         write_table(table, rows)
         page.write(render_trend(found, rows, folder.resolve().name).encode())
         steps = sum(len(series.steps) for trend in found for series in trend.series)
-        left_out = sum(row.problem is not None for row in rows)
+        without = left_out(rows)
         print(  # noqa: T201
-            f"{page}: {len(runs) - left_out} runs, {left_out} left out, {steps} change points; "
-            f"table: {table}"
+            f"{page}: {len(runs) - len(without)} runs, {len(without)} left out, {steps} change "
+            f"points; table: {table}"
         )
+        told = [one_line(f"trend: left out: {why}") for _, why in without]
+        if told:
+            print(first_few(told, MOST_TOLD, separator="\n"), file=sys.stderr)  # noqa: T201

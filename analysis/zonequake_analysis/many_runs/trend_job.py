@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.many_runs.folders import read_run
-from zonequake_analysis.many_runs.trend_rows import TrendRow, rows_of
+from zonequake_analysis.many_runs.trend_rows import TrendRow, rows_of, without_rows
 from zonequake_analysis.storage.place import Place
 
 _TASKS_OF_A_CORE = 4
 """Folders differ in size: smaller tasks keep all cores at work to the end."""
+
+_AGAIN = "run `zonequake analyze` over it again"
 
 _SHAPE = (
     "run string, folder string, time_ns bigint, version string, target string, scenario string, "
@@ -66,18 +68,8 @@ def _rows(folder: Place) -> list[TrendRow]:
         return rows_of(read_run(folder), read_description(folder).expectations)
     except Exception as error:  # noqa: BLE001 - one strange folder must not end the job for all
         is_told = isinstance(error, RunFolderError | OSError)
-        return [
-            TrendRow(
-                run=folder.name,
-                folder=str(folder),
-                time_ns=0,
-                version="",
-                target="",
-                scenario="",
-                objective="",
-                problem=str(error) if is_told else f"{type(error).__name__}: {error}",
-            )
-        ]
+        why = str(error) if is_told else f"{folder}: {type(error).__name__}: {error}; {_AGAIN}"
+        return [without_rows(str(folder), folder.name, why)]
 
 
 def write_table(file: Path | Place, rows: Sequence[TrendRow]) -> None:

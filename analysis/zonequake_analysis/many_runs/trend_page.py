@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import jinja2
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.trend_charts import (
     LEFT,
     RIGHT,
@@ -21,11 +22,11 @@ from zonequake_analysis.many_runs.trend_charts import (
     with_unit,
 )
 from zonequake_analysis.many_runs.trend_rows import (
-    RUN,
     LevelChange,
     ScenarioTrend,
     Series,
     TrendRow,
+    left_out,
 )
 from zonequake_analysis.untrusted_text import plain
 from zonequake_analysis.verdict import MARKS, Verdict
@@ -37,6 +38,10 @@ MOST_VERSIONS = 40
 """Most rows of each table by version, the newest first."""
 
 MOST_PROBLEMS = 50
+"""Most runs left out that are listed with the reason."""
+
+MOST_NAMED = 20
+"""Most further ones that are named; the rest is counted."""
 
 
 def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folder: str) -> str:
@@ -65,6 +70,8 @@ def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folde
         key=_newest_first,
     )
     verdicts = Counter(run.verdict for run in runs)
+    problems = left_out(rows)
+    unlisted = [plain(run) for run, _ in problems[MOST_PROBLEMS:]]
     return environment.get_template("trend.html.j2").render(
         folder=plain(folder),
         runs=runs,
@@ -77,8 +84,9 @@ def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folde
         steps=[_told(*item) for item in steps[:MOST_STEPS]],
         steps_left_out=max(0, len(steps) - MOST_STEPS),
         scenarios=[_scenario(place, trend) for place, trend in enumerate(found)],
-        problems=_problems(rows)[:MOST_PROBLEMS],
-        problems_left_out=max(0, len(_problems(rows)) - MOST_PROBLEMS),
+        problems=[(plain(run), plain(why, 400)) for run, why in problems[:MOST_PROBLEMS]],
+        problems_left_out=first_few(unlisted, MOST_NAMED),
+        without=first_few([plain(run) for run, _ in problems], 3),
         data=_data(found),
     )
 
@@ -220,15 +228,6 @@ def _cell(series: Series, version: str) -> tuple[str, str]:
     if estimate.low == estimate.high:
         return value, ""
     return value, f"{number(estimate.low)} … {number(estimate.high)}"
-
-
-def _problems(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
-    unread = [(plain(row.run), plain(row.problem, 400)) for row in rows if row.problem is not None]
-    return unread + [
-        (plain(row.run), "run.yaml has no started_wall_ns, so its place in time is not known")
-        for row in rows
-        if row.problem is None and row.objective == RUN and not row.time_ns
-    ]
 
 
 def _data(found: Sequence[ScenarioTrend]) -> str:

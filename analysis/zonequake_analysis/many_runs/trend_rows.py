@@ -117,6 +117,52 @@ def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
     return rows
 
 
+def without_rows(folder: str, name: str, problem: str) -> TrendRow:
+    """Returns what stands for a folder that has no rows."""
+    return TrendRow(
+        run=name,
+        folder=folder,
+        time_ns=0,
+        version="",
+        target="",
+        scenario="",
+        objective="",
+        problem=problem,
+    )
+
+
+def each_once(rows: Sequence[TrendRow]) -> list[TrendRow]:
+    """Returns the rows without those of folders that are copies of one before: of each copy it says
+    so instead. Copies would make a level of few runs look like one of many.
+    """
+    first: dict[tuple[str, str, int], str] = {}
+    copies: dict[str, TrendRow] = {}
+    for row in rows:
+        if row.objective == RUN and row.time_ns:
+            known = first.setdefault((row.run, row.scenario, row.time_ns), row.folder)
+            if known != row.folder:
+                copies[row.folder] = without_rows(
+                    row.folder,
+                    row.run,
+                    f"{row.folder}: found the run {row.run} again, which is in {known}; expected "
+                    "each run once: delete one of the two, or keep it elsewhere",
+                )
+    return [row for row in rows if row.folder not in copies] + list(copies.values())
+
+
+def left_out(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
+    """Returns the runs that have no place in a trend, each with the reason and what to do."""
+    return [(row.run, row.problem) for row in rows if row.problem is not None] + [
+        (
+            row.run,
+            f"{row.folder}: found no started_wall_ns in run.yaml, expected when the run began, in "
+            "unix nanoseconds: add it and run `zonequake analyze` again",
+        )
+        for row in rows
+        if row.problem is None and row.objective == RUN and not row.time_ns
+    ]
+
+
 def _bounds(expected: Expectations) -> dict[str, float | None]:
     return {
         WINDOW: expected.max_window_ms,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from zonequake_analysis.many_runs.compare_command import each_named
 from zonequake_analysis.many_runs.folders import read_run, run_folders
 from zonequake_analysis.many_runs.trend_command import app as trend_app
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 
 def compared(*arguments: str | Path) -> int:
@@ -129,12 +132,60 @@ def test_a_folder_without_a_verdict_is_no_verdict_and_says_what_to_do(
     assert f"run `zonequake analyze {tmp_path / 'raw'}` first" in capsys.readouterr().err
 
 
+def test_a_run_of_a_set_that_was_never_judged_is_not_left_out_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        made(tmp_path / "old", name)
+    (tmp_path / "old" / "b" / "verdict.json").unlink()
+    assert compared("--base", tmp_path / "old", "--candidate", made(tmp_path, "d")) == 255
+    assert f"run `zonequake analyze {tmp_path / 'old' / 'b'}` first" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_whole_says_how_it_becomes_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
+    (tmp_path / "set" / "r7").mkdir(parents=True)
+    write_mark(Place.of(tmp_path / "set" / "r7"), mark)
+    assert compared("--base", tmp_path / "set", "--candidate", made(tmp_path, "a")) == 255
+    assert "`zonequake upload /spool/r7` on h brings it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("began", [True, False])
+@pytest.mark.parametrize("sides", [("a", "copy", "b"), ("a", "b", "copy")])
+def test_a_copy_of_a_run_is_refused_with_both_folders(
+    tmp_path: Path, sides: tuple[str, str, str], *, began: bool
+) -> None:
+    made(tmp_path, "a", seed=1)
+    made(tmp_path, "b", seed=2)
+    if not began:
+        for name in ("a", "b"):
+            file = tmp_path / name / "verdict.json"
+            document = json.loads(file.read_text())
+            del document["run"]["started_wall_ns"]
+            file.write_text(json.dumps(document))
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    first, second, third = (tmp_path / name for name in sides)
+    assert compared("--base", tmp_path / "a", "--candidate", tmp_path / "b") == 0
+    both = f"found the run a twice, in {tmp_path / 'a'} and in {tmp_path / 'copy'}, expected"
+    with pytest.raises(typer.BadParameter, match=re.escape(both)):
+        compared("--base", first, second, "--candidate", third)
+
+
+def test_a_folder_on_both_sides_is_refused(tmp_path: Path) -> None:
+    run = made(tmp_path / "set", "a", tables=False)
+    with pytest.raises(typer.BadParameter, match="a 2 times, expected each run once"):
+        compared("--base", tmp_path / "set", "--candidate", run)
+
+
 @pytest.mark.parametrize("broken", ["verdict.json", "tables/ops/part-00000.parquet"])
+@pytest.mark.parametrize("content", [b"{torn", b'{"schema":"\xff"}', b"[" * 10**5, b"\x00"])
 def test_a_file_that_cannot_be_read_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str, content: bytes
 ) -> None:
     base, candidate = made(tmp_path, "a"), made(tmp_path, "b")
-    (candidate / broken).write_bytes(b"{torn")
+    (candidate / broken).write_bytes(content)
     assert compared(base, candidate) == 255
     assert str((candidate / broken).parent if "ops" in broken else candidate / broken) in (
         capsys.readouterr().err
@@ -168,9 +219,11 @@ def test_a_verdict_of_another_schema_is_refused(
 ) -> None:
     base, candidate = made(tmp_path, "a"), made(tmp_path, "b")
     file = candidate / "verdict.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 7}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 7, "checks": None}))
     assert compared(base, candidate) == 255
-    assert f"{file}: found schema 7, expected 1" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"{file}: found schema 7, expected 1" in told
+    assert "run `zonequake analyze` over the run again" in told
 
 
 @pytest.mark.parametrize(

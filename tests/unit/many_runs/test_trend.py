@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,9 +19,17 @@ from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.many_runs.folders import read_run
 from zonequake_analysis.many_runs.trend_command import app
-from zonequake_analysis.many_runs.trend_job import TABLE, write_table
-from zonequake_analysis.many_runs.trend_page import render_trend
-from zonequake_analysis.many_runs.trend_rows import RUN, ScenarioTrend, TrendRow, rows_of, trends
+from zonequake_analysis.many_runs.trend_job import TABLE, _rows, write_table
+from zonequake_analysis.many_runs.trend_page import MOST_NAMED, MOST_PROBLEMS, render_trend
+from zonequake_analysis.many_runs.trend_rows import (
+    RUN,
+    ScenarioTrend,
+    TrendRow,
+    each_once,
+    left_out,
+    rows_of,
+    trends,
+)
 
 P99, WINDOW = "faults.all.p99", "window.longest"
 
@@ -209,7 +219,75 @@ def test_a_folder_that_could_not_be_read_and_a_run_without_a_time_are_named() ->
     rows += [run_row(2, run="timeless", time_ns=0)]
     _, page = rendered(rows)
     assert "torn-run</td><td>verdict.json: torn" in page
-    assert "timeless</td><td>run.yaml has no started_wall_ns" in page
+    assert "timeless</td><td>runs/run-2: found no started_wall_ns in run.yaml, expected" in page
+    assert "left out, for the reasons below: torn-run; timeless</p>" in page
+
+
+def test_of_many_runs_left_out_the_first_are_listed_then_named_then_counted() -> None:
+    rows = [run_row(n, run=f"r{n}", problem=f"reason {n}.") for n in range(MOST_PROBLEMS + 50)]
+    _, page = rendered(rows)
+    assert "for the reasons below: r0; r1; r2; and 97 more</p>" in page
+    assert re.findall(r"reason \d+\.", page) == [f"reason {n}." for n in range(MOST_PROBLEMS)]
+    named = "; ".join(f"r{MOST_PROBLEMS + n}" for n in range(MOST_NAMED))
+    assert f"Left out, too: {named}; and 30 more." in page
+
+
+def test_a_copy_of_a_run_counts_once_and_is_told() -> None:
+    rows = [run_row(0), row(0, 50.0), run_row(1), row(1, 60.0)]
+    rows += [run_row(0, folder="runs/copy"), row(0, 50.0, folder="runs/copy")]
+    rows += [run_row(7, time_ns=0, run="a"), run_row(8, time_ns=0, run="a")]
+    kept = each_once(rows)
+    assert [one.folder for one in kept if one.problem is None] == [
+        *("runs/run-0", "runs/run-0", "runs/run-1", "runs/run-1", "runs/run-7", "runs/run-8")
+    ]
+    ((name, why), *_) = left_out(kept)
+    assert name == "run-0"
+    assert why.startswith("runs/copy: found the run run-0 again, which is in runs/run-0; expected")
+
+
+class NoSpark:
+    """A session that reads the folders in this process."""
+
+    def stop(self) -> None:
+        pass
+
+
+def test_the_command_tells_which_runs_it_left_out_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    for number in range(17):
+        write_run(runs, JudgedRun(name=f"r{number:02}", day=number, seed=number, operations=200))
+    for number in range(1, 12):
+        (runs / f"r{number:02}" / "verdict.json").unlink()
+    (runs / "r12" / "verdict.json").write_text('{"schema":2}')
+    (runs / "r13" / "verdict.json").write_text("{torn")
+    shutil.copytree(runs / "r14", runs / "r14-copy")
+    there = "zonequake_analysis.spark_pass.{}"
+    monkeypatch.setattr(there.format("session.build_session"), lambda **_: NoSpark())
+    monkeypatch.setattr(
+        there.format("executor_deaths.ended_if_executors_die"), lambda _: nullcontext()
+    )
+    monkeypatch.setattr(
+        "zonequake_analysis.many_runs.trend_job.read_rows",
+        lambda _, folders: [row for folder in folders for row in _rows(folder)],
+    )
+    assert typer.main.get_command(app).main(args=[str(runs)], standalone_mode=False) in (0, None)
+    told = capsys.readouterr()
+    assert "trend.html: 4 runs, 14 left out" in told.out
+    lines = told.err.splitlines()
+    assert len(lines) == 11
+    assert lines[0] == (
+        f"trend: left out: {runs / 'r01'}: found no verdict.json, expected a run that was judged: "
+        f"run `zonequake analyze {runs / 'r01'}` first"
+    )
+    assert lines[-1] == "and 4 more"
+    page = (runs / "trend.html").read_text()
+    assert "found schema 2, expected 1" in page
+    assert "r13/verdict.json: JSON is malformed" in page
+    assert f"r14-copy: found the run r14 again, which is in {runs / 'r14'}" in page
+    table = pq.read_table(runs / "trend.parquet")
+    assert set(table.column("run").to_pylist()) == {"r00", "r14", "r15", "r16"}
 
 
 @pytest.mark.parametrize(
@@ -233,9 +311,15 @@ def test_an_axis_is_round_and_counts_of_one_are_seen_beside_many_of_none(
 
 
 def test_a_folder_without_a_judged_run_is_wrong_usage(tmp_path: Path) -> None:
-    (tmp_path / "run" / "history").mkdir(parents=True)
-    with pytest.raises(typer.exceptions.TyperException, match="found no verdict"):
-        typer.main.get_command(app).main(args=[str(tmp_path)], standalone_mode=False)
+    history = tmp_path / "run" / "history"
+    history.mkdir(parents=True)
+    for told in (
+        "three folders below it, expected",
+        f"below it \\({tmp_path / 'run'}\\), expected",
+    ):
+        with pytest.raises(typer.exceptions.TyperException, match=f"found no verdict.*{told}"):
+            typer.main.get_command(app).main(args=[str(tmp_path)], standalone_mode=False)
+        (history / "load.jsonl").touch()
 
 
 def test_a_single_run_and_none_make_a_page(tmp_path: Path) -> None:

@@ -11,9 +11,6 @@ import jinja2
 
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.trend_charts import (
-    LEFT,
-    RIGHT,
-    WIDTH,
     chart,
     day,
     highest,
@@ -233,8 +230,6 @@ def _cell(series: Series, version: str) -> tuple[str, str]:
 def _data(found: Sequence[ScenarioTrend]) -> str:
     """Returns the values for the page's script; `<` is escaped so that no text ends the script."""
     data = {
-        "left": LEFT / WIDTH,
-        "right": RIGHT / WIDTH,
         "runs": [
             [
                 f"{plain(run.run, 60)}\n{day(run.time_ns)} · {plain(run.version, 30)} · "

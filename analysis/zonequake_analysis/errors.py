@@ -15,6 +15,11 @@ AnalysisError
 
 from __future__ import annotations
 
+import msgspec
+
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors of msgspec for bytes that are no JSON, or none of the wanted shape."""
+
 
 class AnalysisError(Exception):
     """The base of all errors of this package."""

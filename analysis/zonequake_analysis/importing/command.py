@@ -25,6 +25,7 @@ from zonequake_analysis.importing.values import Values
 from zonequake_analysis.run_argument import path_or_uri
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Import histories of other tools.", add_completion=False)
@@ -98,12 +99,9 @@ def _entries(file: Path) -> Iterator[EdnEntry]:
 
 def _decoded(file: Path, stream: BinaryIO) -> Iterator[str]:
     for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise ImportRefused(
-                str(file), number, "", f"{error}; expected text in UTF-8"
-            ) from error
+        if (strange := strange_bytes(line)) is not None:
+            raise ImportRefused(str(file), number, "", strange[1])
+        yield (without_mark(line) if number == 1 else line).decode()
 
 
 @app.command("import", epilog="Example: zonequake import --from jepsen store/latest/history.edn")

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import msgspec
 
-from zonequake_analysis.errors import ImportRefused
+from zonequake_analysis.errors import NO_JSON, ImportRefused
 from zonequake_analysis.importing.edn import text_of, text_of_key
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 
 
 class Object:
@@ -130,9 +131,11 @@ def json_lines(files: Iterable[Path]) -> Iterator[JsonLine]:
                 if not line.strip():
                     continue
                 try:
-                    fields = decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    fields = decode(without_mark(line) if number == 1 else line)
+                except NO_JSON as error:
+                    strange = strange_bytes(line)
+                    what = f"{error}; expected one JSON object a line"
                     raise ImportRefused(
-                        str(file), number, "", f"{error}; expected one JSON object a line"
+                        str(file), number, "", what if strange is None else strange[1]
                     ) from error
                 yield JsonLine(str(file), number, fields)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.importing.edn import text_of
 from zonequake_analysis.storage.place import Place
 
@@ -44,5 +44,5 @@ def original_values(run: Path | Place) -> dict[int, str]:
         return msgspec.json.decode(file.read_bytes(), type=dict[int, str])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NO_JSON) as error:
         raise RunFolderError(f"{file}: {error}; expected what `zonequake import` writes") from error

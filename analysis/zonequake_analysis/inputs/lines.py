@@ -36,6 +36,7 @@ from zonequake_analysis.inputs.even_lines import even_columns, text_of
 from zonequake_analysis.inputs.long_lines import pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.strange_bytes import strange_bytes
 
 RANGE_BYTES = 64 * 1024 * 1024
 _INVOKE = '{"schema":1,"type":"invoke",'
@@ -204,12 +205,11 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
                 row["list"], row["value"] = row["value"], None
             if (name := _twice_in(line)) is not None:
                 row = {CORRUPT: f"it stands twice - at `$.{name}`"}
-        except UnicodeDecodeError as error:
-            row = {CORRUPT: f"text that is not UTF-8 ({error.reason})"}
         except RecursionError:
             row = {CORRUPT: "JSON that nests too deep"}
-        except msgspec.DecodeError as error:
-            row = {CORRUPT: str(error)}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            strange = strange_bytes(line)
+            row = {CORRUPT: str(error) if strange is None else strange[1]}
         rows.append(row)
     if torn and rows and CORRUPT in rows[-1]:
         rows[-1] = {CORRUPT: TORN}

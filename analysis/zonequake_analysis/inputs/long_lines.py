@@ -10,10 +10,11 @@ short lines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.strange_bytes import MARK
 
 _PIECE_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
@@ -32,7 +33,15 @@ class LinePiece:
 
 
 def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
-    """Yields the lines of a file that begin in [start, stop)."""
+    """Yields the lines of a file that begin in [start, stop), without a byte order mark."""
+    for piece in _pieces(path, start, stop):
+        if piece.at == 0 and bytes(piece.content[: len(MARK)]) == MARK:
+            yield replace(piece, content=piece.content[len(MARK) :], at=len(MARK))
+        else:
+            yield piece
+
+
+def _pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
     with path.open() as stream:
         at = start
         if at > 0:

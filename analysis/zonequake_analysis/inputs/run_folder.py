@@ -12,12 +12,13 @@ from typing import Annotated
 
 import msgspec
 
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 
 _Moment = Annotated[int, msgspec.Meta(gt=-MOST_NS, lt=MOST_NS)]
 
@@ -218,8 +219,8 @@ def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
     for number, line in _lines(run / "events.jsonl"):
         try:
             event = decode(line)
-        except _NO_JSON as error:
-            bad.append(_told("events.jsonl", number, error))
+        except NO_JSON as error:
+            bad.append(_told("events.jsonl", number, error, line=line))
             continue
         try:
             check_data(event.kind, event.data)
@@ -231,15 +232,12 @@ def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
     return events, bad
 
 
-_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
 def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
     """Yields the lines of a file that aren't blank, with their numbers; none if there is no
     file.
     """
     try:
-        content = file.read_bytes()
+        content = without_mark(file.read_bytes())
     except FileNotFoundError:
         return
     except OSError as error:
@@ -249,12 +247,14 @@ def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _told(file: object, number: int, error: Exception, *, within: str = "") -> str:
+def _told(
+    file: object, number: int, error: Exception, *, within: str = "", line: bytes = b""
+) -> str:
     """Returns an error in words: `events.jsonl:3, field `time`: Expected `int`, got `str``."""
     if isinstance(error, RecursionError):
         return f"{file}:{number}: JSON that nests too deep"
-    if isinstance(error, UnicodeDecodeError):
-        return f"{file}:{number}: text that is not UTF-8"
+    if (strange := strange_bytes(line)) is not None:
+        return f"{file}:{number}: {strange[1]}"
     words, _, path = str(error).partition(" - at `$.")
     field = f", field `{within}{path.rstrip('`')}`" if path else ""
     return f"{file}:{number}{field}: {words}"
@@ -318,9 +318,11 @@ def _dump(file: Place) -> Dump:
                 header = msgspec.json.decode(line, type=DumpHeader)
                 continue
             entry = msgspec.json.decode(line, type=DumpEntry)
-        except _NO_JSON as error:
+        except NO_JSON as error:
             kind = "a DumpHeader" if header is None else "a DumpEntry"
-            raise RunFolderError(f"{_told(file, number, error)}; expected {kind} line") from error
+            raise RunFolderError(
+                f"{_told(file, number, error, line=line)}; expected {kind} line"
+            ) from error
         if entry.key in entries:
             raise RunFolderError(
                 f"{file}:{number}, field `key`: found {entry.key!r} again, expected each key once"

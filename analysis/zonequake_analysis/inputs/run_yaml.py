@@ -7,17 +7,21 @@ line.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import yaml
+from yaml.reader import ReaderError
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 
 _T = TypeVar("_T")
+_MARK_WITHIN = re.compile("^\ufeff", re.MULTILINE)
 _MOST_NODES = 100_000
 """Most parts of a file; parts that an alias repeats count again, and may grow without end."""
 
@@ -119,20 +123,24 @@ def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
     """Returns the same with the file's text."""
     file = run / "run.yaml"
     try:
-        text = file.read_bytes().decode()
+        content = without_mark(file.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise RunFolderError(f"{file}: {error.strerror}; expected a file of YAML") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise RunFolderError(f"{file}:{line}: found what is no UTF-8, expected YAML") from error
+    text = _text(file, content)
     try:
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = f":{mark.line + 1}" if mark is not None else ""
         raise RunFolderError(f"{file}{at}: {error.problem or error}; expected YAML") from error
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise RunFolderError(
+            f"{file}:{line}: found the character U+{ord(text[error.position]):04X}, which YAML "
+            'doesn\'t allow, expected text: delete it, or write it as "\\x07" between quotes'
+        ) from error
     except (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError) as error:
         words = " ".join(str(error).split())
         raise RunFolderError(f"{file}: {words}; expected YAML") from error
@@ -150,6 +158,20 @@ def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
             f"{_MOST_NODES:,} parts"
         )
     return RunYaml(file, document), text
+
+
+def _text(file: Path | Place, content: bytes) -> str:
+    if (strange := strange_bytes(content)) is not None:
+        line, words = strange
+        raise RunFolderError(f"{file}:{line}: {words}")
+    text = content.decode()
+    if (mark := _MARK_WITHIN.search(text)) is not None:
+        line = text.count("\n", 0, mark.start()) + 1
+        raise RunFolderError(
+            f"{file}:{line}: found a byte order mark (U+FEFF) before the line, which would be a "
+            "part of the field's name, expected it before the first line alone: delete it"
+        )
+    return text
 
 
 def refuse(file: Path | Place, field: str, found: object, expected: str) -> NoReturn:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
 
@@ -205,7 +206,10 @@ def read_document(run: Path | Place) -> VerdictDocument:
     """Returns a folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
-        content = file.read_bytes()
+        content = without_mark(file.read_bytes())
+        if (strange := strange_bytes(content)) is not None:
+            line, words = strange
+            raise RunFolderError(f"{file}:{line}: {words}, or run `zonequake analyze` again")
         found = msgspec.json.decode(content, type=_Schema).schema
         if found != SCHEMA:
             raise RunFolderError(
@@ -213,7 +217,7 @@ def read_document(run: Path | Place) -> VerdictDocument:
                 "reads and writes: run `zonequake analyze` over the run again"
             )
         return msgspec.json.decode(content, type=VerdictDocument)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, *NO_JSON) as error:
         raise RunFolderError(
             f"{file}: {error}; expected what `zonequake analyze` writes: run it again"
         ) from error

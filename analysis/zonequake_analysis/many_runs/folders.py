@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
 from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_document
@@ -27,6 +27,7 @@ from zonequake_analysis.many_runs.measured_run import (
 )
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
+from zonequake_analysis.strange_bytes import without_mark
 
 _ASKED_AT_ONCE = 16
 """Folders that are looked at together: each question to a store waits for its answer."""
@@ -170,12 +171,12 @@ def read_phases(run: Place) -> dict[str, int]:
         return {}
     decode = msgspec.json.Decoder(RecordedEvent).decode
     found: dict[str, int] = {}
-    for line in file.read_bytes().splitlines():
+    for line in without_mark(file.read_bytes()).splitlines():
         if _PHASE not in line:
             continue
         try:
             event = decode(line)
-        except msgspec.DecodeError:
+        except NO_JSON:
             continue
         if event.kind == "run.phase":
             found[event.text("phase")] = event.time

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zonequake_analysis.errors import RunFolderError, RunNotWhole
+from zonequake_analysis.errors import NO_JSON, RunFolderError, RunNotWhole
 from zonequake_analysis.storage.place import Place
 
 MARK_FILE = ".upload.json"
@@ -37,7 +37,7 @@ def read_mark(run: Place) -> UploadMark | None:
         return msgspec.json.decode(file.read_bytes(), type=UploadMark)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise RunFolderError(f"{file}: {error}; expected what `zonequake run` writes") from error
 
 

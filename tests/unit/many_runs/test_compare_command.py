@@ -16,10 +16,11 @@ from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.many_runs.compare_command import app as compare_app
 from zonequake_analysis.many_runs.compare_command import each_named
-from zonequake_analysis.many_runs.folders import read_run, run_folders
+from zonequake_analysis.many_runs.folders import read_phases, read_run, run_folders
 from zonequake_analysis.many_runs.trend_command import app as trend_app
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
+from zonequake_analysis.strange_bytes import MARK
 
 
 def compared(*arguments: str | Path) -> int:
@@ -112,6 +113,15 @@ def test_without_tables_p99_of_the_verdict_is_told_and_a_doubled_one_is_unknown(
 def test_tables_of_one_side_alone_are_unknown(tmp_path: Path) -> None:
     base, candidate = made(tmp_path, "a"), made(tmp_path, "b", tables=False)
     assert compared(base, candidate) == 2
+
+
+def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path: Path) -> None:
+    run = made(tmp_path, "a")
+    good = read_phases(Place.of(run))
+    events = (run / "events.jsonl").read_bytes()
+    for bad in (b'{"kind":"run.phase","data":{"phase":"\xff"}}\n', b'{"run.phase' + b"[" * 10**5):
+        (run / "events.jsonl").write_bytes(MARK + events + bad)
+        assert read_phases(Place.of(run)) == good
 
 
 def test_without_events_the_whole_run_is_one_span(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.foreign.faulty_s3 import Fault, each_third, relayed
+from tests.foreign.place_verbs import each_verb
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
 from tests.processes.store.ports import free_ports
 from zonequake_analysis.errors import FolderHeld, PlaceError
@@ -36,35 +38,9 @@ def run(request: pytest.FixtureRequest) -> Place:
     return Place.of(f"s3://{BUCKET}/{request.node.name[:60]}")
 
 
-def test_what_is_written_is_listed_read_by_parts_and_deleted(run: Place) -> None:
-    file = run / "history" / "load-0.jsonl"
-    assert not run.exists()
-    file.write(b"first\nsecond\n" * 100_000)
-    (run / "history" / "notes.txt").write(b"")
-    assert run.exists()
-    assert [one.name for one in (run / "history").listed()] == ["load-0.jsonl", "notes.txt"]
-    assert (run / "history").listed(".jsonl") == [file]
-    assert run.listed() == [], "a folder is no file"
-    assert file.size_bytes() == 1_300_000
-    assert file.read_range(6, 6) == b"second"
-    with file.open() as stream:
-        stream.seek(1_299_987)
-        assert stream.readline() == b"first\n"
-        assert stream.read() == b"second\n"
-    file.delete()
-    file.delete()
-    assert not file.exists()
-    with pytest.raises(FileNotFoundError, match=f"s3://{BUCKET}"):
-        file.read_bytes()
-
-
-def test_an_emptied_folder_has_nothing_in_it_and_takes_files(run: Place) -> None:
-    for name in ("part-0", "part-1"):
-        (run / "tables" / "ops" / name).write(b"old")
-    (run / "tables" / "ops").empty_folder()
-    assert (run / "tables" / "ops").listed() == []
-    (run / "tables" / "ops" / "part-0").write(b"new")
-    assert [one.read_bytes() for one in (run / "tables" / "ops").listed()] == [b"new"]
+@each_verb
+def test_each_verb_of_a_place_works(run: Place, steps: Callable[[Place], None]) -> None:
+    steps(run.parent / steps.__name__)
 
 
 def test_folders_of_several_files_are_deleted_with_all_in_them(run: Place) -> None:
@@ -75,15 +51,6 @@ def test_folders_of_several_files_are_deleted_with_all_in_them(run: Place) -> No
     (run / "tables").delete_folder()
     assert (run / "tables").all_below("") == []
     (run / "tables").delete_folder()
-
-
-def test_all_files_below_a_prefix_are_found_by_name_and_those_beside_it_are_not(run: Place) -> None:
-    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
-        (run / name).write(b"x")
-    found = (run / "t").all_below(".parquet")
-    assert found == [run / "t" / "b.parquet", run / "t" / "hour=1" / "a.parquet"]
-    assert found[1].read_bytes() == b"x"
-    assert (run / "gone").all_below(".parquet") == []
 
 
 @pytest.mark.parametrize("size_bytes", [0, 100, 30_000_000], ids=["empty", "one put", "parts"])
@@ -194,13 +161,6 @@ def test_a_copy_to_a_slow_store_never_holds_the_file_in_memory(
         ).stdout
     assert int(grown_mb) < 150
     assert (run / "large").size_bytes() == 400_000_000
-
-
-def test_folders_of_a_prefix_are_those_with_anything_in_them(run: Place) -> None:
-    for name in ("b/run.yaml", "a/history/x.jsonl", "file"):
-        (run / name).write(b"x")
-    assert run.folders() == [run / "a", run / "b"]
-    assert (run / "gone").folders() == []
 
 
 def test_history_lines_are_read_whole_over_breaking_connections(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.foreign.gcs_server import BUCKET, GcsServer, serving
+from tests.foreign.place_verbs import each_verb
 from tests.foreign.spoilt_runs import without_place, write_spoilt
 from zonequake_analysis.storage.place import Place
 
@@ -31,32 +32,15 @@ def environment(google: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_each_verb_of_a_place_works(google: GcsServer) -> None:
-    run = Place.of(f"gs://{BUCKET}/verbs")
-    file = run / "history" / "load-0.jsonl"
-    assert not run.exists()
-    file.write(b"first\nsecond\n" * 100_000)
-    assert run.exists()
-    assert (google.folder / BUCKET / "verbs" / "history" / "load-0.jsonl").is_file()
-    assert (run / "history").listed(".jsonl") == [file]
-    assert file.size_bytes() == 1_300_000
-    assert file.read_range(6, 6) == b"second"
-    content = os.urandom(30_000_000)
-    file.write(content)
-    assert file.read_bytes() == content
-    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
-        (run / name).write(b"x")
-    found = (run / "t").all_below(".parquet")
-    assert found == [run / "t" / "b.parquet", run / "t" / "hour=1" / "a.parquet"]
-    (run / "t").delete_folder()
-    assert (run / "t").all_below("") == []
-    assert (run / "tt" / "c.parquet").exists()
-    (run / "tt").empty_folder()
-    assert (run / "tt").listed() == []
-    file.delete()
-    file.delete()
-    with pytest.raises(FileNotFoundError, match=f"gs://{BUCKET}"):
-        file.read_bytes()
+@each_verb
+def test_each_verb_of_a_place_works(steps: Callable[[Place], None]) -> None:
+    steps(Place.of(f"gs://{BUCKET}/{steps.__name__}"))
+
+
+def test_a_file_is_an_object_of_the_server(google: GcsServer) -> None:
+    (Place.of(f"gs://{BUCKET}/run") / "history" / "load-0.jsonl").write(b"content")
+    there = google.folder / BUCKET / "run" / "history" / "load-0.jsonl"
+    assert there.read_bytes() == b"content"
 
 
 def test_the_verdict_is_that_of_the_folder(google: GcsServer, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.foreign.hdfs_server import HdfsServer, serving, silent
+from tests.foreign.place_verbs import each_verb
 from tests.foreign.spoilt_runs import without_place, write_spoilt
 from tests.processes.store.ports import free_ports
 from zonequake_analysis.errors import FolderHeld, PlaceError
@@ -49,40 +50,14 @@ def run(hdfs: HdfsServer, request: pytest.FixtureRequest) -> Place:
     return Place.of(f"{hdfs.uri}/runs/{request.node.name[:60]}")
 
 
-def test_each_verb_of_a_place_works(run: Place) -> None:
-    file = run / "history" / "load-0.jsonl"
-    assert not run.exists()
-    assert run.listed() == []
-    assert run.folders() == []
-    file.write(b"first\nsecond\n" * 100_000)
-    assert run.exists()
-    assert (run / "history").listed() == [file], "the draft was renamed"
-    assert run.listed() == [], "a folder is no file"
-    assert run.folders() == [run / "history"]
-    assert file.size_bytes() == 1_300_000
-    assert file.read_range(6, 6) == b"second"
-    assert abs((run / "history").modified_s()[file.name] - time.time()) < 600
-    content = os.urandom(30_000_000)
-    file.write(content)
-    assert file.read_bytes() == content
-    file.write(b"")
-    assert file.read_bytes() == b""
-    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
-        (run / name).write(b"x")
-    found = (run / "t").all_below(".parquet")
-    assert found == [run / "t" / "b.parquet", run / "t" / "hour=1" / "a.parquet"]
-    (run / "t").delete_folder()
-    assert (run / "t").all_below("") == []
-    assert (run / "tt" / "c.parquet").exists()
-    (run / "tt").empty_folder()
-    assert (run / "tt").listed() == []
-    (run / "gone").delete_folder()
-    file.delete()
-    file.delete()
-    with pytest.raises(FileNotFoundError, match=str(run)):
-        file.read_bytes()
-    with pytest.raises(FileNotFoundError, match=str(run)):
-        file.size_bytes()
+@each_verb
+def test_each_verb_of_a_place_works(run: Place, steps: Callable[[Place], None]) -> None:
+    steps(run.parent / steps.__name__)
+
+
+def test_a_file_has_the_time_of_its_writing(run: Place) -> None:
+    (run / "file").write(b"content")
+    assert abs(run.modified_s()["file"] - time.time()) < 600
 
 
 def test_a_name_is_taken_as_it_is(run: Place) -> None:

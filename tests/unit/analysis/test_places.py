@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.foreign.place_verbs import each_verb
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.storage.causes import without_secrets
@@ -115,32 +117,13 @@ def test_a_folder_of_this_machine_is_listed_as_its_glob_and_read_by_parts(tmp_pa
         assert stream.readline() == b"second\n"
 
 
-def test_an_emptied_folder_is_there_and_a_deleted_file_is_not(tmp_path: Path) -> None:
-    place = Place.of(tmp_path / "tables" / "ops")
+@each_verb
+def test_each_verb_of_a_place_works(tmp_path: Path, steps: Callable[[Place], None]) -> None:
+    steps(Place.of(tmp_path / "run"))
+
+
+def test_an_emptied_folder_is_there(tmp_path: Path) -> None:
     for _ in range(2):
-        place.empty_folder()
+        Place.of(tmp_path / "tables" / "ops").empty_folder()
         assert list((tmp_path / "tables" / "ops").iterdir()) == []
-        (place / "part").write(b"content")
-    (place / "part").delete()
-    (place / "part").delete()
-    assert not (place / "part").exists()
-
-
-def test_a_file_of_this_machine_that_is_not_there_is_no_error_of_the_store(tmp_path: Path) -> None:
-    for read in (Place.read_bytes, Place.open, Place.size_bytes):
-        with pytest.raises(FileNotFoundError):
-            read(Place.of(tmp_path / "nowhere"))
-
-
-def test_all_files_below_a_folder_are_found_by_name_and_those_beside_it_are_not(
-    tmp_path: Path,
-) -> None:
-    for name in ("t/b.parquet", "t/hour=1/a.parquet", "t/_SUCCESS", "tt/c.parquet"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    found = Place.of(tmp_path / "t").all_below(".parquet")
-    assert [str(file) for file in found] == [
-        f"{tmp_path}/t/b.parquet",
-        f"{tmp_path}/t/hour=1/a.parquet",
-    ]
-    assert Place.of(tmp_path / "gone").all_below(".parquet") == []
+        (tmp_path / "tables" / "ops" / "part").write_bytes(b"content")

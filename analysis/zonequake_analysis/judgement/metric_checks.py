@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence, missing_metrics
 from zonequake_analysis.metrics.counters import (
     DATA_LOST,
@@ -96,7 +97,7 @@ def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
     if problems:
         summary = (
             f"the history lacks {missing:,} operations of those that the load itself counted: "
-            + "; ".join(text for _, text in problems[:_SHOWN])
+            + first_few([text for _, text in problems], _SHOWN)
         )
     return _check("load-counters", summary, missing=missing, checked=total)
 
@@ -159,12 +160,14 @@ def _alerts(facts: MetricFacts) -> Check:
     names = [f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}" for one in silent]
     shown = [
         f"{alert.name} {_zone(alert)}from {(alert.start_ms - facts.start_ms) / 1000:.0f} s"
-        for alert in firing[:_SHOWN]
+        for alert in firing
     ]
-    summary = f"{len(firing)} alerts fired: {', '.join(shown)}" if firing else "no alert fired"
-    if len(firing) > _SHOWN:
-        summary += f" and {len(firing) - _SHOWN} more"
-    pending = len({(one.name, *one.labels.items()) for one in facts.alerts}) - len(firing)
+    told = first_few(shown, _SHOWN, separator=", ")
+    summary = f"{len(firing)} alerts fired: {told}" if firing else "no alert fired"
+    known, fired = (
+        {(one.name, *one.labels.items()) for one in some} for some in (facts.alerts, firing)
+    )
+    pending = len(known - fired)
     if pending:
         summary += f"; {pending} were only pending"
     if not facts.alerts:

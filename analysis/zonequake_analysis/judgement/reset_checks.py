@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.verdict import Check, Verdict
 
 _NO_JOURNAL = "no journal of a data node is there to tell of resets"
+_MOST_TOLD = 4
+"""Most resets that a sentence names; the rest is counted."""
 
 
 def reset_checks(e: Evidence) -> list[Check]:
@@ -39,9 +42,8 @@ def _resets(e: Evidence) -> Check:
         )
     if wanted is not None and found > wanted:
         verdict = Verdict.VIOLATED
-        shown = ", ".join(
-            f"{r.zone}/{r.partition} by {r.survivor} (lineage {r.lineage})" for r in e.resets[:3]
-        )
+        resets = [f"{r.zone}/{r.partition} by {r.survivor} (lineage {r.lineage})" for r in e.resets]
+        shown = first_few(resets, _MOST_TOLD, separator=", ")
         summary += f", where {wanted} were expected: {shown}"
     elif verdict is Verdict.PASSED and unrecorded:
         cut, lineage = unrecorded[0]
@@ -78,7 +80,7 @@ def _sacrificed(e: Evidence) -> Check:
         for lineage, count in sorted(cut.sacrificed.items())
     ]
     if by_lineage:
-        summary += f": {', '.join(by_lineage[:4])}"
+        summary += f": {first_few(by_lineage, _MOST_TOLD, separator=', ')}"
     verdict = Verdict.PASSED
     if most is not None and taken > most:
         verdict = Verdict.VIOLATED
@@ -107,7 +109,7 @@ def _restored(e: Evidence) -> Check:
     ]
     summary = f"{back} writes that a reset had taken came back through a later one"
     if links:
-        summary += f": {', '.join(links[:4])}"
+        summary += f": {first_few(links, _MOST_TOLD, separator=', ')}"
     elif not back and not least:
         summary = "not judged: no reset was unwound"
     return Check(

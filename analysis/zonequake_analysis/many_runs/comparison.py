@@ -340,13 +340,16 @@ def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:
     found = []
     for side, name in ((old, "base"), (new, "candidate")):
         if side.left_out:
-            listed = ", ".join(f"{run.run} ({run.verdict})" for run in side.left_out[:5])
+            listed = first_few(
+                [f"{run.run} ({run.verdict})" for run in side.left_out], 5, separator=", "
+            )
             found.append(f"left out of the {name}, for they showed too little: {listed}")
         absent = [run.run for run in side.used if not run.has_operations]
         if absent:
             found.append(
                 f"without tables/ops in the {name}, so p99 of all operations alone and without an "
-                f"interval: {', '.join(absent[:5])}; run `zonequake analyze` over them"
+                f"interval: {first_few(absent, 5, separator=', ')}; run `zonequake analyze` over "
+                "them"
             )
     targets = [sorted({run.target for run in side.used} - {""}) for side in (old, new)]
     if targets[0] != targets[1]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.bounds import BoundKind
 from zonequake_analysis.many_runs.comparison import (
     ComparedSide,
@@ -185,9 +186,7 @@ def _side_object(side: ComparedSide) -> dict[str, object]:
 
 
 def _names(runs: Sequence[MeasuredRun]) -> str:
-    named = ", ".join(run.run for run in runs[:MOST_RUNS]) or "no run"
-    more = len(runs) - MOST_RUNS
-    return f"{named} and {more} more" if more > 0 else named
+    return first_few([run.run for run in runs], MOST_RUNS, separator=", ") or "no run"
 
 
 def _version(side: ComparedSide) -> str:

@@ -145,6 +145,13 @@ def test_alerts_that_fired_are_listed_with_zone_and_time() -> None:
     assert (found.verdict, found.judged) == (Verdict.PASSED, True)
 
 
+def test_of_many_alerts_the_first_are_named_and_the_rest_is_counted() -> None:
+    fired = [alert("ZonequakeMajorityLost", "firing", 5000 + n) for n in range(20)]
+    summary = check("alerts", evidence(facts(alerts=fired, start_ms=2000))).summary
+    assert summary.startswith("20 alerts fired: ZonequakeMajorityLost (z1) from 3 s, Zonequake")
+    assert summary.endswith("from 3 s, and 15 more")
+
+
 def test_an_alert_that_should_have_fired_and_did_not_is_unknown() -> None:
     reset = operator(RESETS, 1, seen_ms=100_000)
     other = alert("ZonequakeMajorityLost", "firing", 90_000)

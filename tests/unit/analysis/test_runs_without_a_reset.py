@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +23,20 @@ def event(kind: str, source: str, partition: int | None = 0) -> RecordedEvent:
 
 
 def judged(journalled: int, **expected: Any) -> dict[str, Check]:
+    return judged_of(journalled, (), (), Expectations(**expected))
+
+
+def judged_of(
+    journalled: int,
+    resets: Sequence[object],
+    cuts: Sequence[object],
+    expectations: Expectations,
+) -> dict[str, Check]:
     evidence: Any = SimpleNamespace(
-        description=SimpleNamespace(expectations=Expectations(**expected)),
+        description=SimpleNamespace(expectations=expectations),
         journalled=journalled,
-        resets=(),
-        cuts=(),
+        resets=resets,
+        cuts=cuts,
         unfounded=(),
         acknowledged=500,
         counts={},
@@ -90,3 +100,34 @@ def test_an_unwind_is_judged_only_where_there_was_one_or_had_to_be() -> None:
     wanted = judged(4, restored_at_least=3)["restored-writes"]
     assert wanted.verdict is Verdict.VIOLATED
     assert wanted.summary.endswith("; at least 3 had to come back")
+
+
+def test_of_many_resets_the_first_are_named_and_the_rest_is_counted() -> None:
+    resets = tuple(
+        SimpleNamespace(
+            zone="z",
+            partition=number,
+            survivor="n1",
+            lineage=2,
+            by_hand=False,
+            unwound_to=["n1"],
+            unnamed="",
+        )
+        for number in range(6)
+    )
+    cuts = (
+        SimpleNamespace(
+            zone="z",
+            partition=0,
+            sacrificed=dict.fromkeys(range(6), 1),
+            restored=3,
+            unrecorded=[],
+            beside=0,
+        ),
+    )
+    found = judged_of(3, resets, cuts, Expectations(resets=2))
+    assert found["resets"].summary.endswith(
+        "z/2 by n1 (lineage 2), z/3 by n1 (lineage 2), and 2 more"
+    )
+    assert found["sacrificed-writes"].summary.endswith("1 in z/0 by lineage 3, and 2 more")
+    assert found["restored-writes"].summary.endswith("z/3 to [n1] by n1, and 2 more")

@@ -307,6 +307,20 @@ def test_no_text_from_outside_is_markup_in_markdown() -> None:
     ]
 
 
+def test_of_many_runs_the_first_are_named_and_the_rest_is_counted() -> None:
+    base = [run(f"a{n}") for n in range(15)]
+    few = [run(f"u{n}", Verdict.UNKNOWN) for n in range(7)]
+    found = compare([*base, *few], [replace(one, has_operations=False) for one in base], DEFAULT)
+    assert found.notes[:2] == (
+        "left out of the base, for they showed too little: u0 (unknown), u1 (unknown), "
+        "u2 (unknown), u3 (unknown), u4 (unknown), and 2 more",
+        "without tables/ops in the candidate, so p99 of all operations alone and without an "
+        "interval: a0, a1, a2, a3, a4, and 10 more; run `zonequake analyze` over them",
+    )
+    assert "base       a0, a1, a2," in to_text(found)
+    assert "a11, and 3 more [" in to_text(found)
+
+
 def test_no_text_from_outside_moves_the_cursor_of_a_terminal() -> None:
     text = to_text(evil_comparison())
     assert "\x1b" not in text

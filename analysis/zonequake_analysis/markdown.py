@@ -13,8 +13,9 @@ from zonequake_analysis.untrusted_text import plain, visible
 MOST_CHARACTERS = 600
 """Most characters of one cell or sentence."""
 
-_AS_NUMBER = re.compile(
-    r"""[^\w\x80-\U0010ffff ,;:./%+()"'?=-]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.|:(?! )""",
+_READ_BY_MARKDOWN = re.compile(
+    r"""[^\w\x80-\U0010ffff ,;:./%+()"'?=-]|(?<![^\W_])_|_(?![^\W_])"""
+    r"|(?<=www)\.|:(?=//)|(?<=mailto):|(?<=xmpp):",
     re.IGNORECASE,
 )
 _REFERS = "@#!"
@@ -27,14 +28,16 @@ def cell(text: str, most: int = MOST_CHARACTERS) -> str:
     """Returns text in one line, for a table's cell or the middle of a sentence.
 
     Characters that Markdown could read become references by number, which are never structure
-    (CommonMark, "Entity and numeric character references").
+    (CommonMark, "Entity and numeric character references"), or stand behind a backslash.
     """
-    return _AS_NUMBER.sub(_as_reference, plain(text, most))
+    return _READ_BY_MARKDOWN.sub(_as_text, plain(text, most))
 
 
-def _as_reference(found: re.Match[str]) -> str:
-    apart = "&#8203;" if found[0] in _REFERS else ""
-    return f"&#{ord(found[0])};{apart}"
+def _as_text(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign == "`":
+        return "\\`"  # our own sentences have many: their source stays readable
+    return f"&#{ord(sign)};" + "&#8203;" * (sign in _REFERS)
 
 
 def paragraph(text: str) -> str:

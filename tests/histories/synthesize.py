@@ -8,7 +8,7 @@ without a cluster. Anomalies to plant are in `tests.histories.anomalies`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -60,39 +60,55 @@ class SyntheticOperation:
 def lines(operation: SyntheticOperation) -> Iterator[bytes]:
     """The operation's lines: the invoke, then the completion unless it was cut off."""
     o = operation
-    common: dict[str, object] = {
-        "f": o.f.name.lower(),
-        "process": o.process,
-        "op": f"{o.process}-{o.sequence}",
-        "role": o.role.name.lower(),
-        "zone": o.zone,
-        "partition": o.partition,
-        "key": o.key,
-        "expected": o.expected,
-        "sched": o.inv_ns if o.sched_ns is None else o.sched_ns,
-        "inv": o.inv_ns,
-        "clock": "synthetic",
-        "read": ("bounded" if o.bounded else "linearizable") if o.f is Function.READ else None,
-    }
     asked = None if o.f is Function.READ else o.value
-    encode = msgspec.json.encode
-    yield encode(
-        {"schema": 1, "type": "invoke", **common, "value": asked}
-        | {"time": o.inv_ns, "wall": o.inv_ns + WALL_OFFSET_NS}
-    )
+    ok = o.type == "ok"
+
+    def line(type_: str, time_ns: int, answer: Mapping[str, object]) -> bytes:
+        return msgspec.json.encode(
+            {
+                "schema": 1,
+                "type": type_,
+                "f": o.f.name.lower(),
+                "process": o.process,
+                "op": f"{o.process}-{o.sequence}",
+                "role": o.role.name.lower(),
+                "zone": o.zone,
+                "partition": o.partition,
+                "key": o.key,
+                "value": answer.get("value", asked),
+                "expected": o.expected,
+                "applied": answer.get("applied"),
+                "found": answer.get("found"),
+                "sched": o.inv_ns if o.sched_ns is None else o.sched_ns,
+                "inv": o.inv_ns,
+                "time": time_ns,
+                "wall": time_ns + WALL_OFFSET_NS,
+                "clock": "synthetic",
+                **{name: answer.get(name) for name in ("node", "lineage", "term", "index")},
+                "read": ("bounded" if o.bounded else "linearizable")
+                if o.f is Function.READ
+                else None,
+                "attempts": answer.get("attempts"),
+                "error": answer.get("error"),
+            }
+        )
+
+    yield line("invoke", o.inv_ns, {})
     if o.type == "invoke":
         return
-    ok = o.type == "ok"
-    yield encode(
-        {"schema": 1, "type": o.type, **common, "value": o.value if ok else asked}
-        | {"time": o.fin_ns, "wall": o.fin_ns + WALL_OFFSET_NS, "node": o.node, "attempts": 1}
-        | {"applied": o.applied, "found": o.found, "error": None if ok else "timed out"}
-        | (
-            {"lineage": o.lineage, "term": o.term, "index": o.index}
-            if ok and o.index is not None
-            else {"lineage": None, "term": None, "index": None}
-        )
-    )
+    answer: dict[str, object] = {
+        "applied": o.applied,
+        "found": o.found,
+        "node": o.node,
+        "attempts": 1,
+    }
+    if ok:
+        answer["value"] = o.value
+    else:
+        answer["error"] = "timed out"
+    if ok and o.index is not None:
+        answer |= {"lineage": o.lineage, "term": o.term, "index": o.index}
+    yield line(o.type, o.fin_ns, answer)
 
 
 def write_operations(file: Path, operations: Iterable[SyntheticOperation]) -> None:
@@ -252,30 +268,32 @@ class _Writer:
             else:
                 self._registers[partition, key] = new
         read = '"linearizable"' if f == "read" else "null"
-        common = (
+        head = (
             f'"f":"{f}","process":{process},"op":"{process}-{number}","role":"load",'
-            f'"zone":"{ZONE}","partition":{partition},"key":"{name}","expected":{expected},'
-            f'"sched":{inv},"inv":{inv},"clock":"synthetic","read":{read},'
+            f'"zone":"{ZONE}","partition":{partition},"key":"{name}"'
         )
-        invoke = (
-            f'{{"schema":1,"type":"invoke",{common}"value":{asked},"applied":null,"time":{inv},'
-            f'"wall":{inv + WALL_OFFSET_NS},"node":null,"lineage":null,"term":null,"index":null,'
-            '"error":null}\n'
-        )
+        begun = f'"sched":{inv},"inv":{inv}'
+
+        def line(type_: str, shown: object, answer: str, time_ns: int, end: str) -> str:
+            return (
+                f'{{"schema":1,"type":"{type_}",{head},"value":{shown},"expected":{expected},'
+                f'{answer},{begun},"time":{time_ns},"wall":{time_ns + WALL_OFFSET_NS},'
+                f'"clock":"synthetic",{end}}}\n'
+            )
+
+        silent, nowhere = '"applied":null,"found":null', '"lineage":null,"term":null,"index":null'
+        nobody = f'"node":null,{nowhere},"read":{read}'
+        invoke = line("invoke", asked, silent, inv, f'{nobody},"attempts":null,"error":null')
         if kind == "info":
             if rng.random() < shape.cut_off:
                 return invoke
-            return (
-                f'{invoke}{{"schema":1,"type":"info",{common}"value":{asked},"applied":null,'
-                f'"time":{fin},"wall":{fin + WALL_OFFSET_NS},"node":null,"lineage":null,'
-                '"term":null,"index":null,"error":"timed out","attempts":3}\n'
-            )
-        return (
-            f'{invoke}{{"schema":1,"type":"ok",{common}"value":{value},"applied":{applied},'
-            f'"found":{found},"time":{fin},"wall":{fin + WALL_OFFSET_NS},'
+            gave_up = f'{nobody},"attempts":3,"error":"timed out"'
+            return invoke + line("info", asked, silent, fin, gave_up)
+        end = (
             f'"node":"zq-default-{partition % 3}","lineage":0,"term":1,'
-            f'"index":{place * shape.index_step},"error":null,"attempts":1}}\n'
+            f'"index":{place * shape.index_step},"read":{read},"attempts":1,"error":null'
         )
+        return invoke + line("ok", value, f'"applied":{applied},"found":{found}', fin, end)
 
     def _shown(self, partition: int, key: int, *, is_list: bool) -> object:
         """What a read of the key shows by now, as JSON."""

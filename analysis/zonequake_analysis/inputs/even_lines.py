@@ -51,7 +51,7 @@ def even_columns(lines: pa.Array, shape: pa.Schema) -> tuple[dict[str, pa.Array]
     ((usual, count),) = Counter(marks).most_common(1) or [(b"", 0)]
     even = np.ones(len(lines), bool)
     if count < len(lines):
-        even = np.fromiter((own == usual for own in marks), bool, len(marks))
+        even = np.fromiter(map(usual.__eq__, marks), bool, len(marks))
         if len(even) != len(lines):
             return None  # a line's end within a line
         text = text_of(lines.filter(pa.array(even)))

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated
 
@@ -33,17 +34,24 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.even_lines import even_columns, text_of
-from zonequake_analysis.inputs.long_lines import pieces
+from zonequake_analysis.inputs.faults.repeats import COMPARED, Invokes, same, windows
+from zonequake_analysis.inputs.long_lines import LinePiece, pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.strange_bytes import strange_bytes
 
 RANGE_BYTES = 64 * 1024 * 1024
+_CACHED_BYTES = 128 * 1024
+"""Bytes that are compared at once: a result of this size stays in a core's cache."""
+
 _INVOKE = '{"schema":1,"type":"invoke",'
 _OP = '"op":"'
 _MOST_OP_BYTES = 32
 _VALUE_LIST, _LIST = b'"value":[', b'"list":['
 """Within a JSON string the quotes would follow backslashes, so these bytes are always fields."""
+
+_WITHIN = np.where(np.tri(_MOST_OP_BYTES, _MOST_OP_BYTES, -1), 255, 0).astype(np.uint8)
+"""Bytes that leave as many of a name's letters as the row has."""
 
 _NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
 
@@ -72,8 +80,7 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
     """Yields the lines of one range that are kept, piece by piece, of the shape `LINES`."""
     open_invokes: dict[bytes, tuple[bytes, int]] = {}
     for piece in pieces(part.path, part.start, part.stop):
-        lines, starts = _split(piece.content)
-        starts += piece.at
+        lines, starts = _split(piece)
         invoke = pc.starts_with(lines, _INVOKE).to_numpy(zero_copy_only=False) & _whole(lines)
         if piece.torn and len(invoke):
             invoke[-1] = False
@@ -81,22 +88,31 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
         begun = starts[invoke]
         asked_ops = _ops(asked)
         asks = {op: row for row, op in enumerate(asked_ops) if op is not None}
-        groups = [
-            (columns, begins, _completions(columns))
-            for columns, begins in _parsed(others, starts[~invoke], torn=piece.torn)
-        ]
-        answered = {op for _, _, completions in groups for op in completions}
         twice = _named_twice(asked_ops, asks, open_invokes)
         for op in twice:
             asks.pop(op, None)
-        for columns, begins, completions in groups:
-            paired = [op in asks or (op in open_invokes and op not in twice) for op in completions]
+        known = (
+            _Known(asks, Invokes.of(piece.content, begun - piece.at, asked)),
+            _Known.of({op: text for op, (text, _) in open_invokes.items() if op not in twice}),
+        )
+        answered: set[bytes | None] = set()
+        unlike: set[bytes] = set()
+        for columns, begins in _parsed(others, starts[~invoke], torn=piece.torn):
+            completions = _completions(columns)
+            paired, different = _paired(completions, columns, piece, begins, known)
             yield _batch(columns, part.file, begins, paired)
-        for op in (open_invokes.keys() & answered) - twice:
+            answered.update(completions)
+            unlike.update(different)
+        for op in (open_invokes.keys() & answered) - twice - unlike:
             del open_invokes[op]
         for op in asks.keys() - answered:
             open_invokes[op] = (text_of(asked.slice(asks[op], 1)), int(begun[asks[op]]))
-        kept = [row for row, op in enumerate(asked_ops) if op is None or op in twice]
+        unlike |= twice
+        kept = [
+            row
+            for row, op in enumerate(asked_ops if unlike or None in asked_ops else [])
+            if op is None or op in unlike
+        ]
         if kept:
             yield from _unpaired(asked.take(pa.array(kept, pa.int64())), part.file, begun[kept])
     if open_invokes:
@@ -111,11 +127,59 @@ def _named_twice(
     open_invokes: Mapping[bytes, object],
 ) -> set[bytes]:
     """Returns the operations that several invokes name: none of these may be dropped unparsed."""
-    known = sum(name is not None for name in names)
+    known = len(names) - names.count(None)
     if known == len(asks) and open_invokes.keys().isdisjoint(asks):
         return set()
     counted = Counter(name for name in names if name is not None)
     return {name for name, count in counted.items() if count > 1 or name in open_invokes}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Invokes that may be dropped, and the place of each among them by its operation's name."""
+
+    places: Mapping[bytes, int]
+    invokes: Invokes
+
+    @classmethod
+    def of(cls, lines: Mapping[bytes, bytes]) -> _Known:
+        """Returns these lines, by their operations' names, as one text."""
+        texts = pa.array(lines.values(), pa.binary())
+        begins = np.cumsum([0, *map(len, lines.values())], dtype=np.int64)[:-1]
+        places = {op: place for place, op in enumerate(lines)}
+        return cls(places, Invokes.of(b"".join(lines.values()), begins, texts))
+
+
+def _paired(
+    completions: Sequence[bytes | None],
+    columns: dict[str, pa.Array],
+    piece: LinePiece,
+    begins: NDArray[np.int64],
+    known: Iterable[_Known],
+) -> tuple[NDArray[np.bool_], set[bytes]]:
+    """Returns which lines complete one of the `known` invokes and repeat it, and the operations
+    whose lines don't, or may not.
+    """
+    paired = np.zeros(len(completions), bool)
+    unlike: set[bytes] = set()
+    left = np.arange(len(completions))
+    for one in known:
+        names = completions
+        if len(left) < len(paired):
+            names = [completions[row] for row in left.tolist()]
+        found_at = map(one.places.get, names, repeat(-1))  # type: ignore[arg-type]
+        places = np.fromiter(found_at, np.int64, len(names))
+        found, left = left[places >= 0], left[places < 0]
+        if not len(found):
+            continue
+        of_found = columns
+        if len(found) < len(paired):
+            of_found = {n: columns[n].take(pa.array(found)) for n in COMPARED}
+        paired[found] = same(
+            one.invokes.at(places[places >= 0]), piece.content, begins[found] - piece.at, of_found
+        )
+        unlike.update(op for row in found[~paired[found]].tolist() if (op := completions[row]))
+    return paired, unlike
 
 
 def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
@@ -128,11 +192,11 @@ def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
 
 def _unpaired(lines: pa.Array, file: int, starts: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     for columns, begins in _parsed(lines, starts):
-        yield _batch(columns, file, begins, [False] * len(begins))
+        yield _batch(columns, file, begins, np.zeros(len(begins), bool))
 
 
 def _batch(
-    columns: dict[str, pa.Array], file: int, starts: NDArray[np.int64], paired: list[bool]
+    columns: dict[str, pa.Array], file: int, starts: NDArray[np.int64], paired: NDArray[np.bool_]
 ) -> pa.RecordBatch:
     """Returns parsed lines with their file's number and first byte, in the shape `LINES`."""
     columns["file"] = pa.array(np.full(len(paired), file, np.int32))
@@ -249,17 +313,20 @@ _Line = msgspec.defstruct(
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _split(piece: bytes | memoryview) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Returns the lines of a piece with their ends, without copying, and where each begins in it.
-
-    Blank lines are left out.
+def _split(piece: LinePiece) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Returns the lines of a piece with their ends, without copying, and where each begins in the
+    file. Blank lines are left out.
     """
-    ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == _NEWLINE) + 1
-    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    letters = np.frombuffer(piece.content, np.uint8)
+    ends = [
+        np.flatnonzero(letters[at : at + _CACHED_BYTES] == _NEWLINE) + (at + 1)
+        for at in range(0, len(letters), _CACHED_BYTES)
+    ]
+    offsets = np.concatenate([[0], *ends]).astype(np.int32)
     lines = pa.StringArray.from_buffers(
-        len(ends), pa.py_buffer(offsets.tobytes()), pa.py_buffer(piece)
+        len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(piece.content)
     )
-    starts = offsets[:-1].astype(np.int64)
+    starts = offsets[:-1].astype(np.int64) + piece.at
     blank = np.diff(offsets) < 3
     if not blank.any():
         return lines, starts
@@ -278,17 +345,19 @@ def _ops(lines: pa.Array) -> list[bytes | None]:
     if not len(lines):
         return []
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines)]
-    text = bytes(lines.buffers()[2]) + bytes(_MOST_OP_BYTES)
+    text = lines.buffers()[2]
     found = pc.find_substring(lines, _OP).to_numpy()
     begin = offsets.astype(np.int64) + found + len(_OP)
-    # Eight letters at once, from any byte on: a quarter of the time of single letters.
-    words = np.ndarray((len(text) - 7,), np.uint64, text, strides=(1,))
-    window = begin[:, None] + np.arange(0, _MOST_OP_BYTES, 8)
-    letters = words[window].view(np.uint8)
-    ends = (letters == _QUOTE) | (letters == _BACKSLASH) | (letters == _NEWLINE)
+    if int(begin.max()) + _MOST_OP_BYTES > len(text):
+        text = bytes(text) + bytes(_MOST_OP_BYTES)
+    letters = windows(text, begin, _MOST_OP_BYTES).view(np.uint8).reshape(len(lines), -1)
+    ends = letters == _QUOTE
+    for mark in (_BACKSLASH, _NEWLINE):
+        ends |= letters == mark
     length = ends.argmax(axis=1)
     plain = (found >= 0) & (letters[np.arange(len(lines)), length] == _QUOTE)
-    return [
-        text[first : first + size] if good else None
-        for first, size, good in zip(begin.tolist(), length.tolist(), plain.tolist(), strict=True)
-    ]
+    letters &= _WITHIN[length]
+    names: list[bytes | None] = letters.view(f"S{_MOST_OP_BYTES}")[:, 0].tolist()
+    if plain.all():
+        return names
+    return [name if good else None for name, good in zip(names, plain.tolist(), strict=True)]

@@ -13,7 +13,10 @@ from zonequake_analysis.storage.place import Place
 
 
 def line(kind: str, number: int, **fields: object) -> str:
-    op = {"schema": 1, "type": kind, "f": "write", "process": 3, "op": f"3-{number}", **fields}
+    """A line as the load writes it, up to its times."""
+    op = {"schema": 1, "type": kind, "f": "write", "process": 3, "op": f"3-{number}", "key": "k"}
+    op |= dict.fromkeys(("value", "expected", "applied", "found"))
+    op |= {"sched": 5, "inv": 6, "time": 7, **fields}
     return json.dumps(op, separators=(",", ":"))
 
 
@@ -75,8 +78,9 @@ def test_lists_and_numbers_become_columns_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_says_why_and_spoils_no_other(tmp_path: Path, bad: str, why: str) -> None:
-    good = line("ok", 1, value=[4])
-    found = kept(written(tmp_path, line("invoke", 1), good, bad, line("ok", 2, value=9), end=""))
+    good = line("ok", 1, f="read", value=[4])
+    invoke = line("invoke", 1, f="read")
+    found = kept(written(tmp_path, invoke, good, bad, line("ok", 2, value=9), end=""))
     assert [row[CORRUPT] is None for row in found] == [True, False, True]
     assert why in str(found[1][CORRUPT])
     assert [row["list"] for row in found] == [[4], None, None]

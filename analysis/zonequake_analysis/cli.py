@@ -12,9 +12,9 @@ import typer
 
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
-from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import (
     OF_A_RUN,
@@ -26,7 +26,6 @@ from zonequake_analysis.run_argument import (
 )
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
-from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
 from zonequake_analysis.storage.place import Place
@@ -42,7 +41,7 @@ app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
 def judge_folder(
-    run: Path | str | Place,
+    run: Path | str | Place | RecordedRun,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
@@ -57,20 +56,18 @@ def judge_folder(
     executor-archive`; `held` is called once the folder is this analysis's. Raises AnalysisError for
     a folder that can't be judged at all.
     """
-    run = Place.of(run)
+    record = RecordedRun.of(run)
+    run = record.place
     run.check_reachable()
     check_whole(run)
-    files = history_files(run)
+    history_bytes = record.histories.size_bytes
     with claimed(run) as still_ours:
         if held is not None:
             held(run)
-        history_bytes, metrics_bytes = (
-            sum(file.size_bytes() for file in some) for some in (files, metric_files(run))
-        )
-        size = size_of(history_bytes, metrics_bytes)
-        kind = ArchivedRun.METRICS if metrics_bytes else ArchivedRun.HISTORY
+        _ = record.description  # what is wrong with it is told before Spark starts
+        kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
-            size=size,
+            size=size_of(history_bytes, record.metrics_bytes),
             master=master,
             remote=remote,
             driver_host=driver_host,
@@ -78,7 +75,7 @@ def judge_folder(
             recorded=kind,
         )
         with ended_if_executors_die(spark):
-            judgement = judge_run(spark, run, progress=partial(_say, run))
+            judgement = judge_run(spark, record, progress=partial(_say, run))
         still_ours()
         write_report(run, judgement, told=partial(_say, run))
         judgement.ingested.forget_ops()
@@ -91,7 +88,7 @@ def judge_folder(
 
 
 def analyze(
-    run: Path | str | Place,
+    run: Path | str | Place | RecordedRun,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
@@ -104,10 +101,11 @@ def analyze(
     run folder is wrong usage, and is left as it is.
     """
     try:
-        run = Place.of(run)
+        record = RecordedRun.of(run)
     except PlaceError as error:
         print(f"analyze: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CODES[Verdict.HARNESS_FAILED]
+    run = record.place
     try:
         run.check_reachable()
         if not _is_run(run):
@@ -117,7 +115,7 @@ def analyze(
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
-        return EXIT_CODES[judge_folder(run, master, remote, driver_host, archives, held)]
+        return EXIT_CODES[judge_folder(record, master, remote, driver_host, archives, held)]
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation

@@ -1,17 +1,103 @@
-"""Checks that all files of a run are there, and read: a folder may be copied in part, or while it
-grows, and a history may have files of other names.
+"""The files of a run as they were recorded: listed once, and checked that all are there, and read.
+
+A folder may be copied in part, or while it grows, and a history may have files of other names.
 """
 
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.run_folder import RunDescription, read_description
 from zonequake_analysis.storage.place import Place
 
 _DRAFT = re.compile(r"(^|/)\.|\.jsonl\.[0-9a-f]{16}$")
 """A file that is being written, or was when its writer was killed: hidden, or a store's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histories:
+    """The files in `history`. `unread`: those that hold anything and aren't read, by their names in
+    the run.
+    """
+
+    files: tuple[Place, ...]
+    size_bytes: int
+    unread: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run folder, each part of which is looked at when it is asked for, and once."""
+
+    place: Place
+
+    @classmethod
+    def of(cls, run: Path | str | Place | RecordedRun) -> RecordedRun:
+        """Returns the record of a folder; one that has been looked at stays as it is."""
+        return run if isinstance(run, RecordedRun) else cls(Place.of(run))
+
+    @cached_property
+    def description(self) -> RunDescription:
+        """The content of `run.yaml`. Raises RunFolderError."""
+        return read_description(self.place)
+
+    @cached_property
+    def histories(self) -> Histories:
+        """The files in `history`. Raises RunFolderError if none can be read, or one can't."""
+        return histories(self.place)
+
+    @cached_property
+    def metrics_bytes(self) -> int:
+        """The size of all files with samples. Raises PlaceError."""
+        sizes = (self.place / "metrics").sizes_below()
+        return sum(size for name, size in sizes.items() if _directly(name, ".parquet"))
+
+
+def histories(run: Path | Place) -> Histories:
+    """Lists the folder `history` of a run.
+
+    Raises RunFolderError if it has no file to read, or one that is no file or can't be read.
+    """
+    folder = Place.of(run) / "history"
+    if folder.local is not None:  # a store holds only plain files
+        for file in folder.listed(".jsonl"):
+            _check_plain(Path(file.path))
+    sizes = folder.sizes_below()
+    read = sorted(name for name in sizes if _directly(name, ".jsonl"))
+    if not read:
+        raise RunFolderError(
+            f"found no file {folder}/*.jsonl; a run folder needs at least its histories"
+        )
+    return Histories(
+        files=tuple(folder / name for name in read),
+        size_bytes=sum(sizes[name] for name in read),
+        unread=tuple(
+            f"history/{name}"
+            for name, size_bytes in sorted(sizes.items())
+            if size_bytes and not _directly(name, ".jsonl") and not _DRAFT.search(name)
+        ),
+    )
+
+
+def _directly(name: str, ending: str) -> bool:
+    return "/" not in name and name.endswith(ending)
+
+
+def _check_plain(file: Path) -> None:
+    try:
+        kind = file.stat().st_mode
+        if stat.S_ISREG(kind):
+            file.open("rb").close()
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error.strerror}; expected a file to read") from error
+    if not stat.S_ISREG(kind):
+        raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
 
 
 def incomplete_files(run: Path | Place, files: Mapping[str, int]) -> list[str]:
@@ -21,19 +107,6 @@ def incomplete_files(run: Path | Place, files: Mapping[str, int]) -> list[str]:
     longer file is complete: `zonequake clean` may add events. Raises PlaceError.
     """
     return [name for name, size_bytes in sorted(files.items()) if _size(run, name) < size_bytes]
-
-
-def unread_histories(run: Path | Place) -> list[str]:
-    """Returns the files in and below `history` that hold anything and aren't read as a history.
-
-    Drafts are left out. It lists the folder once. Raises OSError, PlaceError.
-    """
-    sizes = (Place.of(run) / "history").sizes_below()
-    return [
-        f"history/{name}"
-        for name, size_bytes in sorted(sizes.items())
-        if size_bytes and ("/" in name or not name.endswith(".jsonl")) and not _DRAFT.search(name)
-    ]
 
 
 def _size(run: Path | Place, name: str) -> int:

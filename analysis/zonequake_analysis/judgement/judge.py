@@ -28,13 +28,12 @@ from zonequake_analysis.checks.repeated_values import (
     searched,
     settled,
 )
-from zonequake_analysis.inputs.completeness import incomplete_files, unread_histories
+from zonequake_analysis.inputs.completeness import RecordedRun, incomplete_files
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
     RecordedEvent,
     RunDescription,
-    read_description,
     read_dumps,
     read_events,
 )
@@ -89,15 +88,18 @@ class Judgement:
 
 
 def judge_run(
-    spark: SparkSession, run: Path | Place, *, progress: Callable[[str], None] = lambda _: None
+    spark: SparkSession,
+    run: Path | Place | RecordedRun,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Judgement:
     """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
     with ExitStack() as at_end:
-        return _judged(spark, run, progress, at_end)
+        return _judged(spark, RecordedRun.of(run), progress, at_end)
 
 
 def _judged(
-    spark: SparkSession, run: Path | Place, progress: Callable[[str], None], at_end: ExitStack
+    spark: SparkSession, record: RecordedRun, progress: Callable[[str], None], at_end: ExitStack
 ) -> Judgement:
     steps: dict[str, float] = {}
     began = time.monotonic()
@@ -109,14 +111,14 @@ def _judged(
         progress(f"{step}: {now - began:.1f} s")
         began = now
 
-    description = read_description(run)
+    run, description = record.place, record.description
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)
     one_clock = len({event.clock for event in events if event.clock}) <= 1
     ingested = ingest(
         spark,
-        run,
+        record,
         clock_offset_ns=description.clock_offset_ns,
         dumps=bool(dumps),
         known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
@@ -131,10 +133,10 @@ def _judged(
             ingested.ops,
             suspects,
             unplaced=ingested.quality.unplaced,
-            folder=Place.of(run).resolve() / "tables" / "ops",
+            folder=run.resolve() / "tables" / "ops",
         )
     incomplete = incomplete_files(run, description.files)
-    unread = unread_histories(run)
+    unread = record.histories.unread
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()
     counts, missing, repeated = CountedFindings(), None, BySearch()
@@ -232,7 +234,7 @@ def _judged(
         spark,
         of_operations=written.of_operations,
         of_checks=written.of_checks,
-        operations=(Place.of(run).resolve() / "tables" / "ops").all_below(".parquet"),
+        operations=(run.resolve() / "tables" / "ops").all_below(".parquet"),
         checks=checks,
         start_ns=drawn.start_ns,
         end_ns=drawn.end_ns,

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm.java_command import OF_LAUNCHER, command_of, installed_spark, is_known
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
 from zonequake_analysis.spark_pass.settings import (
@@ -36,7 +38,6 @@ from zonequake_analysis.spark_pass.settings import (
     is_local,
     size_of,
 )
-from zonequake_analysis.storage.place import Place
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
@@ -65,20 +66,20 @@ class _Begun:
 _begun: _Begun | None = None
 
 
-def begin(run: str, *, master: str | None = None) -> None:
-    """Starts the JVM that the analysis of a folder of this machine will need, if that is known."""
+def begin(run: RecordedRun, *, master: str | None = None) -> None:
+    """Starts the JVM that the analysis of a folder of this machine will need, if that is known.
+
+    None begins for a folder that can't be judged: the analysis says why.
+    """
     global _begun
-    folder, master = Place.of(run).local, master or LOCAL
-    if _begun is not None or folder is None or not is_local(master):
+    master = master or LOCAL
+    if _begun is not None or run.place.local is None or not is_local(master):
         return
-    with suppress(OSError):
-        history_bytes, metrics_bytes = (
-            sum(file.stat().st_size for file in folder.glob(pattern))
-            for pattern in ("history/*.jsonl", "metrics/*.parquet")
-        )
+    with suppress(OSError, RunFolderError):
+        history_bytes, _ = run.histories.size_bytes, run.description
         if history_bytes:
-            kind = ArchivedRun.METRICS if metrics_bytes else ArchivedRun.HISTORY
-            size = size_of(history_bytes, metrics_bytes)
+            kind = ArchivedRun.METRICS if run.metrics_bytes else ArchivedRun.HISTORY
+            size = size_of(history_bytes, run.metrics_bytes)
             _begun = _started(options(master, defaults(size, master, kind)))
 
 

@@ -11,7 +11,6 @@ failed tasks. A task returns its facts as its result, so that a repeated task co
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import (
     Faults,
@@ -85,36 +84,9 @@ class Ingested:
             self.ops.unpersist()
 
 
-def history_files(run: Path | Place) -> list[Place]:
-    """Returns the history files of a run folder, sorted.
-
-    Raises RunFolderError if there are none, or if one is no file or can't be read.
-    """
-    files = Place.of(run / "history").listed(".jsonl")
-    if not files:
-        raise RunFolderError(
-            f"found no file {run / 'history'}/*.jsonl; a run folder needs at least its histories"
-        )
-    for file in files:
-        if file.local is not None:  # a store holds only plain files
-            _check_plain(file.local)
-    return files
-
-
-def _check_plain(file: Path) -> None:
-    try:
-        kind = file.stat().st_mode
-        if stat.S_ISREG(kind):
-            file.open("rb").close()
-    except OSError as error:
-        raise RunFolderError(f"{file}: {error.strerror}; expected a file to read") from error
-    if not stat.S_ISREG(kind):
-        raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
-
-
 def ingest(
     spark: SparkSession,
-    run: Path | Place,
+    run: Path | Place | RecordedRun,
     *,
     clock_offset_ns: int = 0,
     dumps: bool = False,
@@ -126,10 +98,10 @@ def ingest(
     one. `dumps`: whether there are replicas to compare with. `known`: the facts about partitions
     from the run's events. Raises RunFolderError.
     """
-    files = history_files(run)
-    size = sum(file.size_bytes() for file in files)
+    record = RecordedRun.of(run)
+    files, size = list(record.histories.files), record.histories.size_bytes
     buckets = max(2, -(-size // BUCKET_BYTES))
-    target = Place.of(run / "tables" / "ops").resolve()
+    target = (record.place / "tables" / "ops").resolve()
     target.empty_folder()
     split_by_key = by_key(files, buckets)
     lines = Lines(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from zonequake_analysis.ended_early import EndedEarly
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
 from zonequake_ctl.options import ReleaseOptions, expanded
@@ -48,12 +49,13 @@ def analyze_command(
             )
         early = EndedEarly(run=run)
         with early.at_sigterm():
+            record = RecordedRun.of(run)
             if remote is None:
-                local_jvm.begin(run, master=master)
+                local_jvm.begin(record, master=master)
             # It imports what the JVM's start leaves time for.
             from zonequake_analysis.cli import analyze
 
-            raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.hold))
+            raise typer.Exit(analyze(record, master, remote, driver_host, archives, early.hold))
     if any(each is not None for each in (master, remote, driver_host, archives)):
         raise UsageError(
             "found --in-cluster beside --master, --remote, --driver-host or --archives, expected "

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.analysis.made_up_evidence import evidence
 from zonequake_analysis.checks import sets
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.completeness import incomplete_files, unread_histories
+from zonequake_analysis.inputs.completeness import histories, incomplete_files
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.verdict import Check, Verdict
@@ -54,7 +54,10 @@ def test_files_that_no_history_is_read_from_are_named_and_drafts_are_not(tmp_pat
     for name in (*read, *drafts, *unread):
         (history / name).write_text("{}\n")
     (history / "_SUCCESS").touch()
-    assert unread_histories(tmp_path) == [f"history/{name}" for name in unread]
+    found = histories(tmp_path)
+    assert found.unread == tuple(f"history/{name}" for name in unread)
+    assert sorted(file.name for file in found.files) == sorted(read)
+    assert found.size_bytes == 3 * len(read)
 
 
 def test_a_history_with_files_that_are_not_read_is_unknown() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm import java_command, local_jvm
 from zonequake_analysis.jvm.java_command import command_of, installed_spark, is_known
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
@@ -99,16 +100,16 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
-def recorded(folder: Path) -> Path:
+def recorded(folder: Path) -> RecordedRun:
     (folder / "history").mkdir()
     (folder / "history" / "a.jsonl").write_text("{}\n")
-    return folder
+    return RecordedRun.of(folder)
 
 
 def test_the_jvm_that_begins_early_is_told_what_the_session_will_ask_for(
     commands: list[str], tmp_path: Path
 ) -> None:
-    local_jvm.begin(str(recorded(tmp_path)), master="local[2]")
+    local_jvm.begin(recorded(tmp_path), master="local[2]")
     begun = local_jvm._begun
     assert begun is not None
     try:
@@ -125,21 +126,21 @@ def test_the_jvm_that_begins_early_is_told_what_the_session_will_ask_for(
 def test_no_jvm_begins_early_for_a_cluster(
     commands: list[str], tmp_path: Path, master: str
 ) -> None:
-    local_jvm.begin(str(recorded(tmp_path)), master=master)
+    local_jvm.begin(recorded(tmp_path), master=master)
     assert not commands
 
 
 def test_no_jvm_begins_early_for_a_folder_without_a_history(
     commands: list[str], tmp_path: Path
 ) -> None:
-    local_jvm.begin(str(tmp_path))
+    local_jvm.begin(RecordedRun.of(tmp_path))
     assert not commands
 
 
 def test_a_jvm_of_other_options_is_ended_and_another_one_asked_for(
     commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local_jvm.begin(str(recorded(tmp_path)))
+    local_jvm.begin(recorded(tmp_path))
     begun = local_jvm._begun
     assert begun is not None
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
@@ -156,4 +157,12 @@ def test_settings_that_only_spark_s_launcher_understands_are_left_to_it(
 ) -> None:
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     local_jvm.attach({**SETTINGS, "spark.driver.extraClassPath": "/more.jar"})
+    assert not commands
+
+
+def test_no_jvm_begins_early_for_a_manifest_that_can_not_be_read(
+    commands: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.yaml").write_text("expectations: {lots: 0}")
+    local_jvm.begin(recorded(tmp_path))
     assert not commands

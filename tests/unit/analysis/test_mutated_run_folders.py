@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.unit.analysis.judged_lines import LINE, judged, operation
 from zonequake_analysis import cli
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.completeness import histories
 from zonequake_analysis.inputs.faults.of_history import in_words
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
@@ -36,7 +37,6 @@ from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.report import time_rows
 from zonequake_analysis.report.summary import faults_in_words
-from zonequake_analysis.spark_pass.ingest import history_files
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -327,11 +327,11 @@ def test_a_history_that_is_no_file_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     (tmp_path / "history" / "load-0.jsonl").mkdir()
     with pytest.raises(RunFolderError, match=r"load-0\.jsonl: found no plain file"):
-        history_files(tmp_path)
+        histories(tmp_path)
     (tmp_path / "history" / "load-0.jsonl").rmdir()
     (tmp_path / "history" / "load-0.jsonl").symlink_to("nowhere")
     with pytest.raises(RunFolderError, match=r"load-0\.jsonl: No such file"):
-        history_files(tmp_path)
+        histories(tmp_path)
 
 
 def test_a_folder_of_no_run_is_wrong_usage_and_stays_as_it_is(

@@ -13,6 +13,7 @@ import pytest
 
 from zonequake_analysis import cli
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.one_analysis import TOLD_FILES, claimed
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.whole_files import write_whole
@@ -34,8 +35,8 @@ def told(run: Path) -> set[str]:
 
 
 def breaks_with(error: BaseException, seen: list[set[str]]) -> Any:
-    def judge_run(_: object, run: Path, **__: object) -> None:
-        seen.append(told(run))
+    def judge_run(_: object, run: RecordedRun, **__: object) -> None:
+        seen.append(told(Path(run.place.path)))
         raise error
 
     return judge_run
@@ -230,3 +231,45 @@ def test_an_analysis_that_finds_no_history_leaves_no_tables_of_the_one_before(ru
     (run / "history" / "load-0.jsonl").unlink()
     assert cli.analyze(run) == 255
     assert not (run / "tables").exists()
+
+
+def test_a_manifest_that_can_not_be_read_is_told_before_spark_starts(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "build_session", lambda **_: pytest.fail("Spark starts"))
+    (run / "run.yaml").write_text("expectations: {lots: 0}")
+    assert cli.analyze(run) == 255
+    headline = json.loads((run / "verdict.json").read_text())["headline"]
+    assert "run.yaml" in headline
+    assert "lots" in headline
+
+
+def test_a_manifest_that_can_not_be_read_spoils_no_verdict_of_another_analysis(run: Path) -> None:
+    (run / "run.yaml").write_text("expectations: {lots: 0}")
+    with claimed(run):
+        (run / "verdict.json").write_text("the first one's")
+        assert cli.analyze(run) == 255
+    assert (run / "verdict.json").read_text() == "the first one's"
+
+
+def test_what_is_recorded_is_listed_and_read_once(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    sizes_below = Place.sizes_below
+
+    def counted(place: Place) -> dict[str, int]:
+        listed.append(place.name)
+        return sizes_below(place)
+
+    monkeypatch.setattr(Place, "sizes_below", counted)
+    record = RecordedRun.of(run)
+    (run / "run.yaml").write_text("name: first")
+    for _ in range(2):
+        again = RecordedRun.of(record)
+        assert [file.name for file in again.histories.files] == ["load-0.jsonl"]
+        assert again.histories.unread == ()
+        assert (again.histories.size_bytes, again.metrics_bytes) == (3, 0)
+        assert again.description.name == "first"
+        (run / "run.yaml").write_text("name: second")
+    assert listed == ["history", "metrics"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -26,6 +27,22 @@ _NO_NAMES = [
     f"CAST(NULL AS {kind}) AS {name}"
     for name, kind in (column.split(" ") for column in NAMES.split(", "))
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmongSuspects:
+    """The operations of everything that may have a finding, and what was `found` in them."""
+
+    ops: DataFrame
+    found: DataFrame
+
+
+def among_suspects(
+    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
+) -> AmongSuspects | None:
+    """Runs the exact checks over the suspects; None if there are none."""
+    found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder)
+    return None if found is None else AmongSuspects(ops=_near(ops, suspects), found=found)
 
 
 def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
@@ -85,7 +102,7 @@ def findings_of_suspects(
     return reduce(DataFrame.unionByName, [*named, *unnamed]) if named or unnamed else None
 
 
-def near_suspects(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
+def _near(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:
     """Selects the operations of everything that may have a finding, and maybe others."""
     whole = {number for s in suspects for number in (*s.sessions, *s.split_sessions, *s.entries)}
     keys = {key for s in suspects for key in s.keys}

@@ -20,7 +20,7 @@ from zonequake_analysis.checks.counted_findings import (
     KeysByChecks,
     counted_findings,
 )
-from zonequake_analysis.checks.exact_checks import findings_of_suspects, near_suspects
+from zonequake_analysis.checks.exact_checks import among_suspects
 from zonequake_analysis.checks.repeated_values import (
     VALUE_TWICE,
     BySearch,
@@ -126,10 +126,9 @@ def _judged(
     buckets = ingested.buckets
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
-    findings = near = None
+    among = None
     if ingested.suspected:
-        near = near_suspects(ingested.ops, suspects)
-        findings = findings_of_suspects(
+        among = among_suspects(
             ingested.ops,
             suspects,
             unplaced=ingested.quality.unplaced,
@@ -140,21 +139,22 @@ def _judged(
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()
     counts, missing, repeated = CountedFindings(), None, BySearch()
-    if near is not None and findings is not None:
-        at_end.callback(findings.persist().unpersist)
-        counts = counted_findings(findings, unproven)
+    hidden = 0
+    if among is not None:
+        at_end.callback(among.found.persist().unpersist)
+        counts = counted_findings(among.found, unproven)
         if counts.totals.get(VALUE_TWICE):
-            answers = searched(near, findings)
+            answers = searched(among.ops, among.found)
             at_end.callback(answers.persist().unpersist)
             repeated = by_search(answers)
-            findings = settled(findings, answers)
-            at_end.callback(findings.persist().unpersist)
-            counts = counted_findings(findings, unproven)
+            among = replace(among, found=settled(among.found, answers))
+            at_end.callback(among.found.persist().unpersist)
+            counts = counted_findings(among.found, unproven)
         if counts.totals.get(LOST):
-            missing = lost_writes(near, findings)
+            missing = lost_writes(among.ops, among.found)
             if dumps:  # then it is needed twice
                 at_end.callback(missing.persist().unpersist)
-    hidden = 0 if near is None or missing is None else count_hidden(near, missing, dumps)
+            hidden = count_hidden(among.ops, missing, dumps)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -218,8 +218,7 @@ def _judged(
         checks,
         events,
         OfOperations(
-            ops=near,
-            found=findings,
+            among=among,
             lost=missing,
             all_named=counts.all_named,
             of_two_places=of_two_places,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from zonequake_analysis.checks.exact_checks import AmongSuspects
 from zonequake_analysis.inputs.run_folder import Dump, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.measures.hidden_writes import held_values
@@ -44,17 +45,14 @@ from zonequake_analysis.verdict import Check, verdicts_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfOperations:
-    """The findings over operations: `found` in the operations `ops`, None if there are none.
+    """The findings over operations, `among` the suspects; None if there are none.
 
-    `all_named`: whether each of them has its names already (`named_findings`).
-
-    `lost`: those of `found` that are lost writes, each with its write (`lost_writes`); None if
-    there are none.
-    `of_two_places`: the check and the kind that a write at two places counts as.
+    `all_named`: whether each of them has its names already (`named_findings`). `lost`: those that
+    are lost writes, each with its write (`lost_writes`); None if there are none. `of_two_places`:
+    the check and the kind that a write at two places counts as.
     """
 
-    ops: DataFrame | None
-    found: DataFrame | None
+    among: AmongSuspects | None
     lost: DataFrame | None
     all_named: bool
     of_two_places: CheckAndKind
@@ -90,11 +88,11 @@ def write_tables_of_verdict(
     findings.delete_folder()
     verdicts = verdicts_of(checks)
     in_table = None
-    if of_operations.ops is not None and of_operations.found is not None:
+    if (among := of_operations.among) is not None:
         rows = operation_findings(
             spark,
-            of_operations.ops,
-            of_operations.found,
+            among.ops,
+            among.found,
             of_operations.lost,
             all_named=of_operations.all_named,
             kinds=sorted(evidence.found.counts),

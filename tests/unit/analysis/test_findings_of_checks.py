@@ -334,8 +334,7 @@ def test_a_run_without_findings_over_operations_has_every_table(tmp_path: Path) 
             judge(e),
             [event(5, "node.started")],
             OfOperations(
-                ops=nothing,
-                found=None,
+                among=None,
                 lost=None,
                 all_named=True,
                 of_two_places=("sets", "two-places"),

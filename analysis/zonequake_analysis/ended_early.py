@@ -1,4 +1,4 @@
-"""SIGTERM ends `zonequake analyze` with a sentence, and with a verdict if it held the folder.
+"""SIGTERM ends an analysis with a sentence, and with a verdict if it held the folder.
 
 The JVM ends first, and at once: asked to stop, it would write of each task that it gave up. The
 process ends in the handler, since whatever is under way may wait for that JVM.

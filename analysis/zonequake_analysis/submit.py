@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from zonequake_analysis.cli import analyze
+from zonequake_analysis.ended_early import EndedEarly
 
 _USAGE = 254
 
@@ -14,7 +15,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: submit.py RUN", file=sys.stderr)  # noqa: T201
         return _USAGE
-    return analyze(arguments[0])
+    early = EndedEarly(run=arguments[0])
+    with early.at_sigterm():
+        return analyze(arguments[0], held=early.hold)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -70,9 +73,15 @@ def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
     """Judges the run at the URI `run` by pods of the cluster, and returns the exit code.
 
     `say` gets each line of the analysis. Raises UsageError for a run or release that can't be
-    meant, HarnessError if a pod can't start, or ends otherwise than an analysis does.
+    meant, HarnessError if a pod can't start, or ends otherwise than an analysis does, or SIGTERM
+    ended this process's part: then the pod has been deleted.
     """
-    return asyncio.run(_analyze(check_uri(run), where, say))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return asyncio.run(_until_sigterm(_analyze(check_uri(run), where, say)))
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
@@ -85,6 +94,25 @@ def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
     if verdict is None or not (run / "verdict.json").exists():
         raise HarnessError(f"the analysis in the cluster ended with {code} and left no verdict")
     return verdict
+
+
+async def _until_sigterm(analysis: Coroutine[Any, Any, int]) -> int:
+    """Returns the exit code of an analysis. Raises HarnessError if SIGTERM ended it."""
+    task = asyncio.ensure_future(analysis)
+    ended = asyncio.Event()
+
+    def end() -> None:
+        ended.set()
+        task.cancel()
+
+    if threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not ended.is_set():
+            raise
+        raise HarnessError("SIGTERM ended the analysis; its pods are deleted") from None
 
 
 async def _analyze(uri: str, where: InCluster, say: Say) -> int:

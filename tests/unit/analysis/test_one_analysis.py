@@ -134,16 +134,20 @@ def ends(*_, **__):
 cli.build_session = lambda **_: None
 local_jvm.end = lambda: print("its JVM ended")
 setattr(cli, sys.argv.pop(1), ends)
+if sys.argv.pop(1) == "submit":
+    from zonequake_analysis.submit import main
+    sys.exit(main(sys.argv[1:]))
 cli.app()
 """
 
 
+@pytest.mark.parametrize("way", ["command", "submit"])
 @pytest.mark.parametrize("step", ["judge_run", "claimed"])
 def test_sigterm_ends_the_command_with_a_sentence_and_a_verdict_if_the_folder_is_its_own(
-    run: Path, step: str
+    run: Path, step: str, way: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-u", "-c", ENDED_BY_SIGTERM, step, str(run)],
+        [sys.executable, "-u", "-c", ENDED_BY_SIGTERM, step, way, str(run)],
         check=False,
         capture_output=True,
         text=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any, Self, cast
 
@@ -146,3 +148,24 @@ def test_a_release_without_the_analysis_and_a_run_of_this_machine_are_wrong_usag
         with pytest.raises(UsageError, match=told):
             analyzed(cluster, run)
         assert cluster.created == []
+
+
+def test_sigterm_deletes_the_pod_and_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(STARTING, RUNNING, RUNNING, ended(0))
+    caught: list[int] = []
+
+    async def logs(pod: str, container: str) -> AsyncIterator[bytes]:
+        yield b"first"
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(cluster, "follow_logs", logs)
+    before = signal.signal(signal.SIGTERM, lambda number, _: caught.append(number))
+    try:
+        with pytest.raises(HarnessError, match="SIGTERM ended the analysis; its pods are deleted"):
+            analyzed(cluster)
+        assert cluster.pods == []
+        assert caught == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert caught == [signal.SIGTERM], "what was done before is done again"
+    finally:
+        signal.signal(signal.SIGTERM, before)

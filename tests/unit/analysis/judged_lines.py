@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
+from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.inputs.lines import byte_ranges
 from zonequake_analysis.spark_pass.agreed import Asked, agreed
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
@@ -114,7 +115,7 @@ def judged(
         result = agreed(one_pass, overlaps, known.lineages, by_key=by_key)
     finally:
         pa.set_cpu_count(cores)  # a task has one, and is a process of its own elsewhere
-    facts = result.found[0].facts
+    facts = result.found[0].facts if result.found else Facts()
     return result.found, faults_together(
         [facts.faults, result.overlapping, *(one.faults for one in result.found)]
     )
@@ -127,6 +128,8 @@ class Shuffled:
         self._batches = batches
 
     def mapInArrow(self, task: Task, _: StructType) -> Shuffled:
+        if not self._batches:
+            return self
         table = pa.Table.from_batches(self._batches)
         found: list[pa.RecordBatch] = []
         for bucket in sorted(set(table.column("bucket").to_pylist())):
@@ -135,8 +138,7 @@ class Shuffled:
         return Shuffled(found)
 
     def collect(self) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = pa.Table.from_batches(self._batches).to_pylist()
-        return rows
+        return [row for batch in self._batches for row in batch.to_pylist()]
 
 
 class InProcess(Lines):

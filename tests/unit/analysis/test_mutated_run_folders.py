@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.analysis.judged_lines import LINE, judged, operation
@@ -310,6 +310,7 @@ def test_history_lines_of_wrong_types_are_judged_or_told(data: st.DataObject) ->
 
 @settings(EXAMPLES, max_examples=100)
 @given(spoilt("".join(f"{one}\n" for one in HISTORY).encode()))
+@example(b"")
 def test_spoilt_histories_are_judged_or_told(content: bytes) -> None:
     judged_or_told(content)
 

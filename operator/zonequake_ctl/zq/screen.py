@@ -83,7 +83,8 @@ def _section(title: str, body: RenderableType) -> RenderableType:
 def _headline(view: NamespaceView, zone: ZoneView, found: list[ZoneFinding]) -> Text:
     worst = min((finding.severity for finding in found), default=Severity.NOTE)
     health = zone.health.values()
-    led = sum(one.view.leader is not None for one in health)
+    # A leader that lost its majority notices it an election time-out later.
+    served = sum(one.view.leader is not None and not one.lost for one in health)
     total = zone.spec.partitions if zone.spec is not None else len(zone.partitions)
     moving = sum(one.is_moving for one in health)
     if zone.zone.deleting:
@@ -92,12 +93,12 @@ def _headline(view: NamespaceView, zone: ZoneView, found: list[ZoneFinding]) -> 
         words = "its spec can't be used"
     elif not view.reports:
         words = "unknown: no data node could be asked"
-    elif led == total:
+    elif served == total:
         words = f"all {total} partitions are served"
     elif all(one.view.state is None for one in health):
         words = f"starting, {total} partitions are to be served"
     else:
-        words = f"{total - led} of {total} partitions are NOT served"
+        words = f"{total - served} of {total} partitions are NOT served"
     if moving:
         words += f", {moving} of them moving"
     if zone.spec is not None and zone.spec.paused:

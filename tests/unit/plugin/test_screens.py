@@ -25,6 +25,8 @@ def test_the_first_line_is_the_verdict(view: Callable[..., NamespaceView]) -> No
     assert text_of(screen(view({0: "abc", 1: "abc"})))[0] == "Zone z all 2 partitions are served"
     lost = text_of(screen(view({0: "abc", 1: "bcd"}, nodes="abcd", silent="ab")))
     assert lost[0] == "Zone z 2 of 2 partitions are NOT served"
+    led = text_of(screen(view({0: "abc", 1: "abd"}, nodes="abcd", silent="bc")))
+    assert led[0] == "Zone z 1 of 2 partitions are NOT served", "its leader doesn't know it yet"
     paused = text_of(screen(view({0: "abc"}, spec={"paused": True})))
     assert paused[0] == "Zone z all 1 partitions are served, PAUSED"
     unknown = text_of(screen(view({0: "abc"}, silent="abc")))

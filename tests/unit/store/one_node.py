@@ -188,7 +188,7 @@ class OneNode:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition. Raises TimeoutError after 5 s."""
+    """Wait for a condition. Raises TimeoutError after a minute."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.002)

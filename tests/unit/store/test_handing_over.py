@@ -151,7 +151,7 @@ async def test_who_waits_for_a_successor_is_answered_when_the_replica_is_stopped
 
 
 async def test_a_drain_ends_when_the_successor_is_heard(group: PlayedGroup) -> None:
-    draining = asyncio.create_task(group.node.host.drain(10))
+    draining = asyncio.create_task(group.node.host.drain(60))
     await until(lambda: group.replica.awaits_successor)
     await group.candidate(N1)
     await asyncio.sleep(0.05)

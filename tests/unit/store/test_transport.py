@@ -48,8 +48,8 @@ def transport(name: str, seen: Seen | None = None, *, process: str = "1") -> Tra
     return made
 
 
-async def until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
-    async with asyncio.timeout(within_s):
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what it waits for tells nobody
             await asyncio.sleep(0.002)
 
@@ -75,14 +75,18 @@ def silent_address() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-async def is_connected(link: Transport, node: str, within_s: float) -> bool:
-    for _ in range(round(within_s / 0.01)):
-        if link._connection_to(node) is not None:
-            return True
-        await asyncio.sleep(0.01)
-    return False
+async def connected(link: Transport, node: str) -> None:
+    await until(lambda: link._connection_to(node) is not None)
 
 
+@pytest.fixture
+def rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links try again, and give up an attempt, after more than any test takes."""
+    for name in ("_FIRST_BACKOFF_S", "_LONGEST_BACKOFF_S", "_CONNECT_TIMEOUT_S"):
+        monkeypatch.setattr(f"zonequake_store.network.peer_link.{name}", 120.0)
+
+
+@pytest.mark.usefixtures("rare")
 async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_old_one_still_waits(
     silent_address: str,
 ) -> None:
@@ -92,15 +96,16 @@ async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_ol
     try:
         a.told({"b": silent_address})
         a.greet("b")
-        await asyncio.sleep(0.1)  # the attempt is under way; it would take two seconds
+        await until(lambda: a._links["b"].trying == silent_address)
         b.told({"a": a.hello().peer_address})
         b.greet("a")
-        assert await is_connected(a, "b", 1.0)
+        await connected(a, "b")
     finally:
         await a.close()
         await b.close()
 
 
+@pytest.mark.usefixtures("rare")
 async def test_an_attempt_that_leads_where_the_peer_says_it_is_goes_on_when_it_calls() -> None:
     """Else two nodes that call each other at once give up each other's attempts forever."""
     accepted = 0
@@ -119,9 +124,10 @@ async def test_an_attempt_that_leads_where_the_peer_says_it_is_goes_on_when_it_c
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         a.told({"b": address})
         a.greet("b")
+        await until(lambda: accepted == 1)
         for _ in range(5):
-            await asyncio.sleep(0.05)
             a.learn(Hello("b", "b-1", address, ""))
+            await asyncio.sleep(0.05)
         await a.close()
         await asyncio.sleep(0.1)  # for the other ends to close, too
     assert accepted == 1
@@ -138,21 +144,14 @@ async def two() -> AsyncIterator[tuple[Transport, Transport, Seen]]:
     b.told({"a": a.hello().peer_address})
     a.greet("b")
     b.greet("a")
-    assert await is_connected(a, "b", 30.0)
-    assert await is_connected(b, "a", 30.0)
+    await connected(a, "b")
+    await connected(b, "a")
     outgoing = a._links["b"].connection
     assert outgoing is not None
     outgoing.opened_s -= 10.0
     yield a, b, seen
     await a.close()
     await b.close()
-
-
-@pytest.fixture
-def rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links try again, and give up an attempt, after more than any test takes."""
-    for name in ("_FIRST_BACKOFF_S", "_LONGEST_BACKOFF_S", "_CONNECT_TIMEOUT_S"):
-        monkeypatch.setattr(f"zonequake_store.network.peer_link.{name}", 120.0)
 
 
 @pytest.mark.usefixtures("rare")
@@ -183,7 +182,7 @@ async def test_a_peer_that_only_ends_its_connections_has_not_ended(
     for connection in list(b.incoming):
         connection.abort()
     await asyncio.sleep(0.05)
-    assert await is_connected(a, "b", 30.0)
+    await connected(a, "b")
     assert seen.all == []
 
 

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.load.reference_etcd import ReferenceEtcd, Spoilt
+from tests.unit.load.reference_etcd import Endpoint, ReferenceEtcd, Spoilt
 from zonequake_load.client.connection import Connections
 from zonequake_load.errors import PlanError, TargetError
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
 from zonequake_load.pod.control import LoadPlan
 from zonequake_load.pod.targets import target_for
+from zonequake_load.targets.etcd.records import key_of
 from zonequake_load.targets.etcd.target import EtcdTarget
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
@@ -53,6 +56,29 @@ def limits(*, total_s: float = 30.0, attempt_s: float = 10.0, retry: bool = True
     )
 
 
+@pytest.fixture(autouse=True)
+def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nothing is sent because this process had no turn."""
+    monkeypatch.setattr("zonequake_load.targets.etcd.wire.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.etcd.target.OPEN_TIMEOUT_S", 60.0)
+
+
+@asynccontextmanager
+async def timed(
+    etcd: ReferenceEtcd, is_over: Callable[[], bool]
+) -> AsyncIterator[tuple[EtcdTarget, int]]:
+    """A target whose clock stands still until something has happened, and what it says then."""
+    began_ns, over_ns = 10**9, 1_000 * 10**9
+    opened = EtcdTarget(
+        "z", etcd.seeds, rng=random.Random(1), now_ns=lambda: over_ns if is_over() else began_ns
+    )
+    await opened.open()
+    try:
+        yield opened, over_ns
+    finally:
+        await opened.close()
+
+
 @pytest.fixture
 async def etcd() -> AsyncIterator[ReferenceEtcd]:
     reference = ReferenceEtcd(endpoints=1)
@@ -83,6 +109,12 @@ async def of_two(two: ReferenceEtcd) -> AsyncIterator[EtcdTarget]:
     await opened.open()
     yield opened
     await opened.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - what it waits for tells nobody
+            await asyncio.sleep(0.002)
 
 
 def pooled(target: EtcdTarget) -> int:
@@ -133,9 +165,11 @@ async def test_a_write_that_may_have_happened_is_sent_once_and_is_info(
 ) -> None:
     (endpoint,) = etcd.endpoints
     endpoint.spoilt += [("put", spoilt), ("txn", spoilt)]
-    written = await target.execute(write(1), limits(attempt_s=0.5))
-    changed = await target.execute(cas(None, 2), limits(attempt_s=0.5))
-    assert (written.type, changed.type) == (Type.INFO, Type.INFO)
+    for operation, path in ((write(1), "put"), (cas(None, 2), "txn")):
+        await target.execute(read(), limits())  # what is sent now goes over an open connection
+        outcome = await target.execute(operation, limits(attempt_s=0.5 if spoilt.silent else 10.0))
+        assert outcome.type is Type.INFO
+        await until(lambda: bool(endpoint.bodies(path)))  # noqa: B023  it is over in this round
     assert (len(endpoint.bodies("put")), len(endpoint.bodies("txn"))) == (1, 1)
 
 
@@ -157,15 +191,14 @@ async def test_a_write_that_certainly_did_not_happen_is_tried_again(
     assert (outcome.type, outcome.attempts) == (Type.OK, 3)
 
 
-async def test_a_write_whose_every_attempt_was_refused_has_failed(
-    etcd: ReferenceEtcd, target: EtcdTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    etcd.endpoints[0].always = NO_LEADER
-    # So that no attempt is under way when the time is over.
-    monkeypatch.setattr("zonequake_load.targets.etcd.target.PAUSE_MIN_S", 0.4)
-    outcome = await target.execute(write(1), limits(total_s=1.9))
-    assert outcome.type is Type.FAIL
-    assert outcome.attempts > 2
+async def test_a_write_whose_every_attempt_was_refused_has_failed(etcd: ReferenceEtcd) -> None:
+    (endpoint,) = etcd.endpoints
+    # The time is over when the third attempt has arrived: it is answered, and no other is sent.
+    async with timed(etcd, lambda: len(endpoint.bodies("put")) >= 3) as (target, over_ns):
+        endpoint.always = NO_LEADER
+        lasting = Limits(deadline_ns=over_ns, attempt_ns=30 * 10**9, retry=True)
+        outcome = await target.execute(write(1), lasting)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 3)
     assert outcome.error is not None
     assert "no leader" in outcome.error
 
@@ -207,14 +240,21 @@ async def test_an_append_that_another_one_came_before_is_one_operation(
     assert whole == [value for _, value in by_revision]
 
 
-async def test_an_append_that_never_came_to_write_has_failed(
-    etcd: ReferenceEtcd, target: EtcdTarget
-) -> None:
-    etcd.endpoints[0].always = SILENT
-    outcome = await target.execute(append(1), limits(total_s=2, attempt_s=0.2))
+def reads_of(endpoint: Endpoint, key: str) -> int:
+    """So many reads of this key arrived; the target itself reads another one."""
+    where = base64.b64encode(key_of("z", key)).decode()
+    return [body["key"] for body in endpoint.bodies("range")].count(where)
+
+
+async def test_an_append_that_never_came_to_write_has_failed(etcd: ReferenceEtcd) -> None:
+    (endpoint,) = etcd.endpoints
+    async with timed(etcd, lambda: reads_of(endpoint, "l") >= 2) as (target, over_ns):
+        endpoint.always = SILENT
+        lasting = Limits(deadline_ns=over_ns, attempt_ns=2 * 10**8, retry=True)
+        outcome = await target.execute(append(1), lasting)
     assert outcome.type is Type.FAIL
     assert outcome.attempts >= 2
-    assert not etcd.endpoints[0].bodies("txn")
+    assert not endpoint.bodies("txn")
 
 
 async def test_an_append_whose_write_was_not_answered_is_info_and_not_repeated(
@@ -263,9 +303,9 @@ async def test_an_endpoint_that_failed_gets_no_probe_until_it_serves_again(
     probes = [await of_two.execute(read(), limits(retry=False)) for _ in range(6)]
     assert {probe.node for probe in probes} == {"m1"}
     sick.always = None
-    began = time.monotonic()
-    while (await of_two.execute(read(), limits(retry=False))).node != "m0":
-        assert time.monotonic() - began < 5
+    async with asyncio.timeout(60):
+        while (await of_two.execute(read(), limits(retry=False))).node != "m0":
+            pass
 
 
 async def test_bounded_reads_are_serializable_and_served_without_a_leader(

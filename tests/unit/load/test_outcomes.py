@@ -23,12 +23,51 @@ READ = Operation(f=Function.READ, key=KEY)
 ONCE = OnceId("c", 1)
 PATIENCE_S = (0.3, 3.0, 30.0)
 """Deadlines of an operation that must fail: on a busy machine the first may be over at once."""
+OPEN_S = 60.0
+
+
+class Deadline:
+    """A clock that stands still until a test lets an operation's time be over."""
+
+    _at_ns = 1_000 * 10**9
+
+    def __init__(self) -> None:
+        self._now_ns = 10**9
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def limits(self) -> Limits:
+        return Limits(deadline_ns=self._at_ns, attempt_ns=30 * 10**9, retry=True)
+
+    def come(self) -> None:
+        self._now_ns = self._at_ns
+
+
+@pytest.fixture(autouse=True)
+def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or an attempt goes elsewhere because this process had no turn."""
+    monkeypatch.setattr("zonequake_load.client.connection.CONNECT_TIMEOUT_S", 30.0)
 
 
 @pytest.fixture
 async def client(store: ReferenceStore) -> AsyncIterator[Client]:
     opened = Client(ZONE, store.addresses, rng=random.Random(1))
-    await opened.open()
+    await opened.open(OPEN_S)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def deadline() -> Deadline:
+    return Deadline()
+
+
+@pytest.fixture
+async def timed(store: ReferenceStore, deadline: Deadline) -> AsyncIterator[Client]:
+    """A client whose operations have the time until `deadline` comes."""
+    opened = Client(ZONE, store.addresses, rng=random.Random(1), now_ns=deadline.now_ns)
+    await opened.open(OPEN_S)
     yield opened
     await opened.close()
 
@@ -54,12 +93,10 @@ def let_news_alone_end_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zonequake_load.client.client.PAUSE_FLOOR", 0.0)
 
 
-def first(
-    fault: Fault, times: int = 1, *, then: Fault | None = None
-) -> Callable[[Node, Body], Fault | None]:
-    """`fault` for the first requests, then `then`."""
+def first(fault: Fault, times: int = 1) -> Callable[[Node, Body], Fault | None]:
+    """`fault` for the first requests, then none."""
     left = iter([fault] * times)
-    return lambda node, body: next(left, then)
+    return lambda node, body: next(left, None)
 
 
 def applied(store: ReferenceStore) -> list[int | str]:
@@ -152,30 +189,37 @@ async def test_a_write_without_a_name_is_sent_once_only(
     assert sum(len(node.requests) for node in store.nodes) == 1
 
 
+def refused_until(deadline: Deadline, *faults: Fault) -> Callable[[Node, Body], Fault | None]:
+    """Returns a script of these faults, and then refusals; the third request is the last in time:
+    none is under way when the deadline comes."""
+    left = iter(faults)
+    asked: list[Node] = []
+
+    def script(node: Node, _: Body) -> Fault | None:
+        asked.append(node)
+        if len(asked) == 3:
+            deadline.come()
+        return next(left, Fault.OVERLOADED)
+
+    return script
+
+
 async def test_one_unsure_attempt_makes_the_whole_operation_info(
-    store: ReferenceStore, client: Client
+    store: ReferenceStore, timed: Client, deadline: Deadline
 ) -> None:
-    for deadline_s in PATIENCE_S:
-        store.script = first(Fault.RESET_AFTER_APPLY, then=Fault.OVERLOADED)
-        outcome = await client.execute(WRITE, limits(deadline_s=deadline_s), ONCE)
-        assert outcome.type is Type.INFO
-        if outcome.attempts > 2:
-            break
-    assert outcome.attempts > 2
+    store.script = refused_until(deadline, Fault.RESET_AFTER_APPLY)
+    outcome = await timed.execute(WRITE, deadline.limits(), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.INFO, 3)
     assert "lost" in (outcome.error or "")
     assert "overloaded" in (outcome.error or "")
 
 
 async def test_attempts_that_were_all_refused_make_the_operation_fail(
-    store: ReferenceStore, client: Client
+    store: ReferenceStore, timed: Client, deadline: Deadline
 ) -> None:
-    store.script = lambda node, body: Fault.OVERLOADED
-    for deadline_s in PATIENCE_S:
-        outcome = await client.execute(WRITE, limits(deadline_s=deadline_s), ONCE)
-        assert outcome.type is Type.FAIL
-        if outcome.attempts > 1:
-            return
-    pytest.fail("it was tried only once")
+    store.script = refused_until(deadline)
+    outcome = await timed.execute(WRITE, deadline.limits(), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 3)
 
 
 async def test_a_forgotten_client_begins_again_behind_what_the_store_has_forgotten(
@@ -272,15 +316,13 @@ async def test_a_silent_leader_is_left_for_the_new_one(
     partition = partition_of(KEY, 4)
     old = store.partitions[partition].leader
     store.nodes[old].paused = True
-    asked: list[Node] = []
-    store.script = lambda node, body: asked.append(node)
     waiting = asyncio.create_task(client.execute(WRITE, limits(attempt_s=0.2), OnceId("c", 2)))
     await asyncio.sleep(0.05)
     store.elect(partition, (old + 1) % 3)
     outcome = await waiting
     assert outcome.type is Type.OK
     assert outcome.attempts >= 2, "a busy machine's answer may come late, too"
-    assert asked[-1] is store.nodes[(old + 1) % 3]
+    assert outcome.node == store.nodes[(old + 1) % 3].name
 
 
 async def test_after_a_lost_connection_another_member_is_asked_at_once(
@@ -311,7 +353,7 @@ async def test_a_probe_finds_the_new_leader_through_the_background_refresh(
     async with asyncio.timeout(60):
         while client.table.leader(partition) != store.leader_of(KEY).address:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
-    outcome = await client.execute(READ, limits(retry=False, deadline_s=0.5))
+    outcome = await client.execute(READ, limits(retry=False))
     assert (outcome.type, outcome.attempts) == (Type.OK, 1)
 
 
@@ -381,7 +423,7 @@ async def test_reads_asked_of_any_replica_reach_followers_and_end_at_the_leader(
     store: ReferenceStore,
 ) -> None:
     anywhere = Client(ZONE, store.addresses, rng=random.Random(1), reads_anywhere=True)
-    await anywhere.open()
+    await anywhere.open(OPEN_S)
     await anywhere.execute(WRITE, limits(), ONCE)
     outcomes = [await anywhere.execute(READ, limits()) for _ in range(12)]
     await anywhere.close()

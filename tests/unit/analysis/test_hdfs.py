@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,10 +88,8 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
 
 
 def test_an_answer_that_does_not_come_is_an_error_after_the_limit() -> None:
-    begun_s = time.monotonic()
     with pytest.raises(TimeoutError, match=r"timed out: no answer for 0 s"):
         hdfs.within(0.05, SILENT.wait)
-    assert time.monotonic() - begun_s < 10
 
 
 def test_a_refusal_is_an_oserror_without_the_servers_stack() -> None:
@@ -109,13 +106,21 @@ def test_a_refusal_is_an_oserror_without_the_servers_stack() -> None:
 def test_a_silent_server_gets_a_new_connection_the_next_time(
     clients: list[Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "SILENT_S", 0.05)
+    within, limits_s = hdfs.within, list[float]()
+
+    def sooner(limit_s: float, ask: Callable[[], object]) -> object:
+        """Cuts the silence short, and nothing that a busy machine may be late with."""
+        limits_s.append(limit_s)
+        return within(0.05 if len(limits_s) == 2 else 60.0, ask)
+
+    monkeypatch.setattr(hdfs, "within", sooner)
     place = Place.of("hdfs://host:8020/x")
     with pytest.raises(PlaceError, match=r"hdfs://host:8020/x: nothing answers.*timed out") as told:
         place.delete()
     assert told.value.unreachable
     place.delete()
     assert len(clients) == 2
+    assert limits_s == [limits.SILENT_S * limits.ATTEMPTS] * 4
 
 
 def test_the_client_is_told_where_and_how_often_to_ask(clients: list[Client]) -> None:

@@ -89,6 +89,12 @@ def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
 
 
+@pytest.fixture
+def live_runs_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one that doesn't answer in time on a busy machine counts as dead, and is cleaned."""
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 120.0)
+
+
 async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
@@ -220,6 +226,7 @@ async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
     assert (aborted.problems, (await cleaning).problems) == ([], [])
 
 
+@pytest.mark.usefixtures("live_runs_may_be_late")
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     by_name: bool, cluster: Any, place: ReleasePlace, tmp_path: Path
@@ -243,6 +250,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     assert len(said) == 1, "whoever has ended is asked nothing"
 
 
+@pytest.mark.usefixtures("live_runs_may_be_late")
 async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

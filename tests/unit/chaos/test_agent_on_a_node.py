@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,9 +88,15 @@ def test_who_takes_no_notice_of_an_end_is_killed_and_nobody_is_left() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout is not None
         deaf.stdout.readline()
-        ending_s = pytest.MonkeyPatch()
-        with ending_s.context() as patch:
-            patch.setattr(ending, "_PATIENCE_S", 0.3)
+        with pytest.MonkeyPatch.context() as patch:
+            kill = os.kill
+
+            def patiently(pid: int, number: int) -> None:
+                """What is killed ends when it has its turn on a busy machine."""
+                patch.setattr(ending, "_PATIENCE_S", 60.0 if number == signal.SIGKILL else 0.3)
+                kill(pid, number)
+
+            patch.setattr(os, "kill", patiently)
             assert ending.end([deaf.pid]) == set()
     assert deaf.returncode == -9
     assert not ending.runs(deaf.pid)

@@ -59,7 +59,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     cluster = {
         "server": f"https://127.0.0.1:{port[0]}",
         "certificate-authority": str(tmp_path / "ca.crt"),

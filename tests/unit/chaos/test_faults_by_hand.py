@@ -197,7 +197,7 @@ def journal(tmp_path: Path) -> CleanupJournal:
 
 
 def made_injection(
-    cluster: Cluster, journal: CleanupJournal, survivor: str | None = None, timeout_s: float = 5
+    cluster: Cluster, journal: CleanupJournal, survivor: str | None = None, timeout_s: float = 60
 ) -> Injection:
     world = SimpleNamespace(
         kube=cluster, journal=journal, clock=SystemClock(), zones=["z"], release="zq"

@@ -327,6 +327,7 @@ class Component:
 def sleeping(injection: Injection) -> Iterator[int]:
     """A real process, and real time for what happens to it."""
     injection.world.clock = SystemClock()  # type: ignore[misc]
+    injection.timeout_s = 60.0
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process.pid
         process.kill()
@@ -355,6 +356,7 @@ async def test_a_component_that_runs_on_is_not_proven_to_be_paused(
     injection: Injection, sleeping: int
 ) -> None:
     injection.world.node = Component(sleeping, deaf=True)  # type: ignore[misc,assignment]
+    injection.timeout_s = 0.3
     life = ComponentPause(component="kube-apiserver")
     await life.prepare(injection)
     await life.inject(injection)

@@ -19,7 +19,7 @@ PROGRAM = f"zq-somebodys-program-{secrets.token_hex(4)}"
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[bytes]]:
     """A process whose command's name, behind a folder's, is PROGRAM."""
-    with subprocess.Popen(["bash", "-c", f"exec -a /opt/bin/{PROGRAM} sleep 60"]) as process:
+    with subprocess.Popen(["bash", "-c", f"exec -a /opt/bin/{PROGRAM} sleep 600"]) as process:
         command = Path(f"/proc/{process.pid}/cmdline")
         while not command.read_bytes().startswith(b"/opt"):
             assert process.poll() is None
@@ -46,7 +46,7 @@ def test_a_signal_reaches_the_processes_of_that_name_and_no_others(
     assert signalled(15, "zq-somebody") == []
     assert program.poll() is None
     assert signalled(15, PROGRAM) == [program.pid]
-    assert program.wait(timeout=10) == -15
+    assert program.wait(timeout=60) == -15
 
 
 def test_nothing_is_signalled_if_whoever_asked_is_gone_before_the_word(

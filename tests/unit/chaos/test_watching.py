@@ -32,7 +32,7 @@ async def test_a_watch_that_broke_ends_a_wait_with_its_cause() -> None:
     async with observer.watching():
         with pytest.raises(HarnessError, match="the watch of the cluster failed: KeyError: 'spec'"):
             await observer.wait(
-                lambda view: bool(view.nodes), timeout_s=5, waiting_for=lambda view: "a node"
+                lambda view: bool(view.nodes), timeout_s=60, waiting_for=lambda view: "a node"
             )
 
 
@@ -84,7 +84,7 @@ async def test_a_pod_that_is_gone_is_not_asked_again_though_its_request_was_not_
     async with observer.watching():
         await member_source.asked.wait()
         await observer.wait(
-            lambda view: not view.nodes, timeout_s=5, waiting_for=lambda view: "its deletion"
+            lambda view: not view.nodes, timeout_s=60, waiting_for=lambda view: "its deletion"
         )
         member_source.asked.clear()
         with pytest.raises(WaitExpired):

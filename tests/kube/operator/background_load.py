@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE_S
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.targets.zonequake import key_for_partition
@@ -53,7 +54,7 @@ class BackgroundLoad:
 
     async def open(self) -> None:
         """Write the keys that stay, then write the others until `close`."""
-        await self._client.open(30.0)
+        await self._client.open(PATIENCE_S)
         stems = [f"kept{n}" for n in range(SEEDED_KEYS)]
         partitions = range(self.partitions)
         keys = [key_for_partition(stem, p, self.partitions) for stem in stems for p in partitions]
@@ -100,6 +101,8 @@ class BackgroundLoad:
 
     def _execute(self, operation: Operation, once: OnceId | None) -> Coroutine[None, None, Outcome]:
         limits = Limits(
-            deadline_ns=time.monotonic_ns() + 10_000_000_000, attempt_ns=1_000_000_000, retry=True
+            deadline_ns=time.monotonic_ns() + round(PATIENCE_S * 1e9),
+            attempt_ns=1_000_000_000,
+            retry=True,
         )
         return self._client.execute(operation, limits, once)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.kube.operator.api_server import UNVERIFIED, wait_until
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 GROUP = "/apis/zonequake.io/v1alpha1"
 ZONE = "z"
-LIMIT_S = 60.0
 SPREAD_S = 1.5
 """All losses fall into so long."""
 
@@ -47,7 +47,7 @@ def request(api: ApiServer, method: str, path: str, body: Any = None) -> Any:
     }
     data = json.dumps(body).encode() if body is not None else None
     asked = urllib.request.Request(api.url + path, data=data, headers=headers, method=method)
-    return urllib.request.urlopen(asked, timeout=LIMIT_S, context=UNVERIFIED)
+    return urllib.request.urlopen(asked, timeout=PATIENCE_S, context=UNVERIFIED)
 
 
 @contextmanager
@@ -142,9 +142,9 @@ def measure(
             pending = obj["status"].get("pending") or {}
             return bool(pending.get("force")) and not names & set(pending["nodes"])
 
-        wait_until(lambda: topologies.first_s(is_left) is not None, limit_s=LIMIT_S)
+        wait_until(lambda: topologies.first_s(is_left) is not None)
         decided, is_decided = (zones, is_armed) if reset_timeout_s else (partitions, is_forced)
-        wait_until(lambda: decided.first_s(is_decided) is not None, limit_s=LIMIT_S)
+        wait_until(lambda: decided.first_s(is_decided) is not None)
         left_s, decided_s = topologies.first_s(is_left), decided.first_s(is_decided)
     assert left_s is not None
     assert decided_s is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -129,8 +130,9 @@ class Machine:
         return self.folder / str(ordinal)
 
     def kill(self, *ordinals: int) -> None:
-        for ordinal in ordinals:
+        for ordinal in ordinals:  # all at once, however long it takes to tell
             self.kill_unseen(ordinal)
+        for ordinal in ordinals:
             self._tell(ordinal, running=False)
             self.restarts[ordinal] = self.restarts.get(ordinal, 0) + 1
 
@@ -200,6 +202,29 @@ class Machine:
 
     def status(self, zone: str = "z") -> dict[str, Any]:
         return (self.api.get("dz", zone) or {}).get("status", {})  # type: ignore[no-any-return]
+
+    def set_spec(self, **spec: object) -> None:
+        """Change a zone's spec, and wait until the operator has seen it."""
+        self.api.patch("dz", "z", {"spec": spec})
+        wait_until(self._is_observed)
+
+    def _is_observed(self) -> bool:
+        found = self.api.get("dz", "z") or {"metadata": {"generation": None}}
+        seen = found.get("status", {}).get("observedGeneration")
+        return seen is not None and seen == found["metadata"]["generation"]
+
+    def until_steady(self, read: Callable[[], object], for_s: float) -> None:
+        """Wait until what is read stays the same for so long: a busy operator may write late."""
+
+        def is_steady() -> bool:
+            before, until_s = read(), time.monotonic() + for_s
+            while time.monotonic() < until_s:
+                if read() != before:
+                    return False
+                time.sleep(0.1)
+            return True
+
+        wait_until(is_steady)
 
     def conditions(self) -> dict[str, bool]:
         return conditions(self.status())

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import msgspec
 
+from tests.patience import PATIENCE_S
 from zonequake_protocol.admin import ReplicaRole, ReplicasReport, ReplicaStatus
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _configured(replica: ReplicaStatus) -> tuple[str, ...]:
 def replicas_at(address: str) -> list[ReplicaStatus]:
     """What the data node at this address holds; nothing if it doesn't answer."""
     try:
-        with urlopen(f"http://{address}:8080/admin/v1/replicas", timeout=10) as response:
+        with urlopen(f"http://{address}:8080/admin/v1/replicas", timeout=PATIENCE_S) as response:
             return msgspec.json.decode(response.read(), type=ReplicasReport).replicas
     except (OSError, HTTPException):
         return []  # it hasn't started yet, or dies

@@ -23,6 +23,7 @@ from tests.kube.operator.background_load import BackgroundLoad
 from tests.kube.operator.machine import Machine, relayed
 from tests.kube.operator.outcome import Outcome, read_outcome, told_reasons
 from tests.kube.operator.relay import Moment, Relay
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -35,7 +36,6 @@ QUIET_S = 1.0
 """So long nothing is written, and the zone is taken as ended; a view waits for VIEW_PERIOD_S."""
 ROUNDS = 3
 """So often a successor hears every node before its silence counts."""
-LIMIT_S = 40.0
 POLL_S = 0.1
 
 
@@ -90,7 +90,7 @@ class Rebalances:
         expected: Outcome | None = None,
         victim: int | None = None,
         restart: bool = True,
-        limit_s: float = LIMIT_S,
+        limit_s: float = PATIENCE_S,
     ) -> Run:
         """Let it happen, kill the operator at each of `moments`, and wait until nothing happens.
 
@@ -125,18 +125,23 @@ class Rebalances:
                 quiet_since_s = time.monotonic()  # what came so late must change nothing
             if not restart and self.relay.hit is None:
                 limit_from_s = now_s
-            is_over = now_s - limit_from_s > limit_s or now_s - began_s > max(limit_s, LIMIT_S)
+            is_over = now_s - limit_from_s > limit_s or now_s - began_s > max(limit_s, PATIENCE_S)
             if is_over:
                 problems = [f"it didn't end within {limit_s} s", *problems]
                 break
             time.sleep(POLL_S)
+        # A moment that didn't come is none of what follows, and one that came too late either.
+        self.relay.disarm()
+        kinds += self.relay.kinds
         if self.relay.hit is not None:
             hits.append(self.relay.hit)
+            if restart:
+                self._succeed([], None)
         return Run(
             move=move,
             outcome=outcome,
             problems=problems,
-            kinds=[*kinds, *self.relay.kinds],
+            kinds=kinds,
             hits=tuple(hits),
             duration_s=time.monotonic() - began_s,
         )

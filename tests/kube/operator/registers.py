@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from tests.kube.operator.relay import Relay
+from tests.patience import PATIENCE_S
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 
@@ -21,7 +22,7 @@ class Registers:
         loop.at_close(self._client.close)
         loop.run(self._client.open(30.0))
 
-    def write(self, key: str, value: int, *, within_s: float = 20.0) -> None:
+    def write(self, key: str, value: int, *, within_s: float = PATIENCE_S) -> None:
         """Acknowledged, or the test fails."""
         done = self._write(key, value, within_s)
         assert done.type is Type.OK, done
@@ -30,7 +31,7 @@ class Registers:
         """Is a write acknowledged in time?"""
         return self._write("probe", self._written, within_s).type is Type.OK
 
-    def read(self, key: str, *, within_s: float = 20.0) -> object:
+    def read(self, key: str, *, within_s: float = PATIENCE_S) -> object:
         """What a linearizable read finds."""
         found = self._execute(Operation(f=Function.READ, key=key), None, within_s)
         assert found.type is Type.OK, found

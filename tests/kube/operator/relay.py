@@ -76,6 +76,8 @@ class _Armed:
     """What happened since the relay was armed."""
 
     moment: Moment | None = None
+    has_come: bool = False
+    """The moment is there; `hit` follows once the operator is killed."""
     kill: Callable[[], None] = lambda: None
     kinds: list[str] = field(default_factory=list)
     hit: str | None = None
@@ -135,7 +137,7 @@ class Relay:
 
     def disarm(self) -> None:
         """Forget a moment that didn't come; what was counted and hit until now stays."""
-        self._armed.moment = None
+        self.run(self._disarm())
 
     def disturb(self, disturbance: Disturbance | None) -> None:
         """Count events and answers again, and let this happen to one of them."""
@@ -233,7 +235,7 @@ class Relay:
         if moment is not None:
             same = [k for k in armed.kinds if moment.of in (None, k)]
             if moment.of in (None, call.kind) and len(same) == moment.number:
-                way, armed.moment = moment.way, None
+                way, armed.moment, armed.has_come = moment.way, None, True
         try:
             if way is None:
                 response = await self._done(call)
@@ -252,6 +254,12 @@ class Relay:
             armed.kill()
             armed.hit = call.kind  # last: whoever waits for it may revive at once
         return _dropped(request)
+
+    async def _disarm(self) -> None:
+        armed = self._armed
+        armed.moment = None
+        while armed.has_come and armed.hit is None:  # noqa: ASYNC110  it is killed just now
+            await asyncio.sleep(0.01)
 
     async def _release(self) -> bool:
         held, self._held = self._held, []

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.losses import Loss, Losses, losses
 from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
 AVAILABLE = {"consistencyMode": "HighAvailability", "partitionDistributionResetTimeout": 1}
 VOLATILE = {"storage": "Volatile"}
@@ -66,7 +67,7 @@ def test_a_loss_ends_alike_wherever_the_operator_is_killed(
             hits += len(ended.hits)
     assert hits * 2 >= SAMPLED_CYCLES * len(undisturbed)  # not every write comes every time
     # Longer than what waits for its turn, and than the resources are taken for fresh.
-    assert running.is_quiet(6.0), running.relay.kinds
+    wait_until(lambda: running.is_quiet(6.0))
 
 
 @pytest.mark.long

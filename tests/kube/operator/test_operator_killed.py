@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.rebalances import Move, Rebalances, Run, rebalances
 from tests.kube.operator.relay import Moment, Way
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
     from tests.kube.operator.outcome import Outcome
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kube
 
 FORGETFUL = str(Path(__file__).with_name("forgetful_operator.py"))
 SEED = 20
@@ -35,7 +36,7 @@ PLANTED = (
     ("events", "distributionzones: revision", "told: expected"),
 )
 """Faults of `forgetful_operator`, the write at which they matter, and what shows them."""
-PLANTED_LIMIT_S = 8.0
+PLANTED_LIMIT_S = 20.0
 SAMPLED_CYCLES = 1
 SECOND_KILL_SHARE = 0.3
 SECOND_KILL_WITHIN = 8
@@ -105,7 +106,7 @@ def test_a_rebalance_ends_alike_wherever_the_operator_is_killed(scene: Scene) ->
         kills += len(run.hits)
     assert kills >= len(CYCLE) * SAMPLED_CYCLES / 2  # not every write comes every time
     # Longer than what waits for its turn, and than the resources are taken for fresh.
-    assert scene.rebalances.is_quiet(6.0)
+    wait_until(lambda: scene.rebalances.is_quiet(6.0))
 
 
 def test_a_data_node_may_die_with_the_operator(scene: Scene) -> None:

@@ -12,18 +12,16 @@ import pytest
 from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.machine import Machine
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kube
 
 
 def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) -> None:
     api = machine.api
     machine.begin_zone(3, want=4, partitions=6)
 
-    # Every view is written by now, and from then on nothing.
+    # Once every view is written, nothing is.
     wait_until(lambda: all(p["status"].get("state") == "Available" for p in api.get("zp")["items"]))
-    before = machine.versions()
-    with pytest.raises(AssertionError, match="not within"):
-        wait_until(lambda: machine.versions() != before, 5)
+    machine.until_steady(machine.versions, 5)
 
     machine.start(3)
     wait_until(lambda: machine.is_whole(4))
@@ -71,5 +69,5 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
     assert "partitions have no leader" in described
     (machine.folder / "described.txt").write_text(described)
 
-    assert api.kubectl("delete", "dz", "z", "--timeout=60s").returncode == 0
+    assert api.kubectl("delete", "dz", "z", "--timeout=100s").returncode == 0
     assert api.get("zp")["items"] == []

@@ -20,11 +20,12 @@ from tests.kube.operator.machine import Machine, relayed
 from tests.kube.operator.operators import Operators
 from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Moment, Way
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kube
 
 PARTITIONS = 2
 A, B, C = EVERYONE = [f"zq-default-{n}" for n in range(3)]
@@ -86,10 +87,10 @@ def test_a_loss_is_one_reset_though_its_operator_stands_still_in_the_middle(
         machine.kill(1, 2)
         wait_until(lambda: relay.hit is not None)
         relay.revive()
-        wait_until(lambda: operators.leads(1), 30)
+        wait_until(lambda: operators.leads(1))
         wait_until(lambda: chains(machine) == [[EVERYONE, [A]]] * PARTITIONS)
         first.send_signal(signal.SIGCONT)
-        assert first.wait(10) == 1
+        assert first.wait(PATIENCE_S) == 1
         registers.write("alone", 2)
 
         machine.start(1, 2)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.kube.operator.api_server import ApiServer
+from tests.patience import PATIENCE_S
+from zonequake_chaos.cleanup import run_marker
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.cleanup.run_marker import ALIVE, MarkAnswer, answer, ask, place_mark, read_mark
 from zonequake_kube.client import Kube
@@ -109,7 +111,7 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
 def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
+    monkeypatch.setattr(f"{run_marker.__name__}.ANSWER_S", 2.0)
     server = api_server.in_namespace("asked")
 
     async def asked() -> list[MarkAnswer]:
@@ -118,18 +120,19 @@ def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
         ) as kube:
             mark = await place_mark(kube, release=RELEASE, run="r", folder="/f", zones=[])
             heard = [await ask(kube, mark, ALIVE)]
+            monkeypatch.setattr(f"{run_marker.__name__}.ANSWER_S", PATIENCE_S)
 
             async def answers() -> None:
-                for _ in range(8):
+                while True:
                     found = await read_mark(kube, RELEASE)
                     if found is not None and found.asked != found.answered:
                         await answer(kube, found)
                     await asyncio.sleep(0.2)
 
             living = asyncio.create_task(answers())
-            await asyncio.sleep(0.5)
             heard.append(await ask(kube, mark, ALIVE))
-            await living
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
             await kube.delete("ConfigMap", mark.name)
             return [*heard, await ask(kube, mark, ALIVE)]
 

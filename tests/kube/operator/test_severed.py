@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.kube.operator.severed import Line
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.kube
-
-ANSWER_LIMIT_S = 10.0
 
 
 def echo(server: socket.socket) -> None:
@@ -25,7 +24,7 @@ def echo(server: socket.socket) -> None:
 def answer(line: Line) -> bytes:
     host, _, port = line.url.rpartition("//")[2].rpartition(":")
     with socket.socket() as client:
-        client.settimeout(ANSWER_LIMIT_S)
+        client.settimeout(PATIENCE_S)
         client.connect((host, int(port)))
         client.sendall(b"are you there?")
         try:

@@ -17,6 +17,7 @@ from tests.kube.operator.plugin_screens import StraightKube, connected, status
 from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Relay
 from tests.kube.operator.test_high_availability import create, reset_after
+from tests.patience import PATIENCE_S
 from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.scenario.faults import ResetByHandSpec
@@ -24,7 +25,7 @@ from zonequake_ctl import reset
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
 B, C, D = NAMES = [f"zq-default-{n}" for n in range(3)]
 FIRST, SECOND, LAGGARD = range(3)
@@ -52,7 +53,7 @@ async def fault_by_hand(machine: Machine) -> Proof:
             name="by-hand",
             victims=(),
             sighting=cast("Any", None),
-            timeout_s=60,
+            timeout_s=PATIENCE_S,
             hold_s=0,
         )
         life = life_of(ResetByHandSpec(name="by-hand", partitions=[0]))
@@ -73,8 +74,8 @@ def test_whoever_of_a_stopped_group_is_back_first_waits_for_the_majority(
     assert machine.chain() == [NAMES]
     assert "resetRevision" not in machine.partition()
     waits = f"waits for 1 more of {B}, {C} to come back with its data: all its nodes had stopped"
-    assert waits in str(machine.status())
-    assert waits in asyncio.run(status(machine))
+    wait_until(lambda: waits in str(machine.status()))
+    wait_until(lambda: waits in asyncio.run(status(machine)))
 
     machine.start(SECOND)
     wait_until(

@@ -22,12 +22,13 @@ from tests.kube.operator.api_server import UNVERIFIED
 from tests.kube.operator.machine import Machine
 from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Relay
+from tests.patience import PATIENCE_S
 from zonequake_load.targets.zonequake import key_for_partition
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
 PARTITIONS = 8
 POLL_S = 0.005
@@ -70,7 +71,7 @@ class Eye:
     def partitions(self) -> list[dict[str, Any]]:
         return [p.get("status", {}) for p in self.status("partitions")["items"]]
 
-    def until(self, condition: Callable[[], bool], limit_s: float = 60.0) -> float:
+    def until(self, condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> float:
         """The monotonic time at which it held."""
         give_up_s = time.monotonic() + limit_s
         while not condition():
@@ -88,7 +89,7 @@ def eye(machine: Machine) -> Iterator[Eye]:
 def is_writable(registers: Registers) -> float:
     """The monotonic time at which every partition has acknowledged a write."""
     for number in range(PARTITIONS):
-        registers.write(key_for_partition("probe", number, PARTITIONS), number, within_s=60.0)
+        registers.write(key_for_partition("probe", number, PARTITIONS), number, within_s=PATIENCE_S)
     return time.monotonic()
 
 

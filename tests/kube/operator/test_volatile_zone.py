@@ -14,7 +14,7 @@ from tests.kube.operator.outcome import replicas_at
 from tests.kube.operator.relay import Relay
 from zonequake_protocol.admin import ReplicaRole
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kube
 
 WITHHOLDING = str(Path(__file__).with_name("forgetful_operator.py"))
 A, B, C, D = (f"zq-default-{n}" for n in range(4))

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
     from tests.kube.operator.outcome import Outcome
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
 CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.LOSS)
 SEED = 3
 SAMPLED_CYCLES = 1
 SETTLED_S = 4.0
 TRUSTING = str(Path(__file__).with_name("trusting_operator.py"))
-PLANTED_LIMIT_S = 10.0
+PLANTED_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +182,11 @@ def test_an_operator_that_trusts_its_watches_is_found(scene: Scene) -> None:
 
 def test_a_settled_zone_writes_nothing_also_while_its_watches_expire(scene: Scene) -> None:
     relay = scene.rebalances.relay
+    wait_until(lambda: scene.rebalances.is_quiet(SETTLED_S))  # what came before is written
     for ill in (Ill.GONE, Ill.BROKEN):
         relay.disturb(Disturbance(ill=ill, number=1, of="/pods"))
         scene.rebalances.api.kubectl("annotate", "pod", "zq-default-0", "--overwrite", f"x={ill}")
+        wait_until(lambda: relay.watches.hit is not None)
+        assert relay.kinds == []
         assert scene.rebalances.is_quiet(SETTLED_S), relay.kinds
-        assert relay.watches.hit is not None
     relay.disturb(None)

@@ -21,17 +21,17 @@ from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.outcome import replicas_at
 from tests.kube.operator.rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
 from tests.kube.operator.relay import Moment, Way
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kube
 
 DROPPED = "dropped"
 PARTITIONS = 2
 SEED = 5
 SAMPLED = 3
-LIMIT_S = 45.0
 FORCED = 2
 
 
@@ -81,14 +81,14 @@ class Scene:
             self.running.relay.disarm()
 
     def _left_in_the_end(self) -> list[str]:
-        give_up_s = time.monotonic() + LIMIT_S
+        give_up_s = time.monotonic() + PATIENCE_S
         while True:
             self.kills += self.running.succeed_if_dead()
             left = self.left()
             if not left and not self.running.relay.release():
                 break
             if time.monotonic() > give_up_s:
-                return [f"not within {LIMIT_S} s", *left]
+                return [f"not within {PATIENCE_S} s", *left]
             time.sleep(0.1)
         return self.left()
 

@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext
@@ -84,8 +85,8 @@ class WarmProcess:
         return found
 
     def send_signal(self, number: int) -> None:
-        """Does nothing if it has ended."""
-        with self._lock:
+        """Does nothing if it has ended, also before the server has told its exit code."""
+        with self._lock, suppress(ProcessLookupError):
             if self._process.exitcode is None:
                 os.kill(self.pid, number)
 

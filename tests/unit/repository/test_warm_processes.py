@@ -59,6 +59,15 @@ def test_a_signal_ends_it_and_is_its_exit_code(tmp_path: Path, number: signal.Si
     process.kill()  # nothing is left to be ended
 
 
+def test_a_signal_may_come_when_it_has_ended_and_its_exit_code_is_not_told_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, _ = started(tmp_path, "")
+    assert process.wait(120) == 0
+    monkeypatch.setattr(type(process._process), "exitcode", None)
+    process.kill()
+
+
 def test_what_the_loader_must_read_is_executed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("")

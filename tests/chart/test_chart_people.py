@@ -105,7 +105,8 @@ def test_the_reachability_test_fails_where_a_part_does_not_work(
     tmp_path: Path, path: str, code: int
 ) -> None:
     program = (ROOT / "charts" / "zonequake" / "files" / "reachable.py").read_text()
-    program = program.replace("LIMIT_S = 60.0", "LIMIT_S = 0.1")
+    if code:  # what works may take its time
+        program = program.replace("LIMIT_S = 60.0", "LIMIT_S = 0.1")
     with served() as url:
         done = subprocess.run(
             [sys.executable, "-c", program],

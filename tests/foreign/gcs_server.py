@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ BUCKET = "runs"
 _SOURCES = Path(__file__).parent / "fakegcs"
 _PROGRAM = "github.com/fsouza/fake-gcs-server"
 _KEY_BITS = 2048
-_START_S = 30.0
+_START_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ def serving(folder: Path) -> Iterator[GcsServer]:
         yield GcsServer(endpoint=endpoint, folder=data, account=_account(folder / "account.json"))
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=180)
 
 
 def _account(file: Path) -> Path:
@@ -94,7 +93,7 @@ def _await_answer(url: str, log: Path) -> None:
     while True:
         try:
             urllib.request.urlopen(url, timeout=5).close()
-        except urllib.error.URLError:
+        except OSError:
             assert time.monotonic() < ends_s, log.read_text()
             time.sleep(0.1)
         else:

@@ -66,7 +66,7 @@ def serving(folder: Path) -> Iterator[HdfsServer]:
         yield HdfsServer(uri=uri, process=server)
     finally:
         server.kill()  # a test may have stopped it
-        server.wait(timeout=30)
+        server.wait(timeout=180)
 
 
 @contextmanager

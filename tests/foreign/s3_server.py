@@ -22,7 +22,7 @@ BUCKET = "runs"
 _SOURCES = Path(__file__).parent / "versitygw"
 _AWAIT = """
 import socket, sys, time
-ends_s = time.monotonic() + 30
+ends_s = time.monotonic() + 180
 while True:
     try:
         socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()
@@ -99,11 +99,11 @@ def serving(
     finally:
         server.terminate()
         server.send_signal(signal.SIGCONT)  # a test may have stopped it
-        server.wait(timeout=30)
+        server.wait(timeout=180)
 
 
 def _await_answer(url: str, log: Path) -> None:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 180
     while True:
         try:
             urllib.request.urlopen(url, timeout=5).close()

@@ -22,7 +22,7 @@ from zonequake_load.pod.control import (
     RegisterWorkload,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 THREE = ["n0", "n1", "n2"]
 

@@ -55,7 +55,7 @@ class Registry:
         request = urllib.request.Request(
             f"http://{self.address}/v2/{path}/manifests/{tag}", headers={"Accept": accept}
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -84,7 +84,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
             [str(program), "serve", str(folder / "settings.yml")], stdout=log, stderr=log
         )
     try:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 180
         while True:
             try:
                 urllib.request.urlopen(f"http://{address}/v2/", timeout=5).close()
@@ -95,7 +95,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         yield Registry(address=address)
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=180)
 
 
 def run(*command: str, **environment: str) -> str:

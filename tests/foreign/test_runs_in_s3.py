@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -215,6 +216,7 @@ def test_an_analysis_killed_in_the_middle_leaves_no_verdict_and_the_next_one_wai
         )
         while Fault.SILENT not in relay.faults:
             assert process.poll() is None
+            time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert not (there / "verdict.json").exists()

@@ -154,7 +154,7 @@ class Network:
 
     def answers(self, url: str) -> bytes:
         """What an HTTP server on the network says. Raises CalledProcessError."""
-        code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=10).read())"
+        code = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=120).read())"
         told = subprocess.run(
             [*self.here, sys.executable, "-c", code.replace("print(", "sys.stdout.buffer.write("),
              url], capture_output=True, check=True,

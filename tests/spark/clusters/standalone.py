@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pyspark
 
-BEGIN_S = 60.0
+from tests.processes.store.ports import free_ports
+
+BEGIN_S = 300.0
 _SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that no outgoing connection takes until its server listens there."""
+    return free_ports(1)[0]
 
 
 @contextlib.contextmanager

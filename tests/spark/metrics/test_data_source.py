@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,11 +32,11 @@ def test_slices_hold_every_sample_of_a_live_server_once_with_its_staleness(
     with prometheus(tmp_path, [lives.port, dies.port]) as url:
         wait_until(lambda: dies.scrapes >= 10, "10 scrapes")
         dies.close()
-        wait_until(lambda: value(url, "up == 0") == [0.0], "a target is gone")
-        scrapes = lives.scrapes
-        wait_until(lambda: lives.scrapes >= scrapes + 5, "5 more scrapes")
+        gone = f'up{{instance="127.0.0.1:{dies.port}"}}'
+        wait_until(lambda: value(url, gone) == [0.0], "a target is gone")
+        wait_for_scrapes(lives, 5)
         end_ms = int(time.time() * 1000)
-        wait_until(lambda: time.time() * 1000 > end_ms + SCRAPE_MS, "no sample comes late")
+        wait_for_scrapes(lives, 2)  # what the one before the last brought is stored
         frame = _read(spark, url, start_ms, end_ms)
         assert frame.rdd.getNumPartitions() > 5
         found = frame.collect()
@@ -45,6 +47,12 @@ def test_slices_hold_every_sample_of_a_live_server_once_with_its_staleness(
     series = tables.series.to_pylist()
     pulled = pq.read_table(tmp_path / "metrics" / FILE).to_pylist()
 
+    def of(row: Any) -> tuple[str, str]:
+        return row["target"], dict(row["labels"])["number"]
+
+    def at(row: Any) -> tuple[object, ...]:
+        return *of(row), row["t_ms"]
+
     def key(row: object, name: str) -> tuple[object, ...]:
         return (row["labels"]["instance"], row["labels"]["number"], row[name])  # type: ignore[index]
 
@@ -52,12 +60,24 @@ def test_slices_hold_every_sample_of_a_live_server_once_with_its_staleness(
     assert len(found) == count > 10 * SERIES
     assert max(samples.values()) == 1
     assert set(samples) == {key(row | {"labels": dict(row["labels"])}, "ts_ms") for row in pulled}
-    stale = [row for row in found if row["stale"]]
-    assert len(stale) == SERIES, "one marker behind each series of the target that died"
-    assert {row["target"] for row in stale} == {f"127.0.0.1:{dies.port}"}
-    assert {row["value"] for row in stale} == {None}
-    assert {row["stale_marks"] for row in series if row["target"] == stale[0]["target"]} == {1}
-    assert len(series) == 2 * SERIES
+    assert {row["value"] for row in found if row["stale"]} == {None}
+    assert None not in {row["value"] for row in found if not row["stale"]}
+    # A busy machine may miss a scrape of either: that, too, leaves one marker in each series.
+    in_order = groupby(sorted(found, key=at), of)
+    marks = {of_series: [row["stale"] for row in rows] for of_series, rows in in_order}
+    for (target, number), marked in marks.items():
+        if target == f"127.0.0.1:{dies.port}":
+            assert marked[-1], f"no marker behind series {number} of the target that died"
+        assert (True, True) not in pairwise([True, *marked])
+    assert {of(row): row["stale_marks"] for row in series} == {
+        of_series: sum(marked) for of_series, marked in marks.items()
+    }
+    assert len(marks) == 2 * SERIES
+
+
+def wait_for_scrapes(target: Target, count: int) -> None:
+    before = target.scrapes
+    wait_until(lambda: target.scrapes >= before + count, f"{count} more scrapes")
 
 
 def _read(spark: SparkSession, url: str, start_ms: int, end_ms: int) -> DataFrame:

@@ -19,7 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 NO_BROWSER = "no Chromium with its driver here (chromium, chromedriver)"
-PATIENCE_S = 60
+PATIENCE_S = 100
 
 
 def is_there() -> bool:
@@ -46,6 +46,7 @@ def opened(folder: Path) -> Iterator[Chrome]:
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         driver.set_page_load_timeout(PATIENCE_S)
+        driver.set_script_timeout(PATIENCE_S)
         yield driver
     finally:
         driver.quit()

@@ -43,19 +43,21 @@ def each_third(number: int, method: str, path: str) -> Fault | None:
 
 @dataclass
 class Relay:
-    """`requests` and `faults` in the order of their arrival."""
+    """`requests`, the bytes of their files, and `faults` in the order of their arrival."""
 
     endpoint: str
     plan: Plan
     requests: list[tuple[str, str]] = field(default_factory=list)
+    sizes_bytes: list[int] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
-    def next(self, method: str, path: str) -> Fault | None:
+    def next(self, method: str, path: str, size_bytes: int) -> Fault | None:
         with self.lock:
             fault = self.plan(len(self.requests), method, path)
             self.requests.append((method, path))
+            self.sizes_bytes.append(size_bytes)
             if fault is not None:
                 self.faults.append(fault)
         return fault
@@ -76,7 +78,8 @@ def relayed(server: str, plan: Plan) -> Iterator[Relay]:
 
         def relay(self) -> None:
             body = self._body()
-            fault = relay.next(self.command, self.path)
+            size_bytes = int(self.headers.get("x-amz-decoded-content-length") or len(body))
+            fault = relay.next(self.command, self.path, size_bytes)
             if fault is Fault.SILENT:
                 relay.over.wait()
                 self._break()

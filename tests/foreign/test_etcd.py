@@ -102,14 +102,14 @@ def said(judgement: Judgement) -> dict[str, tuple[Verdict, int, str]]:
 async def test_a_leader_killed_under_load_loses_nothing_and_all_members_end_equal(
     etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, porcupine: Judge, tmp_path: Path
 ) -> None:
-    async def kill_the_leader(etcd: LocalEtcd, _: LoadPods) -> None:
+    async def kill_the_leader(etcd: LocalEtcd, pods: LoadPods) -> None:
         victim = await etcd.leader()
         etcd.servers[victim].kill()
         await etcd.leader(members=2)
         await asyncio.sleep(1)
         etcd.servers[victim].spawn(etcd.cluster)
         await etcd.leader()
-        await asyncio.sleep(1)
+        await pods.answered(operations=500)
 
     run = tmp_path / "run"
     findings = await a_run(etcd, pods, run, kill_the_leader)

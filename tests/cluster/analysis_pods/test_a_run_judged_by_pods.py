@@ -55,7 +55,7 @@ def address_of(pod: dict[str, Any]) -> str:
 
 def check_that_nothing_is_left(analysis: Analysis, ended: Told, folder: Path) -> None:
     """Neither pods, nor the run's files on the machine of the command, nor a key anywhere."""
-    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=60s")
+    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=120s")
     assert list((folder / "runs").iterdir()) == [], "the spool is gone"
     assert SECRET_KEY not in said(ended)
     analysis.check_rights()

@@ -79,7 +79,7 @@ def test_the_verdict_of_pods_is_that_of_this_machine(
     check_pods(analysis, document, watched)
     assert f"{uri}/report.html" in ended.stderr
     assert SECRET_KEY not in ended.stderr + ended.stdout
-    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=60s")
+    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=120s")
 
 
 def submitters_kubeconfig(analysis: Analysis, folder: Path) -> Path:
@@ -164,7 +164,7 @@ def test_what_keeps_the_driver_from_starting_is_told(
     assert told in ended.stderr
     assert "Traceback" not in ended.stderr
     assert time.monotonic() - began_s < 60 + 30
-    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=60s")
+    analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=120s")
 
 
 def test_a_missing_image_is_told_by_its_name(

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.instance import INSIDE
 from zonequake_cluster.supply.tools import kubectl_path
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 GONE = {"namespace": "default", "name": "gone", "uid": "6d1f3b0e-0000-4000-8000-000000000000"}
 """The claim that a volume is bound to, and that is there no more."""
@@ -31,7 +32,7 @@ def phase(cluster: EmbeddedCluster) -> Any:
 
 
 def wait_for(cluster: EmbeddedCluster, wanted: str) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while phase(cluster) != wanted:
         assert time.monotonic() < deadline_s, f"{phase(cluster)} and not {wanted}"
         time.sleep(0.2)

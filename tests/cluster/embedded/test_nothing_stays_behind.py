@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host import cgroups, processes
 from zonequake_cluster.instance import MARK, find_instance
@@ -142,7 +143,7 @@ def test_two_instances_run_at_once_and_the_end_of_one_leaves_the_other(
 def test_a_component_that_is_killed_is_started_again(embedded_cluster: EmbeddedCluster) -> None:
     before = {each.name: each for each in embedded_cluster.status().components}
     os.kill(before["kube-scheduler"].pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         now = {each.name: each for each in embedded_cluster.status().components}
         if now["kube-scheduler"].restarts == before["kube-scheduler"].restarts + 1:

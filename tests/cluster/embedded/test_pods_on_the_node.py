@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.toolchain import find_go
@@ -55,7 +56,7 @@ class Probes:
         self.kubectl(*words, "--timeout=120s")
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> float:
+def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
     """Seconds until the condition held; an assertion in it counts as not yet."""
     started_s = time.monotonic()
     while True:
@@ -148,12 +149,14 @@ def test_a_service_is_reached_by_its_name_and_other_names_do_not_exist(probes: P
 
 
 def test_a_container_that_ends_again_and_again_is_back_within_seconds(probes: Probes) -> None:
+    took_s = 0.0
     for _ in range(4):
         before = _restarts(probes)
         with pytest.raises(AssertionError):
             probes.ask("probe-1", "exit")
         until(lambda before=before: _restarts(probes) > before)  # type: ignore[misc]
-        assert until(lambda: probes.ask("probe-1", "user") == "65532") < 10
+        took_s += until(lambda: probes.ask("probe-1", "user") == "65532")
+    assert took_s < 60, "the kubelet's own pauses alone would be 70 s: 10, 20 and 40"
 
 
 def _restarts(probes: Probes) -> int:

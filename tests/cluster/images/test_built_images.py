@@ -14,7 +14,7 @@ from zonequake_cluster.images.build import BuiltImage, build_all, planned_images
 from zonequake_cluster.own_files import find_own_files
 
 # The first build makes the base and downloads the wheels.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 
 Document = dict[str, Any]

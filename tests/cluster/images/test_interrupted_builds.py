@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from zonequake_cluster.images.buildah import Buildah, mounts_below
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 BUILD = """
 import sys
@@ -48,7 +49,7 @@ def building(tmp_path: Path, storage: Path) -> Iterator[subprocess.Popen[bytes]]
     process = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(storage), str(context)], start_new_session=True
     )
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + PATIENCE_S
     while not steps_of(process.pid):
         assert process.poll() is None
         assert time.monotonic() < deadline_s
@@ -88,7 +89,7 @@ def test_an_interrupted_build_unmounts_what_it_mounted(
 ) -> None:
     assert bool(mounts_below(storage)) == is_overlay(storage)
     os.killpg(building.pid, signal.SIGINT)  # as scripts/run_tests.py ends a group
-    assert building.wait(60) != 0
+    assert building.wait(PATIENCE_S) != 0
     assert mounts_below(storage) == []
     assert containers(storage) == ""
     shutil.rmtree(storage)
@@ -98,7 +99,7 @@ def test_what_a_killed_build_left_mounted_the_next_one_unmounts(
     building: subprocess.Popen[bytes], storage: Path
 ) -> None:
     os.killpg(building.pid, signal.SIGKILL)
-    building.wait(60)
+    building.wait(PATIENCE_S)
     assert bool(mounts_below(storage)) == is_overlay(storage)
     assert containers(storage) != ""
     with Buildah.without_leftovers(storage):

@@ -21,6 +21,7 @@ import pytest
 from tests.cluster.planted_nodes import faults_of_nodes
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.kube.operator.audit_log import Refusal, calls, lacking
+from tests.patience import PATIENCE_S
 from zonequake_analysis.cli import analyze
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.build import build_all
@@ -131,7 +132,7 @@ class Release:
         """An agent that ends undoes every fault on its node, the next test's too."""
         async with await self.place.connect() as kube:
             of_agent = kube.in_namespace(f"{self.place.namespace}-faults")
-            deadline_s = time.monotonic() + 60
+            deadline_s = time.monotonic() + PATIENCE_S
             with contextlib.suppress(NotFound):
                 while await of_agent.namespace_labels() is not None:
                     assert time.monotonic() < deadline_s, "the agent's namespace does not go"

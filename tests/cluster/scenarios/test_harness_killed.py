@@ -16,7 +16,7 @@ from zonequake_cluster.supply import tools
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 CUT = "command python.* -m zonequake_agent apply.*"
 CLOCK = "command python.* -m zonequake_agent step-clock.*"

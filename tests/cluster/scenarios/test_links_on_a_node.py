@@ -27,7 +27,7 @@ from zonequake_kube.objects import STORE_LABELS, pod_view
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 SHORT = "times={beforeSeconds: 4, afterSeconds: 2}"
 HOLD_S = 4

@@ -29,7 +29,7 @@ from zonequake_cluster.supply import tools
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 FOR_TEAMS = ROOT / "docs" / "examples" / "chaos.yml"

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[3]
 PORT = 7001
 ALONE = Path(tempfile.gettempdir()) / "zonequake-tests-of-links.lock"
@@ -65,11 +67,17 @@ class FakePod:
         assert isinstance(found, dict)
         return found
 
-    def reaches(self, other: FakePod, count: int = 5) -> list[float | None]:
+    def reaches(
+        self, other: FakePod, count: int = 5, *, within_s: float = PATIENCE_S
+    ) -> list[float | None]:
         """Round trips from here to the other's port."""
-        found = self.agent("probe", other.address, str(PORT), str(count), "1.5")
+        found = self.agent("probe", other.address, str(PORT), str(count), str(within_s))
         assert isinstance(found, list)
         return found
+
+    def is_cut_off_from(self, other: FakePod) -> bool:
+        """Whether the next round trip from here to the other's port gets no answer."""
+        return self.reaches(other, 1, within_s=1.5) == [None]
 
     def rules(self) -> str:
         words = ["ip", "netns", "exec", self.namespace, "iptables-save"]

@@ -8,16 +8,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from tests.processes.agent.conftest import FakePod
 
+LASTS_S = 6
+"""Long enough for another program to begin and find a link cut, and be without an answer for a
+while."""
+
 _TALK = """
 import socket, sys, time
-connection = socket.create_connection((sys.argv[1], 7001), timeout=20)
+connection = socket.create_connection((sys.argv[1], 7001), timeout=120)
 for line in sys.stdin:
     started = time.monotonic()
     data = b"x" * int(line)
@@ -60,13 +68,22 @@ def least(found: list[float | None]) -> float:
     return min(ms for ms in found if ms is not None)
 
 
+def at_best(trips: Callable[[], float], *, below_ms: float) -> bool:
+    """Whether one is so short, however busy the machine is: a delay would be in all of them."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while trips() >= below_ms:
+        if time.monotonic() > give_up_s:
+            return False
+    return True
+
+
 def test_a_cut_is_for_the_named_addresses_alone_and_ends_when_it_is_undone(
     pods: list[FakePod],
 ) -> None:
     victim, other, third = pods
     name = victim.apply(lost_percent=100, addresses=[other.address])
-    assert victim.reaches(other, 1) == [None]
-    assert other.reaches(victim, 1) == [None]
+    assert victim.is_cut_off_from(other)
+    assert other.is_cut_off_from(victim)
     assert None not in victim.reaches(third, 1) + third.reaches(victim, 1)
     assert victim.counts(name)["dropped"] >= 2
     victim.agent("undo", name)
@@ -85,7 +102,7 @@ def test_a_one_way_cut_drops_one_direction_alone(
     source, to = (other, victim) if way == "outbound" else (victim, other)
     with listening:
         _send_datagram(source, to)
-        assert listening.communicate(timeout=10)[0] == "hello\n"
+        assert listening.communicate(timeout=PATIENCE_S)[0] == "hello\n"
     with _datagrams(to := other if way == "outbound" else victim) as deaf:
         _send_datagram(victim if way == "outbound" else other, to)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -116,32 +133,33 @@ def test_a_lossy_link_loses_about_its_share_and_says_how_many_passed(pods: list[
 def test_a_slow_link_delays_each_direction_and_resets_no_connection(pods: list[FakePod]) -> None:
     victim, other, third = pods
     with Talk(other, victim) as talk:
-        before_ms = min(talk.took_ms() for _ in range(5))
+        assert at_best(talk.took_ms, below_ms=20)
         name = victim.apply(delay_ms=40)
         assert least(other.reaches(victim)) > 78
         assert least(victim.reaches(other)) > 78
-        assert least(third.reaches(other)) < 20, "links of others are as they were"
+        assert at_best(lambda: least(third.reaches(other)), below_ms=20), (
+            "links of others are as they were"
+        )
         assert min(talk.took_ms() for _ in range(5)) > 78
         said = json.loads(str(victim.counts(name)["delayed"]))
         assert said["packets"] > 10
-        assert 39 < said["mean_held_ms"] < 200
+        assert 39 < said["mean_held_ms"] < 10_000
         victim.agent("undo", name)
-        after_ms = min(talk.took_ms() for _ in range(5))
-    assert before_ms < 20
-    assert after_ms < 20, "the same connection goes on, at its old pace"
+        assert at_best(talk.took_ms, below_ms=20), "the same connection goes on, at its old pace"
     assert victim.agent("leftovers") == []
 
 
 def test_a_slow_link_of_one_direction_delays_it_once(pods: list[FakePod]) -> None:
     victim, other, _ = pods
     victim.apply(delay_ms=40, outbound=False)
-    assert 39 < least(other.reaches(victim)) < 78
+    assert least(other.reaches(victim)) > 39
+    assert at_best(lambda: least(other.reaches(victim)), below_ms=78)
 
 
 def test_a_narrow_link_passes_no_more_bytes_than_it_may(pods: list[FakePod]) -> None:
     victim, other, _ = pods
     with Talk(other, victim) as talk:
-        assert talk.took_ms(200_000) < 500
+        assert at_best(lambda: talk.took_ms(200_000), below_ms=450)
         victim.apply(bytes_per_second=400_000)
         # There and back are counted apart and overlap.
         assert talk.took_ms(200_000) > 450
@@ -151,22 +169,24 @@ def test_jitter_spreads_the_delays(pods: list[FakePod]) -> None:
     victim, other, _ = pods
     victim.apply(delay_ms=30, jitter_ms=25, outbound=False)
     trips = [ms for ms in other.reaches(victim, 25) if ms is not None]
-    assert min(trips) < 25
     assert max(trips) > 35
+    assert at_best(lambda: least(other.reaches(victim, 25)), below_ms=25)
 
 
 def test_the_kernel_ends_a_fault_at_its_deadline_though_nobody_is_left(
     pods: list[FakePod],
 ) -> None:
     victim, other, _ = pods
-    victim.apply(lost_percent=100, seconds=1)
     victim.apply(delay_ms=300, ports=[7099], seconds=1)
-    assert other.reaches(victim, 1) == [None]
-    time.sleep(1)
-    assert least(other.reaches(victim)) < 20
+    victim.apply(lost_percent=100, seconds=LASTS_S)
+    assert other.is_cut_off_from(victim)
+    assert at_best(lambda: least(other.reaches(victim)), below_ms=20)
+    give_up_s = time.monotonic() + PATIENCE_S
     left = victim.agent("leftovers")
+    while any("delayer" in one for one in left):
+        assert time.monotonic() < give_up_s, left
+        left = victim.agent("leftovers")
     assert left, "rules that match nothing any more, for whoever sweeps up"
-    assert not any("delayer" in one for one in left)
     swept = subprocess.run(
         [sys.executable, "-m", "zonequake_agent", "sweep"],
         capture_output=True,
@@ -192,7 +212,7 @@ def test_packets_pass_when_a_delayer_is_killed(pods: list[FakePod]) -> None:
     assert isinstance(left, list)
     pid = next(int(one.split()[-1]) for one in left if one.startswith("delayer"))
     os.kill(pid, signal.SIGKILL)
-    assert least(other.reaches(victim)) < 50
+    assert at_best(lambda: least(other.reaches(victim)), below_ms=50)
     victim.agent("undo")
     assert victim.agent("leftovers") == []
 
@@ -223,7 +243,7 @@ def test_a_fault_that_several_undo_at_once_is_undone_for_all_of_them(pods: list[
         victim.apply(lost_percent=100)
         words = [sys.executable, "-m", "zonequake_agent", "undo", victim.uid]
         undoing = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-        said = [one.communicate(timeout=60)[1] for one in undoing]
+        said = [one.communicate(timeout=PATIENCE_S)[1] for one in undoing]
         assert [one.returncode for one in undoing] == [0] * 4, said
         assert victim.agent("leftovers") == []
 
@@ -237,10 +257,19 @@ def test_an_agent_that_ends_takes_its_faults_along(pods: list[FakePod]) -> None:
         "pods.all_uids = lambda: [sys.argv[1]]; watch.watch()"
     )
     watching = subprocess.Popen([sys.executable, "-c", code, victim.uid])
-    time.sleep(1)
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not catches(watching.pid, signal.SIGTERM):  # it still imports
+        assert time.monotonic() < give_up_s
+        time.sleep(0.02)
     watching.send_signal(signal.SIGTERM)
-    assert watching.wait(timeout=20) == 0
+    assert watching.wait(timeout=PATIENCE_S) == 0
     assert victim.agent("leftovers") == []
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has its own way with this signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
 
 
 def _datagrams(pod: FakePod) -> subprocess.Popen[str]:

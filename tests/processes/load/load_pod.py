@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 import zonequake_load
+from tests.patience import PATIENCE_S
 from tests.processes.store.ports import free_ports
 from tests.warm_processes import Started, start_process
 from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
@@ -52,7 +53,7 @@ class LoadPod:
         """Send a signal and wait for the end; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE_S)
 
 
 class LoadPods:
@@ -65,7 +66,7 @@ class LoadPods:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> LoadPods:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
         return self
 
     async def __aexit__(
@@ -97,7 +98,8 @@ class LoadPods:
             await self.wait_until_up(pod)
 
     async def wait_until_up(self, pod: LoadPod) -> LoadStatus:
-        for _ in range(400):
+        give_up_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up_s:
             try:
                 return await self.status(pod)
             except aiohttp.ClientError:
@@ -116,10 +118,10 @@ class LoadPods:
             async with self.session.post(url, json={"phase": phase}) as response:
                 assert response.status == 200, await response.text()
 
-    async def complete(self, phase: Phase, within_s: float = 60.0) -> list[LoadStatus]:
+    async def complete(self, phase: Phase) -> list[LoadStatus]:
         """Enter a phase and wait until all pods have completed it."""
         await self.enter(phase)
-        end_s = time.monotonic() + within_s
+        end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             statuses = [await self.status(pod) for pod in self.pods]
             if all(status.phase is phase and status.complete for status in statuses):
@@ -130,7 +132,7 @@ class LoadPods:
 
     async def answered(self, *, operations: int, probes: int = 0) -> None:
         """Wait until each pod's load has had so many successes since it was started."""
-        end_s = time.monotonic() + 30
+        end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             counts = [(await self.status(pod)).counts.get(Phase.LOAD) for pod in self.pods]
             if all(

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.load.load_pod import LoadPods, check_contract, check_final_reads
+from tests.patience import PATIENCE_S
+from tests.processes.load.load_pod import Findings, LoadPods, check_contract, check_final_reads
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, until
+from tests.processes.store.stalls import longest_lag_s, stood_still
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
 from zonequake_load.pod.control import (
@@ -56,9 +58,11 @@ def plan_for(nodes: LocalNodes) -> LoadPlan:
             AppendListWorkload(operations_per_second=30, keys_per_partition=1),
         ],
         preload=Preload(bulk_keys_per_partition=20, filler_bytes=4_000),
-        # Two candidates may halve the votes, and wait again: that costs no operation either.
-        deadline_ms=15_000,
-        final_timeout_s=30,
+        # Two candidates may halve the votes, and wait again, and a machine may stand still for
+        # seconds: that costs no operation either.
+        processes=100,
+        deadline_ms=round(PATIENCE_S * 1000),
+        final_timeout_s=round(PATIENCE_S),
     )
 
 
@@ -95,7 +99,17 @@ async def test_a_killed_leader_costs_no_operation_and_no_data(
     assert answered <= set(names)
     # Time without service as the workloads saw it: the elections, not the client.
     slowest_ns = max(line["time"] - line["sched"] for line in findings.of(role="load", type="ok"))
-    assert slowest_ns / 1e9 < without_leader_s + 1
+    stood_still_s = await longest_lag_s(nodes) + longest_silence_s(findings)
+    assert slowest_ns / 1e9 < without_leader_s + 1 + stood_still_s
+
+
+def longest_silence_s(findings: Findings) -> float:
+    """How long the pod began and ended nothing while it loaded: it does so a hundred times a
+    second, unless it stands still."""
+    of_load = [line for line in findings.lines if line["role"] in ("load", "probe")]
+    times = sorted(line["time"] for line in of_load)
+    longest_ns: int = max(later - earlier for earlier, later in itertools.pairwise(times))
+    return longest_ns / 1e9
 
 
 async def test_a_zone_on_a_single_node_is_found(nodes: LocalNodes, pods: LoadPods) -> None:
@@ -120,7 +134,9 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
     async def write_on(writer: int) -> None:
         for number in itertools.count(1):
             limits = Limits(
-                deadline_ns=time.monotonic_ns() + 10**10, attempt_ns=5 * 10**9, retry=True
+                deadline_ns=time.monotonic_ns() + round(PATIENCE_S * 1e9),
+                attempt_ns=30 * 10**9,
+                retry=True,
             )
             write = Operation(f=Function.WRITE, key=f"k{writer}", value=number)
             outcomes.append(await client.execute(write, limits, OnceId(f"w{writer}", number)))
@@ -133,6 +149,7 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
 
     writers = [asyncio.create_task(write_on(writer)) for writer in range(8)]
     most_attempts: list[int] = []
+    stalls: list[bool] = []
     try:
         for _ in range(3):
             begun = len(outcomes)
@@ -140,10 +157,11 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
             leader = nodes.nodes[await nodes.leader(zone.groups[0])]
             leader.signal_stop()
             assert leader.process is not None
-            assert await asyncio.to_thread(leader.process.wait, 15) == 0
+            assert await asyncio.to_thread(leader.process.wait, PATIENCE_S) == 0
             await nodes.restart(zone, leader.name)
-            await until(partial(follows, leader.name), f"{leader.name} follows", timeout_s=15)
+            await until(partial(follows, leader.name), f"{leader.name} follows")
             most_attempts.append(max(each.attempts for each in outcomes[begun:]))
+            stalls.append(await stood_still(nodes))
     finally:
         for writer in writers:
             writer.cancel()
@@ -151,5 +169,6 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
         await client.close()
     assert {outcome.type for outcome in outcomes} == {Type.OK}
     # One for the old leader, which keeps the request until it hears the new one, and one for that.
-    # It keeps none for longer than 300 ms: one time the machine may stand still for so long.
-    assert statistics.median(most_attempts) == 2
+    # It keeps none for longer than 300 ms: one time the machine may stand still for so long, and
+    # more often if a node says so itself.
+    assert statistics.median(most_attempts) == 2 or any(stalls), most_attempts

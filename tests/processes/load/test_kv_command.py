@@ -183,8 +183,8 @@ async def test_keys_are_reached_through_the_kubernetes_api(
 async def test_keys_are_reached_directly_with_the_harnesss_certificate_and_not_without(
     store: ReferenceStore, api: PortForwardApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    to = ("--zone", ZONE, "--address", store.addresses[0], "--timeout", "1")
-    assert (await kv("put", "colour", "blue", *to)).code == 255
+    to = ("--zone", ZONE, "--address", store.addresses[0])
+    assert (await kv("put", "colour", "blue", *to, "--timeout", "1")).code == 255
     assert store.nodes[0].requests == []
     monkeypatch.setenv("ZQ_TLS_DIR", str(tmp_path / "certificates" / "harness"))
     monkeypatch.setenv("ZQ_TLS_DOMAIN", DOMAIN)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.load.load_pod import LoadPods, check_contract, check_final_reads
+from tests.processes.store.local_nodes import until
 from tests.unit.load.reference_store import ZONE, ReferenceStore
 from zonequake_load.pod.control import (
     AppendListWorkload,
@@ -34,9 +36,11 @@ def plan_for(store: ReferenceStore, pods: int = 1) -> LoadPlan:
             AppendListWorkload(operations_per_second=100, keys_per_partition=1, longest=20),
         ],
         preload=Preload(bulk_keys_per_partition=10, filler_bytes=1_000),
-        deadline_ms=1_500,
+        # A machine that stands still for seconds costs no operation.
+        processes=100,
+        deadline_ms=round(PATIENCE_S * 1000),
         attempt_ms=300,
-        final_timeout_s=20,
+        final_timeout_s=round(PATIENCE_S),
     )
 
 
@@ -132,8 +136,12 @@ async def test_a_stopped_pod_records_what_was_outstanding_as_info(
     await pods.answered(operations=100)
     for node in store.nodes:
         node.paused = True
-    await asyncio.sleep(0.3)
     (pod,) = pods.pods
+
+    async def waits() -> bool:
+        return (await pods.status(pod)).outstanding > 0
+
+    await until(waits, "something is outstanding")
     assert pod.signal(signal.SIGTERM) == 0
     files = {path.name: path.read_bytes() for path in pod.directory.glob("*.jsonl")}
     findings = check_contract(files)
@@ -182,7 +190,7 @@ def run_until_it_ends(environment: dict[str, str]) -> subprocess.CompletedProces
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
 
 
@@ -218,5 +226,5 @@ async def test_a_pod_that_cannot_write_its_history_stops_with_1(
     (pod.directory / f"load-0-{status.incarnation}-load.jsonl").touch()
     await pods.enter(Phase.PRELOAD)
     assert pod.process is not None
-    assert await asyncio.to_thread(pod.process.wait, 10) == 1
+    assert await asyncio.to_thread(pod.process.wait, PATIENCE_S) == 1
     assert not any(node.requests for node in store.nodes)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from types import TracebackType
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from tests.processes.store.recorded_load import RecordedLoad, verdicts
 from tests.processes.store.store_client import Client
@@ -63,9 +64,9 @@ class Load:
         self._seen = len(history)
         return self._written
 
-    async def goes_on(self, more: int = 100, *, within_s: float = 20.0) -> None:
+    async def goes_on(self, more: int = 100) -> None:
         """Wait for so many more acknowledgements."""
-        wanted, end_s = self.count + more, time.monotonic() + within_s
+        wanted, end_s = self.count + more, time.monotonic() + PATIENCE_S
         while self.count < wanted:
             assert time.monotonic() < end_s, (
                 f"{wanted - self.count} of {more} were not acknowledged"

@@ -23,6 +23,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_node import Node
 from tests.processes.store.ports import free_ports
@@ -79,7 +80,7 @@ class LocalNodes:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> LocalNodes:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20))
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
         return self
 
     async def __aexit__(
@@ -138,7 +139,7 @@ class LocalNodes:
                     return response.status == 200
             return False
 
-        await until(answers, f"{node.name} is ready", timeout_s=30)
+        await until(answers, f"{node.name} is ready")
 
     # ── the operator's part ──────────────────────────────────────────────────────────────────
 
@@ -171,7 +172,7 @@ class LocalNodes:
                         found.append((status.term, name))
             return bool(found)
 
-        await until(is_led, f"{group} has a leader", timeout_s=15)
+        await until(is_led, f"{group} has a leader")
         return max(found)[1]
 
     def addresses(self) -> dict[str, str]:
@@ -244,7 +245,7 @@ class LocalNodes:
             (reply,) = await self.order(leader, order)
             return reply.status is OrderStatus.RECEIVED
 
-        await until(taken, f"a leader of {group} takes the change", timeout_s=15)
+        await until(taken, f"a leader of {group} takes the change")
         return leader
 
     async def peers(self, group: str, names: list[str]) -> list[PeerName]:
@@ -255,9 +256,7 @@ class LocalNodes:
             found.append(PeerName(name, status.incarnation))
         return found
 
-    async def finish_change(
-        self, zone: Zone, to: list[str], *, partition: int = 0, timeout_s: float = 30.0
-    ) -> None:
+    async def finish_change(self, zone: Zone, to: list[str], *, partition: int = 0) -> None:
         """Grant the change when it is caught up, wait for its end, erase who left."""
         group = zone.groups[partition]
 
@@ -284,7 +283,7 @@ class LocalNodes:
                 await self.order(leader, grant)
             return False
 
-        await until(is_done, f"the change of {group} to {to} ends", timeout_s=timeout_s)
+        await until(is_done, f"the change of {group} to {to} ends")
         for name in set(zone.members) - set(to):
             if not self.nodes[name].is_alive:
                 continue
@@ -370,7 +369,7 @@ class LocalNodes:
             headers[:] = [(await self.dump(name, group))[0] for name in names]
             return len({(header.applied, header.digest) for header in headers}) == 1
 
-        await until(are_equal, f"{group} is the same on {names}", timeout_s=20)
+        await until(are_equal, f"{group} is the same on {names}")
         return headers
 
 
@@ -382,7 +381,11 @@ def key_of(partition: int, partitions: int, number: int) -> str:
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float, every_s: float = 0.05
+    condition: Callable[[], Awaitable[bool]],
+    what: str,
+    *,
+    timeout_s: float = PATIENCE_S,
+    every_s: float = 0.05,
 ) -> None:
     """Wait for a condition. Raises AssertionError with `what` if it does not come."""
     end_s = time.monotonic() + timeout_s

@@ -14,6 +14,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
@@ -96,7 +97,7 @@ class RecordedLoad:
         async def has_gone_on() -> bool:
             return self.acknowledged(lineage) >= wanted
 
-        await until(has_gone_on, f"{more} more answers in lineage {lineage}", timeout_s=20)
+        await until(has_gone_on, f"{more} more answers in lineage {lineage}")
 
     async def _run(self) -> None:
         process, sequence = next(self._processes), 0
@@ -128,7 +129,7 @@ class RecordedLoad:
             inv_ns=now_ns,
         )
         self._note(call, Type.INVOKE, None)
-        deadline_s = 10 if role is OperationRole.FINAL else self._deadline_s
+        deadline_s = PATIENCE_S if role is OperationRole.FINAL else self._deadline_s
         limits = Limits(
             deadline_ns=now_ns + int(deadline_s * 1e9),
             attempt_ns=int(self._attempt_s * 1e9),

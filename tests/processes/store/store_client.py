@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests.patience import PATIENCE_S
 from zonequake_protocol.client import (
     Append,
     Body,
@@ -68,7 +69,7 @@ class Client:
         self._sequences = itertools.count(1)
         self._leaders: dict[str, str] = {}
 
-    async def once(self, node: str, body: Body, timeout_s: float = 2.0) -> Reply:
+    async def once(self, node: str, body: Body, timeout_s: float = PATIENCE_S) -> Reply:
         """One request, one reply. Raises OSError or TimeoutError."""
         # Not wait_for: in Python 3.11 it can swallow a cancellation that meets the reply.
         async with asyncio.timeout(timeout_s):
@@ -95,7 +96,7 @@ class Client:
             return connection
 
     async def at_leader(
-        self, body: Body, *, deadline_s: float = 15.0, attempt_s: float = 2.0
+        self, body: Body, *, deadline_s: float = PATIENCE_S, attempt_s: float = 2.0
     ) -> Reply:
         """Retry at whoever leads until the request is answered with ok or invalid.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_tls.identity import TlsRole
@@ -55,7 +56,7 @@ async def say(
     """Connects, says `data`, and returns what comes back within `listen_s`, or until it is cut."""
     heard = b""
     with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         try:
             writer.write(data)
@@ -75,13 +76,14 @@ async def say_all(
     *,
     at_once: int = 20,
     context: ssl.SSLContext | None = None,
+    listen_s: float = 0.05,
 ) -> None:
     """Each on a connection of its own."""
     slots = asyncio.Semaphore(at_once)
 
     async def one(data: bytes) -> None:
         async with slots:
-            await say(port, data, context=context)
+            await say(port, data, context=context, listen_s=listen_s)
 
     await asyncio.gather(*map(one, things))
 
@@ -105,12 +107,14 @@ async def by_hand(
     *,
     flight: int = 0,
     changed: Callable[[bytes], bytes] = as_it_is,
+    listen_s: float = PATIENCE_S,
 ) -> tuple[bytes, bytes]:
     """A TLS client whose bytes pass through the test's hands: what it said, and what it
     understood.
 
     It says hello (flight 0), shows its certificate (1) and says `words` (2); one of them is
-    `changed`, and whatever comes of that is let be.
+    `changed`, and whatever comes of that is let be. Whoever gives the node nothing to answer
+    listens no longer than `listen_s` for it.
     """
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing)
@@ -129,7 +133,7 @@ async def by_hand(
                 result = act()
             except ssl.SSLWantReadError:
                 speak()
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(listen_s):
                     heard = await reader.read(1 << 16)
                 if not heard:
                     raise ConnectionError("the node has ended it") from None
@@ -216,4 +220,4 @@ async def harmless(
                 and grew <= slack_bytes
             )
 
-        await until(has_let_go, f"{name} lets go of {cost(node)}, {before[name]}", timeout_s=25)
+        await until(has_let_go, f"{name} lets go of {cost(node)}, {before[name]}")

@@ -29,7 +29,7 @@ async def a_fresh_follower(nodes: LocalNodes) -> tuple[Zone, Client, str]:
         reply = await client.once(follower, bounded(group))
         return reply.status is ReplyStatus.OK and reply.value == 1
 
-    await until(is_fresh, "a follower knows how fresh it is", timeout_s=15)
+    await until(is_fresh, "a follower knows how fresh it is")
     return zone, client, follower
 
 

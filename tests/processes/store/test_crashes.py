@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of, until
 from tests.processes.store.store_client import Client
 from zonequake_protocol.client import Append, ReplyStatus
 
@@ -27,6 +27,15 @@ class Writers:
         self._next = 1
         self.acknowledged: dict[int, set[int]] = {p: set() for p in range(PARTITIONS)}
         self.tried: dict[int, set[int]] = {p: set() for p in range(PARTITIONS)}
+
+    async def go_on(self, more: int) -> None:
+        """Wait until so many more are acknowledged in each partition."""
+        wanted = {partition: len(found) + more for partition, found in self.acknowledged.items()}
+
+        async def have_gone_on() -> bool:
+            return all(len(self.acknowledged[p]) >= count for p, count in wanted.items())
+
+        await until(have_gone_on, f"{more} more in each partition")
 
     async def run(self, partition: int) -> None:
         """Append until cancelled; each attempt goes out once, without a retry."""
@@ -49,7 +58,6 @@ class Writers:
                 await asyncio.sleep(0.005)
 
 
-@pytest.mark.timeout(240)
 async def test_no_acknowledged_append_is_lost_when_all_nodes_are_killed(nodes: LocalNodes) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE, partitions=PARTITIONS)
@@ -62,7 +70,8 @@ async def test_no_acknowledged_append_is_lost_when_all_nodes_are_killed(nodes: L
             for partition in range(PARTITIONS)
             for _ in range(4)
         ]
-        await asyncio.sleep(0.7 + moments.random())
+        await writers.go_on(25)
+        await asyncio.sleep(moments.random())
         for name in moments.sample(THREE, 3):
             nodes.nodes[name].kill()
         for task in tasks:
@@ -85,7 +94,6 @@ async def test_no_acknowledged_append_is_lost_when_all_nodes_are_killed(nodes: L
 
 
 @pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
-@pytest.mark.timeout(240)
 async def test_one_node_after_the_other_is_killed_during_writes_without_loss(
     nodes: LocalNodes,
 ) -> None:
@@ -95,7 +103,7 @@ async def test_one_node_after_the_other_is_killed_during_writes_without_loss(
     writers = Writers(client, zone)
     tasks = [asyncio.create_task(writers.run(partition)) for partition in range(PARTITIONS)]
     for name in (*THREE, *THREE):
-        await asyncio.sleep(1.0)
+        await writers.go_on(10)
         nodes.nodes[name].kill()
         await nodes.restart(zone, name)
         for group in zone.groups:

@@ -16,13 +16,14 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.disk_faults import between_commits, flip_bit, places
 from tests.processes.store.load import Load
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, ReplicaRole, ReplicaStatus
 from zonequake_protocol.client import Read, ReplyStatus, Write
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
@@ -154,9 +155,11 @@ async def test_a_bit_that_flips_in_a_state_that_is_served_breaks_the_leader_and_
         async def is_flushed() -> bool:
             return bool(places(file, MARK))
 
-        await until(is_flushed, "the cell is in the file", timeout_s=10)
+        await until(is_flushed, "the cell is in the file")
         flip_a_bit(file)
-        await load.client.once(leader, Read(group, "marked"))
+        # Also if it leads no more, as after a stop of the whole machine.
+        for bounded in (False, True):
+            await load.client.once(leader, Read(group, "marked", bounded=bounded))
         await is_broken(nodes, leader, hit, "damaged under", "CRC")
         assert (await load.client.read(group, "marked")).value == 1, "from a sound copy"
         await load.goes_on()
@@ -174,7 +177,7 @@ async def cut_while_it_is_dead(nodes: LocalNodes, name: str, file: Path) -> None
         with between_commits(file):
             return bool(places(file, MARK))
 
-    await until(is_stored, f"{name} has stored the marked record", timeout_s=10)
+    await until(is_stored, f"{name} has stored the marked record")
     nodes.nodes[name].kill()
     os.truncate(file, min(places(file, MARK)) // PAGE_BYTES * PAGE_BYTES)
 
@@ -193,7 +196,7 @@ async def cut_while_it_runs(nodes: LocalNodes, name: str, file: Path) -> None:
     async def is_dead() -> bool:
         return not node.is_alive
 
-    await until(is_dead, f"{name} dies of a file cut short", timeout_s=30)
+    await until(is_dead, f"{name} dies of a file cut short")
     assert node.process is not None
     assert node.process.returncode in (-signal.SIGBUS, -signal.SIGSEGV)
     assert "Fatal Python error" in (node.directory / "CRASHED").read_text()
@@ -217,7 +220,7 @@ async def test_a_log_that_was_cut_short_ends_the_start_with_what_to_do(
         node = nodes.nodes[name]
         node.spawn()
         assert node.process is not None
-        assert await asyncio.to_thread(node.process.wait, 20) == 1
+        assert await asyncio.to_thread(node.process.wait, PATIENCE_S) == 1
         said = (nodes.directory / f"{name}.log").read_text()
         assert "cut short" in said
         assert "erase the data directory" in said

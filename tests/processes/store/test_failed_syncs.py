@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_agent import failing_syncs, pods
 from zonequake_protocol.client import Append, ReplyStatus
@@ -19,6 +20,8 @@ from zonequake_protocol.client import Append, ReplyStatus
 pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
+GOES_ON_S = 4.0
+"""How long writes are tried after a failed sync: longer than an election."""
 PLANTED = {
     "ZQ_PLANTED_FAULT": "ignore-failed-sync",
     "ZQ_ALLOW_PLANTED_FAULTS": "yes-for-a-test",
@@ -43,20 +46,30 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
 
 
 async def acknowledged_meanwhile(
-    nodes: LocalNodes, zone: Zone, pod_of: Callable[[int], str]
+    nodes: LocalNodes,
+    zone: Zone,
+    pod_of: Callable[[int], str],
+    *,
+    is_enough: Callable[[set[int]], Awaitable[bool]],
 ) -> set[int]:
-    """What is acknowledged until n2 is away and n0 was killed; n1 goes on, n0 starts again."""
+    """What is acknowledged until n2 is away and n0 was killed; n1 goes on, n0 starts again.
+
+    That happens some time after a sync of n0 failed, and what is acknowledged `is_enough`.
+    """
     group, client = zone.groups[0], nodes.client()
     assert (await client.append(group, "list", 1)).status is ReplyStatus.OK
     process = nodes.nodes["n0"].process
     assert process is not None
     uid = pod_of(process.pid)
     nodes.nodes["n1"].pause()
-    await asyncio.to_thread(failing_syncs.begin, uid, seconds=60)
+    await asyncio.to_thread(failing_syncs.begin, uid, seconds=2 * PATIENCE_S)
     known = {1}
-    end_s = asyncio.get_running_loop().time() + 6
-    element = 1
-    while asyncio.get_running_loop().time() < end_s:
+    now_s = asyncio.get_running_loop().time
+    give_up_s, failed_s, element = now_s() + PATIENCE_S, None, 1
+    while failed_s is None or now_s() < failed_s + GOES_ON_S or not await is_enough(known):
+        assert now_s() < give_up_s, f"acknowledged: {sorted(known)}; failed: {failed_s is not None}"
+        if failed_s is None and failing_syncs.look(uid).failed:
+            failed_s = now_s()
         element += 1
         for name in ("n0", "n2"):
             try:
@@ -67,7 +80,6 @@ async def acknowledged_meanwhile(
             if reply.status is ReplyStatus.OK:
                 known.add(element)
                 break
-    assert failing_syncs.look(uid).failed
     nodes.nodes["n2"].kill()
     nodes.nodes["n0"].kill()
     failing_syncs.end(uid)
@@ -81,8 +93,12 @@ async def test_a_store_that_goes_on_after_a_failed_sync_loses_what_it_acknowledg
 ) -> None:
     await nodes.start(*THREE, **PLANTED)
     zone = await nodes.create("z", on=THREE)
-    known = await acknowledged_meanwhile(nodes, zone, pod_of)
-    assert len(known) > 1, "it acknowledged although its syncs failed"
+
+    async def is_enough(known: set[int]) -> bool:
+        """It acknowledges although its syncs fail."""
+        return len(known) > 1
+
+    known = await acknowledged_meanwhile(nodes, zone, pod_of, is_enough=is_enough)
     found = (await nodes.client().read(zone.groups[0], "list")).value
     assert isinstance(found, list)
     assert known - set(found), "what rested on the failed sync is gone"
@@ -93,6 +109,10 @@ async def test_a_sound_store_acknowledges_nothing_that_rests_on_a_failed_sync(
 ) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE)
-    known = await acknowledged_meanwhile(nodes, zone, pod_of)
+
+    async def says_why(_: set[int]) -> bool:
+        return any(e.kind == "storage.failed" for e in await nodes.events("n0"))
+
+    known = await acknowledged_meanwhile(nodes, zone, pod_of, is_enough=says_why)
     assert known == {1}
     assert any(e.kind == "storage.failed" for e in await nodes.events("n0")), "and says why"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes
 
 pytestmark = pytest.mark.processes
@@ -19,7 +20,7 @@ async def test_clients_can_connect_while_a_node_is_busy(nodes: LocalNodes) -> No
     await nodes.start("n0")
     node = nodes.nodes["n0"]
     node.pause()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         opened = await asyncio.gather(
             *(asyncio.open_connection("127.0.0.1", node.client_port) for _ in range(CLIENTS))
         )

@@ -46,13 +46,23 @@ async def test_acknowledge_before_commit_loses_writes_with_the_leader(nodes: Loc
     await nodes.start(*THREE, **planted("ack-before-commit"))
     zone = await nodes.create("z", on=THREE)
     group, client = zone.groups[0], nodes.client()
-    leader = await nodes.leader(group)
-    replies = [await client.once(leader, Append(group, "list", n)) for n in range(1, 6)]
-    nodes.nodes[leader].kill()
-    assert [reply.status for reply in replies] == [ReplyStatus.OK] * 5
-    found = (await client.read(group, "list")).value or []
-    assert isinstance(found, list)
-    assert 5 not in found, "what was acknowledged last can't have left the leader yet"
+    leader = ""
+
+    async def has_acknowledged() -> bool:
+        """With nobody there to be told of it; a leader that was alone for too long refuses."""
+        nonlocal leader
+        leader = await nodes.leader(group)
+        others = [name for name in THREE if name != leader]
+        for name in others:
+            nodes.nodes[name].kill()
+        reply = await client.once(leader, Append(group, "list", 5))
+        if reply.status is ReplyStatus.OK:
+            nodes.nodes[leader].kill()
+        await nodes.restart(zone, *others)
+        return reply.status is ReplyStatus.OK
+
+    await until(has_acknowledged, "a leader acknowledges what nobody else has")
+    assert not (await client.read(group, "list")).value, "what was acknowledged has gone with it"
 
 
 async def test_local_reads_are_answered_by_a_follower_that_lags(nodes: LocalNodes) -> None:
@@ -87,8 +97,8 @@ async def test_forgetting_request_ids_applies_a_retry_twice(nodes: LocalNodes) -
     zone = await nodes.create("z", on=["n0"])
     group, client = zone.groups[0], nodes.client()
     request = Append(group, "list", 5, client.request_id())
-    await client.at_leader(request)
-    await client.at_leader(request)
+    for _ in range(2):  # not by `at_leader`, which sends again what is answered late
+        assert (await client.once("n0", request)).status is ReplyStatus.OK
     assert (await client.read(group, "list")).value == [5, 5]
 
 
@@ -124,23 +134,25 @@ async def test_joint_comes_before_the_new_node_has_caught_up(nodes: LocalNodes) 
         stages[:] = [data["stage"] for data in told]
         return Stage.JOINT.value in stages
 
-    await until(is_joint, "the configuration is joint", timeout_s=10)
-    assert "CAUGHT_UP" not in stages
+    await until(is_joint, "the configuration is joint")
+    assert "CAUGHT_UP" not in stages[: stages.index(Stage.JOINT.value)]
 
 
 async def test_late_answers_are_late_while_the_process_is_young(nodes: LocalNodes) -> None:
-    waited_s = {}
+    quickest_s = {}
     for number, fault in enumerate(({}, planted("late-answers"))):
         name = f"n{number}"
         await nodes.start(name, **fault)
         zone = await nodes.create(f"z{number}", on=[name])
         group, client = zone.groups[0], nodes.client()
         await client.write(group, "k", 1)
-        begun_s = time.monotonic()
+        took_s = []
         for _ in range(4):
+            begun_s = time.monotonic()
             assert (await client.once(name, Read(group, "k"))).value == 1
-        waited_s[name] = (time.monotonic() - begun_s) / 4
-    assert waited_s["n1"] >= 0.25 > waited_s["n0"]
+            took_s.append(time.monotonic() - begun_s)
+        quickest_s[name] = min(took_s)
+    assert quickest_s["n1"] >= 0.25 > quickest_s["n0"]
 
 
 @pytest.mark.parametrize("fault", ["", "late-hand-over"])
@@ -151,13 +163,29 @@ async def test_a_late_hand_over_leaves_its_group_without_a_leader_who_answers(
     zone = await nodes.create("z", on=THREE)
     group, client = zone.groups[0], nodes.client()
     await client.write(group, "k", 1)
-    leader = await nodes.leader(group)
-    nodes.nodes[leader].signal_stop()
-    longest_s = 0.0
-    end_s = time.monotonic() + 4
-    while time.monotonic() < end_s:
-        begun_s = time.monotonic()
-        assert (await client.write(group, "k", 2)).status is ReplyStatus.OK
-        longest_s = max(longest_s, time.monotonic() - begun_s)
-    assert await nodes.leader(group, among=[n for n in THREE if n != leader]) != leader
-    assert (longest_s >= 1.2) is (fault == "late-hand-over"), longest_s
+
+    async def longest_s() -> float:
+        """How long a write took at most while the leader was stopped."""
+        leader = await nodes.leader(group)
+        node = nodes.nodes[leader]
+        node.signal_stop()
+        found_s, end_s = 0.0, time.monotonic() + 4
+        while time.monotonic() < end_s:
+            begun_s = time.monotonic()
+            assert (await client.write(group, "k", 2)).status is ReplyStatus.OK
+            found_s = max(found_s, time.monotonic() - begun_s)
+        assert await nodes.leader(group, among=[n for n in THREE if n != leader]) != leader
+        assert node.process is not None
+        await asyncio.to_thread(node.process.wait)
+        await nodes.restart(zone, leader)
+        return found_s
+
+    if fault:
+        assert await longest_s() >= 1.2
+        return
+
+    async def is_quick() -> bool:
+        """Each hand-over is, unless the machine stands still meanwhile."""
+        return await longest_s() < 1.2
+
+    await until(is_quick, "a sound node hands over sooner")

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone
+from tests.patience import PATIENCE_S
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from tests.processes.store.strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 from zonequake_protocol.admin import (
     Bootstrap,
@@ -20,7 +21,7 @@ from zonequake_protocol.admin import (
 )
 from zonequake_protocol.client import Append, ReplyStatus, Request, RequestId
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.processes
 
 NAMES = ["n0", "n1", "n2"]
 RECORDING = (str(Path(__file__).with_name("recording_node.py")),)
@@ -48,6 +49,7 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     zone = await recorded(nodes, tmp_path)
     group = zone.groups[0]
     await told(nodes, zone, 0)
+    await nodes.until_equal(group, NAMES)  # so that all have been spoken to
     sessions = {
         port: [
             path.read_bytes()
@@ -154,7 +156,12 @@ async def test_what_was_recorded_of_tls_is_not_understood_a_second_time(
         before = await refused(nodes, "n0")
         async with harmless(nodes):
             for _ in range(20):
-                await say(getattr(node, port), said, listen_s=0.3)
+                await say(getattr(node, port), said, listen_s=PATIENCE_S)
+
+        async def are_counted(before: dict[tuple[str, str], int] = before) -> bool:
+            return sum((await refused(nodes, "n0")).values()) - sum(before.values()) >= 20
+
+        await until(are_counted, "each of them is counted as refused")
         after = await refused(nodes, "n0")
         assert sum(after.values()) - sum(before.values()) == 20, after
     assert (await nodes.client().read(group, "list")).value == [1]

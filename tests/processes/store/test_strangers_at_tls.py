@@ -4,7 +4,9 @@ TLS, damaged handshakes, wrong certificates by the hundred, and crowds that neve
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -12,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import DOMAIN, Certificates
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, until
@@ -31,16 +34,20 @@ from tests.processes.store.strangers import (
 )
 from tests.processes.store.test_strangers import SAID, mutated
 from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.client import Append, ReplyStatus, Request, RequestId
 from zonequake_tls.identity import TlsRole, identity_of
+from zonequake_tls.listener import HANDSHAKE_TIMEOUT_S
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.processes
 
 NAMES = {"peer_port": "peers", "client_port": "clients", "orders_port": "orders"}
 LINES_A_MINUTE = 50
 """Of one port."""
 LINE_BYTES = 250
+MINUTES = 4
+"""More than any of these tests takes on a busy machine."""
 MOST_CROWDS = 10
 """A busy machine may accept one so slowly that the first ones' time is up before a port is full."""
 
@@ -91,18 +98,36 @@ async def test_frames_of_those_who_are_not_let_in_are_not_even_read(
     wrong = strangers(nodes.certificates, port)
     log = log_of(node)
     before = len(log.read_text())
-    async with harmless(nodes, logged_bytes=LINES_A_MINUTE * LINE_BYTES):
+    begun_s = time.monotonic()
+    async with harmless(nodes, logged_bytes=MINUTES * LINES_A_MINUTE * LINE_BYTES):
         await say_all(number, things)
-        await say_all(number, things, context=showing(None))
+        # Until they are cut: who leaves sooner may not have been looked at yet.
+        await say_all(number, things, context=showing(None), listen_s=PATIENCE_S)
         for folder in wrong:
             context = showing(nodes.certificates.directory / folder)
-            await say_all(number, things, context=context)
-    counts = await refused(nodes, "n0")
-    least = {"no-certificate": 1, "certificate": 1, "expired": 1, "identity": 2}
-    for reason, kinds in least.items():
+            await say_all(number, things, context=context, listen_s=PATIENCE_S)
+    expected = {"no-certificate": 1, "certificate": 1, "expired": 1, "identity": 2}
+    counts: dict[tuple[str, str], int] = {}
+
+    async def are_counted() -> bool:
+        nonlocal counts
+        counts = await refused(nodes, "n0")
+        return all(
+            counts.get((NAMES[port], reason), 0) >= kinds * len(things)
+            for reason, kinds in expected.items()
+        )
+
+    await until(are_counted, "all of them are counted as refused")
+    for reason, kinds in expected.items():
         assert counts[NAMES[port], reason] == kinds * len(things), counts
     lines = refusals_in(log.read_text()[before:])
-    assert 0 < len(lines) <= LINES_A_MINUTE < sum(counts.values())
+    assert 0 < len(lines) <= LINES_A_MINUTE * minutes_since(begun_s)
+    assert sum(counts.values()) > LINES_A_MINUTE
+
+
+def minutes_since(begun_s: float) -> int:
+    """How many may have begun until now."""
+    return 1 + math.ceil((time.monotonic() - begun_s) / 60)
 
 
 async def test_damaged_handshakes_are_refused_at_every_flight(
@@ -111,7 +136,7 @@ async def test_damaged_handshakes_are_refused_at_every_flight(
     nodes, chance = tls_nodes, random.Random(2)
     number, context = node.client_port, opening(nodes, "client_port")
     assert context is not None
-    said, understood = await by_hand(number, context, append()[:-1])
+    said, understood = await by_hand(number, context, append()[:-1], listen_s=1)
     assert said, "nothing is wrong with it, but that its frame is never whole"
     assert understood == b""
     hello = said[: 5 + int.from_bytes(said[3:5], "big")]
@@ -129,6 +154,7 @@ async def test_damaged_handshakes_are_refused_at_every_flight(
                     context,
                     append(),
                     flight=flight,
+                    listen_s=1,
                     changed=lambda spoken: flipped(chance, spoken),
                 )
     reasons = {reason for _, reason in await refused(nodes, "n0")}
@@ -147,8 +173,8 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
     nodes = tls_nodes
     assert nodes.certificates is not None
     operator = StoreClient(nodes.certificates.credentials(TlsRole.OPERATOR), port=node.orders_port)
-    minutes = 4  # on a busy machine; all lines together would be four times as long
-    lines = minutes * 3 * LINES_A_MINUTE * LINE_BYTES
+    # All lines together would be four times as long.
+    lines = MINUTES * 3 * LINES_A_MINUTE * LINE_BYTES
     async with AsyncExitStack() as held, harmless(nodes, logged_bytes=lines):
         held.push_async_callback(operator.close)
         for number in range(MOST_CROWDS):
@@ -156,17 +182,22 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
             for port in NAMES:
                 crowd += await opened(getattr(node, port), 1100)
             assert len(crowd) > 3200
-            # Sooner than the silent ones' time is up.
-            async with asyncio.timeout(3):
-                newcomer = nodes.client(f"newcomer-{number}")
-                assert (await newcomer.write("z.00000000.0", "new", 1)).status is ReplyStatus.OK
+            begun_s = time.monotonic()
+            newcomer = nodes.client(f"newcomer-{number}")
+            assert (await newcomer.write("z.00000000.0", "new", 1)).status is ReplyStatus.OK
+            try:
                 assert (await operator.replicas("127.0.0.1")).node.name == "n0"
+                took_s = time.monotonic() - begun_s
+            except NodeUnreachable:  # it has no patience with a machine that stands still
+                took_s = HANDSHAKE_TIMEOUT_S
             for writer in crowd:
                 writer.transport.abort()
             counts = await refused(nodes, "n0")
-            if number >= 2 and all(counts[name, "busy"] > 100 for name in NAMES.values()):
+            is_full = all(counts.get((name, "busy"), 0) > 100 for name in NAMES.values())
+            # Sooner than the silent ones' time is up.
+            if number >= 2 and is_full and took_s < HANDSHAKE_TIMEOUT_S:
                 return
-    pytest.fail(f"a port was never full: {counts}")
+    pytest.fail(f"a port was never full, or kept newcomers out: {took_s} s, {counts}")
 
 
 async def test_a_stranger_who_comes_again_and_again_fills_no_log(
@@ -174,17 +205,25 @@ async def test_a_stranger_who_comes_again_and_again_fills_no_log(
 ) -> None:
     nodes, log = tls_nodes, log_of(node)
     before = len(log.read_text())
-    async with harmless(nodes, logged_bytes=LINES_A_MINUTE * LINE_BYTES):
+    begun_s = time.monotonic()
+    async with harmless(nodes, logged_bytes=MINUTES * LINES_A_MINUTE * LINE_BYTES):
         for _ in range(3):
             await say_all(node.orders_port, [b"\x00"] * 100)
             await asyncio.sleep(0.7)
-    assert len(refusals_in(log.read_text()[before:])) == LINES_A_MINUTE
+
+        async def are_counted() -> bool:
+            return sum((await refused(nodes, "n0")).values()) >= 300
+
+        await until(are_counted, "all of them are counted as refused")
     counts = await refused(nodes, "n0")
     assert sum(counts.values()) == 300, counts
+    lines = len(refusals_in(log.read_text()[before:]))
+    assert LINES_A_MINUTE <= lines <= LINES_A_MINUTE * minutes_since(begun_s)
+    assert lines < 300
     # Those at another port are told of as before.
     await say(node.client_port, b"\x00" * 100, listen_s=2)
 
     async def is_told() -> bool:
         return "WARNING clients: refused 127.0.0.1:" in log.read_text()[before:]
 
-    await until(is_told, "the client port's strangers are told of", timeout_s=7)
+    await until(is_told, "the client port's strangers are told of")

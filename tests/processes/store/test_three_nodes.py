@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import BOTH, LocalNodes, key_of, until
 from zonequake_protocol.admin import Bootstrap, OrderStatus, ReplicaRole, StartReplica, StopReplica
 from zonequake_protocol.client import (
@@ -59,9 +60,18 @@ async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
     refused = await client.once(leader, Write(zone.groups[0], wrong, 1))
     assert refused.status is ReplyStatus.WRONG_PARTITION
     assert (await client.once(leader, Write("no.group.0", right, 1))).status is ReplyStatus.NOT_HERE
-    hint = await client.once(follower, Write(zone.groups[0], right, 1))
-    assert (hint.status, hint.leader) == (ReplyStatus.NOT_LEADER, leader)
-    assert hint.leader_address == f"127.0.0.1:{nodes.nodes[leader].client_port}"
+
+    async def is_hinted() -> bool:
+        """Until the follower has heard of its leader it knows none."""
+        hint = await client.once(follower, Write(zone.groups[0], right, 1))
+        assert hint.status is ReplyStatus.NOT_LEADER
+        if hint.leader is None:
+            return False
+        assert hint.leader == leader
+        assert hint.leader_address == f"127.0.0.1:{nodes.nodes[leader].client_port}"
+        return True
+
+    await until(is_hinted, f"{follower} names {leader}")
     assert (await client.once(leader, Write(zone.groups[0], right, 1))).status is ReplyStatus.OK
     too_long = key_of(0, 1, 0) + "k" * 500
     invalid = await client.at_leader(Write(zone.groups[0], too_long, 1))
@@ -88,7 +98,7 @@ async def test_bounded_reads_are_answered_by_followers(nodes: LocalNodes) -> Non
         replies = [await client.once(name, Read(group, "k", bounded=True)) for name in THREE]
         return all(reply.value == 7 for reply in replies)
 
-    await until(all_have_it, "every replica applied the write", timeout_s=15)
+    await until(all_have_it, "every replica applied the write")
 
 
 async def test_a_repeated_append_is_applied_once_across_a_leader_change(nodes: LocalNodes) -> None:
@@ -144,7 +154,7 @@ async def test_a_graceful_stop_moves_every_leadership_first(nodes: LocalNodes) -
     nodes.nodes[drained].signal_stop()
     process = nodes.nodes[drained].process
     assert process is not None
-    assert await asyncio.to_thread(process.wait, 15) == 0
+    assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
 
 
 async def test_orders_may_be_repeated_and_old_ones_are_refused(nodes: LocalNodes) -> None:
@@ -243,7 +253,7 @@ async def test_a_frame_that_is_no_text_ends_its_connection_and_nothing_else(
     for port in (nodes.nodes["n0"].client_port, nodes.nodes["n0"].peer_port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(len(frame).to_bytes(4, "big") + frame)
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         writer.close()
         await writer.wait_closed()
     assert (await nodes.client().write(zone.groups[0], "key", 1)).status is ReplyStatus.OK
@@ -259,10 +269,15 @@ async def test_a_node_that_is_stopped_reports_all_of_its_replicas_as_long_as_it_
     client = nodes.client()
     for partition, group in enumerate(zone.groups):
         await client.write(group, key_of(partition, 16, 0), 1)  # which has to be flushed
+    # While nobody can take its groups over it doesn't end: until it has reported once.
+    for name in ("n1", "n2"):
+        nodes.nodes[name].pause()
     nodes.nodes["n0"].signal_stop()
     reported = []
     while nodes.nodes["n0"].is_alive:
         with contextlib.suppress(aiohttp.ClientError):
             reported.append(len((await nodes.report("n0")).replicas))
+        for name in ("n1", "n2"):
+            nodes.nodes[name].resume()
     assert reported
     assert set(reported) == {16}

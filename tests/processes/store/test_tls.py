@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import DOMAIN
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, until
@@ -81,7 +82,7 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
             async def is_told(before: int = before, line: re.Pattern[str] = line) -> bool:
                 return line.search(log_of(nodes, "n0")[before:]) is not None
 
-            await until(is_told, f"{name} says why it refused {folder}", timeout_s=5)
+            await until(is_told, f"{name} says why it refused {folder}")
         assert b"4711" not in await say(port, words, listen_s=10)
     # And nobody did harm: who may come in is served.
     assert (await nodes.client().read(zone.groups[0], "secret")).value == 4711
@@ -168,7 +169,7 @@ async def test_a_node_that_shows_no_certificate_of_its_own_doesnt_start(
         node = nodes.prepare(f"with-{folder}", ZQ_TLS_DIR=str(certificates.directory / folder))
         node.spawn()
         assert node.process is not None
-        assert await asyncio.to_thread(node.process.wait, 20) == 254
+        assert await asyncio.to_thread(node.process.wait, PATIENCE_S) == 254
         assert why in log_of(nodes, node.name)
 
 

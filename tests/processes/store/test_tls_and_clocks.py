@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
@@ -64,12 +65,12 @@ async def test_where_certificates_hold_from_now_on_only_open_connections_outlive
         set_clock(nodes, "n0", BACK_S)
         assert (await early.write(group, "k", 2)).status is ReplyStatus.OK
         with pytest.raises((OSError, TimeoutError)):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await late.once("n0", Read(group, "k"))
 
         async def is_told() -> bool:
             return "certificate is not yet valid" in (tmp_path / "n0.log").read_text()
 
-        await until(is_told, "n0 says why", timeout_s=5)
+        await until(is_told, "n0 says why")
         set_clock(nodes, "n0", 0)
         assert (await late.read(group, "k")).value == 2

@@ -12,24 +12,29 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import DOMAIN, Certificates
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
+from tests.processes.store.stalls import stood_still
+from tests.processes.store.strangers import framed
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
+from zonequake_protocol.client import Request, Route
 from zonequake_tls.identity import TlsRole, identity_of
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
 EXPIRY = "expiry_timestamp_seconds"
 RENEW_S = 2
 OVER_S = 2 * RENEW_S + 2
 """After so long no connection is left that began before."""
-PATIENCE_NS = 10_000_000_000
+PATIENCE_NS = round(PATIENCE_S * 1e9)
 KEYS = 8
 """Some in each partition."""
 
@@ -46,7 +51,8 @@ class Load:
     """The load's own client library, one operation after the other; each must end well."""
 
     def __init__(self, nodes: LocalNodes, certificates: Certificates) -> None:
-        dial = dialer(certificates.credentials(TlsRole.LOAD))
+        self.credentials = certificates.credentials(TlsRole.LOAD)
+        dial = dialer(self.credentials)
         self.client = Client(
             "z",
             [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
@@ -78,9 +84,23 @@ class Load:
             await self.client.close()
 
 
-async def told(nodes: LocalNodes, name: str) -> float:
-    """A metric of the first node's certificate."""
-    metrics = await nodes.metrics("n0")
+async def in_use(nodes: LocalNodes, load: Load, certificates: Certificates) -> None:
+    """Wait until all nodes and the load use the files that are there now, by their expiry."""
+
+    async def is_in_use() -> bool:
+        found = {name: await told(nodes, EXPIRY, of=name) for name in THREE}
+        of_load = load.credentials.expiry_s
+        return of_load == certificates.credentials(TlsRole.LOAD).expiry_s and all(
+            expiry_s == certificates.credentials(TlsRole.STORE).expiry_s
+            for expiry_s in found.values()
+        )
+
+    await until(is_in_use, "the new files are in use")
+
+
+async def told(nodes: LocalNodes, name: str, *, of: str = "n0") -> float:
+    """A metric of a node's certificate."""
+    metrics = await nodes.metrics(of)
     found = re.search(rf"zonequake_certificate_{name}\{{[^}}]*\}} (\S+)", metrics)
     assert found is not None
     return float(found[1])
@@ -97,33 +117,34 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
         old, before = certificates.authority, await told(nodes, EXPIRY)
         for role in TlsRole:
             certificates.write(role, lifetime=timedelta(days=2))
-
-        async def is_in_use() -> bool:
-            return await told(nodes, EXPIRY) > before + 80_000
-
-        await until(is_in_use, "the new certificate is in use", timeout_s=5)
+        await in_use(nodes, load, certificates)
+        assert await told(nodes, EXPIRY) > before + 80_000
         await asyncio.sleep(OVER_S)
         # The next authority: trusted beside the old one, then in use, then alone.
         fresh = Authority.made("the next authority", datetime.now(UTC))
         certificates.trusted = old.certificate + fresh.certificate
         for role in TlsRole:
-            certificates.write(role)
-        await asyncio.sleep(2)
+            certificates.write(role, lifetime=timedelta(days=3))
+        await in_use(nodes, load, certificates)
         certificates.authority = fresh
         for role in TlsRole:
-            certificates.write(role)
+            certificates.write(role, lifetime=timedelta(days=4))
+        await in_use(nodes, load, certificates)
         await asyncio.sleep(OVER_S)
         assert await gets_in(nodes, certificates, "stolen"), "during the overlap the old one counts"
         certificates.trusted = fresh.certificate
         for role in TlsRole:
             certificates.write(role)
-        await asyncio.sleep(2)
-        assert not await gets_in(nodes, certificates, "stolen")
+
+        async def is_shut_out() -> bool:
+            return not await gets_in(nodes, certificates, "stolen")
+
+        await until(is_shut_out, "the old authority's certificate lets nobody in")
 
         async def is_told() -> bool:
             return "its certificate can't be trusted" in (tmp_path / "n0.log").read_text()
 
-        await until(is_told, "the old authority's certificate is refused aloud", timeout_s=5)
+        await until(is_told, "the old authority's certificate is refused aloud")
         await asyncio.sleep(OVER_S)
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -132,7 +153,9 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
         assert load.failed == []
         for group in zone.groups:
             await nodes.until_equal(group, THREE)
-            assert await leaderships(nodes, group) == 1, "a link that was renewed cost a leader"
+            assert await leaderships(nodes, group) == 1 or await stood_still(nodes), (
+                "a link that was renewed cost a leader"
+            )
 
 
 async def gets_in(nodes: LocalNodes, certificates: Certificates, folder: str) -> bool:
@@ -145,12 +168,9 @@ async def gets_in(nodes: LocalNodes, certificates: Certificates, folder: str) ->
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", nodes.nodes["n0"].client_port, ssl=context
         )
-        writer.write(b"\x00\x00\x00\x01")
+        writer.write(framed(msgspec.msgpack.encode(Request(1, Route("z")))))
         try:
-            async with asyncio.timeout(1.0):
-                return await reader.read() != b""
-        except TimeoutError:
-            return True  # it waits for the rest of the frame
+            return await reader.read(1) != b""
         finally:
             writer.close()
     except OSError:
@@ -186,7 +206,7 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
                     re.search(r"zonequake_certificate_problem\{[^}]*\} 1\.0", metrics) is not None
                 )
 
-            await until(is_told, "the files are called unusable", timeout_s=5)
+            await until(is_told, "the files are called unusable")
             assert await told(nodes, EXPIRY) == before
         assert "the certificate in use stays" in (tmp_path / "n0.log").read_text()
         await asyncio.sleep(OVER_S)  # every connection was opened again meanwhile
@@ -196,7 +216,7 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
         async def is_well() -> bool:
             return await told(nodes, "problem") == 0.0
 
-        await until(is_well, "the next files are taken", timeout_s=5)
+        await until(is_well, "the next files are taken")
 
 
 async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
@@ -207,7 +227,7 @@ async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_
             "127.0.0.1", nodes.nodes["n0"].client_port, **words
         )
         begun_s = time.monotonic()
-        async with asyncio.timeout(2 * RENEW_S + 10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
         assert time.monotonic() - begun_s > RENEW_S, "it had time to be renewed"
         writer.close()

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.dying_coordinator import BEFORE
 from tests.processes.store.local_nodes import LocalNodes, Zone, key_of, until
 from tests.processes.store.store_client import Client
 from zonequake_protocol.client import Append, Read, Reply, ReplyStatus, RequestId, Transaction
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
 DYING = (str(Path(__file__).with_name("dying_coordinator.py")),)
@@ -62,7 +63,7 @@ class Place:
                         return False
             return True
 
-        await until(is_resolved, "every transaction is resolved", timeout_s=20)
+        await until(is_resolved, "every transaction is resolved")
 
 
 async def placed(nodes: LocalNodes, *, dying: Path | None = None) -> Place:
@@ -79,14 +80,23 @@ async def placed(nodes: LocalNodes, *, dying: Path | None = None) -> Place:
 async def killed(place: Place, transaction: Transaction, dying: Path, moment: str) -> str:
     """Send the transaction once; the node that died of it."""
     await asyncio.to_thread(dying.write_text, moment)
-    leader = await place.nodes.leader(transaction.group)
-    with contextlib.suppress(OSError, TimeoutError):
-        await place.client.once(leader, transaction)
+    leader = ""
+
+    async def is_taken() -> bool:
+        """By who leads: who doesn't any more has begun nothing."""
+        nonlocal leader
+        leader = await place.nodes.leader(transaction.group)
+        with contextlib.suppress(OSError, TimeoutError):
+            reply = await place.client.once(leader, transaction)
+            return reply.status is not ReplyStatus.NOT_LEADER
+        return True
+
+    await until(is_taken, "a leader takes the transaction")
 
     async def is_dead() -> bool:
         return not place.nodes.nodes[leader].is_alive
 
-    await until(is_dead, f"{leader} dies when it is {moment}", timeout_s=10)
+    await until(is_dead, f"{leader} dies when it is {moment}")
     assert not await asyncio.to_thread(dying.exists), "it died of something else"
     return leader
 
@@ -154,7 +164,7 @@ async def test_what_a_coordinator_forgets_is_no_user_entry_on_any_replica(
         found = [await nodes.status(name, place.zone.groups[0]) for name in THREE]
         return all(each and each.last_index == each.applied > reply.index for each in found)
 
-    await until(has_forgotten, "the decision is forgotten everywhere", timeout_s=20)
+    await until(has_forgotten, "the decision is forgotten everywhere")
     for name in THREE:
         status = await nodes.status(name, place.zone.groups[0])
         assert status is not None
@@ -168,6 +178,8 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
     place = await placed(nodes)
     elements = itertools.count(1)
     acknowledged: set[int] = set()
+    astray: set[int] = set()
+    """Sent to who led no more: done or not."""
     refused: list[Reply] = []
 
     def met() -> bool:
@@ -179,13 +191,15 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
             done, element = done + 1, next(elements)
             transaction = place.appending(element, keys, client.request_id())
             leader = await nodes.leader(transaction.group)
-            reply = await client.once(leader, transaction, timeout_s=10)
+            reply = await client.once(leader, transaction)
             if reply.status is ReplyStatus.OK:
                 acknowledged.add(element)
+            elif reply.status is ReplyStatus.NOT_LEADER:
+                astray.add(element)
             else:
                 refused.append(reply)
 
-    deadline_s = asyncio.get_running_loop().time() + 30
+    deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
     async with asyncio.TaskGroup() as group:
         for number, keys in enumerate(["AB", "BA", "AB", "BA"]):
             group.create_task(transact(nodes.client(f"c{number}"), keys))
@@ -194,8 +208,9 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
     assert {reply.status for reply in refused} == {ReplyStatus.LOCKED}
     await place.until_resolved(THREE)
     first, second = await place.lists()
-    assert set(first) == set(second) == acknowledged
-    assert len(first) == len(second) == len(acknowledged)
+    assert set(first) == set(second)
+    assert acknowledged <= set(first) <= acknowledged | astray
+    assert len(first) == len(second) == len(set(first))
 
 
 async def kv(place: Place, *words: str) -> tuple[int, str, str]:

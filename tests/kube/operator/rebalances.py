@@ -21,7 +21,7 @@ from tests.kube.operator.addresses import address, client_addresses
 from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.background_load import BackgroundLoad
 from tests.kube.operator.machine import Machine, relayed
-from tests.kube.operator.outcome import Outcome, read_outcome, told_reasons
+from tests.kube.operator.outcome import Outcome, read_outcome, replicas_at, told_reasons
 from tests.kube.operator.relay import Moment, Relay
 from tests.patience import PATIENCE_S
 
@@ -127,7 +127,7 @@ class Rebalances:
                 limit_from_s = now_s
             is_over = now_s - limit_from_s > limit_s or now_s - began_s > max(limit_s, PATIENCE_S)
             if is_over:
-                problems = [f"it didn't end within {limit_s} s", *problems]
+                problems = [f"it didn't end within {limit_s} s", *problems, *self._details()]
                 break
             time.sleep(POLL_S)
         # A moment that didn't come is none of what follows, and one that came too late either.
@@ -194,6 +194,17 @@ class Rebalances:
     def _read(self, told: Counter[str]) -> Outcome:
         nodes = {name(n): address(n) for n in sorted(self.running)}
         return read_outcome(self.api, ZONE, nodes, told)
+
+    def _details(self) -> list[str]:
+        """What each replica of the zone says of itself, to find out why something never came."""
+        return [
+            f"{name(ordinal)}: {r.partition} is {r.role} of {r.leader} in term {r.term}, "
+            f"incarnation {r.incarnation}, stage {r.stage}, log {r.last_index}, commit {r.commit}, "
+            f"configuration {r.configuration}"
+            for ordinal in sorted(self.running)
+            for r in replicas_at(address(ordinal))
+            if r.zone == ZONE
+        ]
 
     # ------------------------------------------------------------------------------ what happens
 

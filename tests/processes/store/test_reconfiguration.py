@@ -20,7 +20,7 @@ from zonequake_protocol.admin import (
     Stage,
     TransferLeadership,
 )
-from zonequake_protocol.client import Append, Read, ReplyStatus
+from zonequake_protocol.client import Append, Read, ReplyStatus, Route, RouteReply
 from zonequake_protocol.terms import number_of
 
 pytestmark = pytest.mark.processes
@@ -158,6 +158,23 @@ async def test_a_peer_that_does_not_answer_ends_the_change_and_the_status_says_s
     nodes.nodes["n3"].resume()
     await nodes.finish_change(zone, [*THREE, "n3"])
     await nodes.until_equal(group, [*THREE, "n3"])
+
+
+async def test_a_newcomer_is_known_to_all_its_peers_and_not_only_to_the_leader(
+    nodes: LocalNodes,
+) -> None:
+    """Else the next leader could not find it, where nodes have no names."""
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    await nodes.start("n3")
+    await nodes.order("n3", nodes.start_order(zone, 0))
+    client = nodes.client()
+
+    async def is_known() -> bool:
+        answers = [(await client.once(name, Route(zone.name))).route for name in THREE]
+        return all(isinstance(a, RouteReply) and "n3" in a.nodes for a in answers)
+
+    await until(is_known, "each node knows the newcomer's address")
 
 
 @pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)

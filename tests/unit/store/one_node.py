@@ -31,6 +31,8 @@ MAP_BYTES = 64 << 20
 class Line:
     """A transport that keeps what the node sends; `on_sent` sees each frame at once."""
 
+    has_names = True
+
     def __init__(self) -> None:
         self.sent: list[Frame] = []
         self.on_sent: Callable[[Frame], None] | None = None

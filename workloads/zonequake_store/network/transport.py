@@ -103,6 +103,11 @@ class Transport:
         self._learned: dict[str, Hello] = {}
         self._listener: Listener | None = None
 
+    @property
+    def has_names(self) -> bool:
+        """Returns whether peers are found by their names."""
+        return bool(self._domain)
+
     async def listen(self, host: str, port: int, admission: Admission | None) -> int:
         """Open the listener; returns its port."""
         self._listener = await listen(lambda: _Incoming(self), host, port, admission=admission)

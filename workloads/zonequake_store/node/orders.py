@@ -152,15 +152,23 @@ class Orders:
                 note_replica(host.journal, "replica.broken", record, str(error))
                 return failed(f"the replica is broken ({error}); stop and erase it")
         host.add(replica)
-        self._greet(replica)
+        self._greet(replica, order)
         note_replica(host.journal, "replica.started", replica.record, reason)
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
-    def _greet(self, replica: Replica) -> None:
-        configuration = replica.core_now().status().configuration
-        for peer in configuration.members if configuration else ():
-            if peer != replica.me:
-                self._host.transport.greet(peer.node)
+    def _greet(self, replica: Replica, order: StartReplica) -> None:
+        """Announces this node to the replica's peers.
+
+        A new replica doesn't know them yet, and only its leader is ordered to know of it. Where
+        nodes have no names, the next leader could not find it, so all of the order are greeted.
+        """
+        transport, configuration = self._host.transport, replica.core_now().status().configuration
+        if configuration is not None:
+            nodes = {peer.node for peer in configuration.members}
+        else:
+            nodes = set() if transport.has_names else set(order.addresses)
+        for node in sorted(nodes - {replica.me.node}):
+            transport.greet(node)
 
     # ── stop ─────────────────────────────────────────────────────────────────────────────────
 

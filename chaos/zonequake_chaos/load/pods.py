@@ -83,11 +83,9 @@ class LoadPods:
     async def enter(self, phase: Phase) -> None:
         """Sends every pod into `phase`, also if another one refuses. Raises ClusterError."""
         body = msgspec.json.encode(PhaseRequest(phase=phase))
-        calls = (self._call(pod, "/phase", method="POST", body=body) for pod in self.names)
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        failed = [answer for answer in answers if isinstance(answer, BaseException)]
-        if failed:
-            raise ClusterError(in_words(BaseExceptionGroup("phase", failed)))
+        await self._of_each(
+            lambda pod: self._call(pod, "/phase", method="POST", body=body), at_once=self._plan.pods
+        )
 
     async def status(self) -> list[LoadStatus]:
         """Returns the status of each pod. Raises ClusterError."""
@@ -121,18 +119,9 @@ class LoadPods:
         Raises HarnessError, also if a file is shorter than its pod says; the files of the other
         pods are there by then.
         """
-        total = 0
-        failed: list[Exception] = []
-        for pod in self.names:
-            try:
-                total += await self._collect_from(pod, folder)
-            except HarnessError as error:
-                failed.append(error)
-        if failed:
-            raise HarnessError(in_words(ExceptionGroup("collect", failed)))
-        return total
+        return sum(await self._of_each(partial(self._collect_from, folder=folder), at_once=1))
 
-    async def _collect_from(self, pod: str, folder: Path) -> int:
+    async def _collect_from(self, pod: str, *, folder: Path) -> int:
         total = 0
         listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
         for file in listed.files:
@@ -171,6 +160,31 @@ class LoadPods:
             start=copy.size_bytes,
             timeout_s=timeout_s,
         )
+
+    async def _of_each(self, ask: Callable[[str], Awaitable[_T]], *, at_once: int) -> list[_T]:
+        """Returns what `ask` returns for each pod; asks every pod, also if another one fails.
+
+        Raises ClusterError with the words of every pod that failed, HarnessError if one failed
+        otherwise than in its answer. Raises an error that isn't the harness's own as it is.
+        """
+        turns = asyncio.Semaphore(at_once)
+
+        async def answer_of(pod: str) -> _T:
+            async with turns:
+                return await ask(pod)
+
+        answers = await asyncio.gather(*map(answer_of, self.names), return_exceptions=True)
+        failed: list[HarnessError] = []
+        for answer in answers:
+            if isinstance(answer, HarnessError):
+                failed.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+        if failed:
+            of_answers = all(isinstance(error, ClusterError) for error in failed)
+            kind = ClusterError if of_answers else HarnessError
+            raise kind(in_words(ExceptionGroup("pods", failed)))
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def _call(
         self,

@@ -210,13 +210,14 @@ def read_document(run: Path | Place) -> VerdictDocument:
         if (strange := strange_bytes(content)) is not None:
             line, words = strange
             raise RunFolderError(f"{file}:{line}: {words}, or run `zonequake analyze` again")
-        found = msgspec.json.decode(content, type=_Schema).schema
+        decoded = msgspec.json.decode(content)
+        found = msgspec.convert(decoded, type=_Schema).schema
         if found != SCHEMA:
             raise RunFolderError(
                 f"{file}: found schema {found}, expected {SCHEMA}, which this version of zonequake "
                 "reads and writes: run `zonequake analyze` over the run again"
             )
-        return msgspec.json.decode(content, type=VerdictDocument)
+        return msgspec.convert(decoded, type=VerdictDocument)
     except (OSError, *NO_JSON) as error:
         raise RunFolderError(
             f"{file}: {error}; expected what `zonequake analyze` writes: run it again"

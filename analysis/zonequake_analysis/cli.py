@@ -135,10 +135,8 @@ def _is_run(run: Place) -> bool:
     """Returns whether the folder has files of a run, or is to have them. Raises PlaceError if its
     bucket isn't there.
     """
-    if any((run / name).exists() for name in (*OF_A_RUN, MARK_FILE)):
-        return True
-    run.listed()
-    return False
+    names, _ = run.names_and_folders()
+    return not names.isdisjoint((*OF_A_RUN, MARK_FILE))
 
 
 def _keep_trace(run: Place) -> None:

@@ -50,13 +50,10 @@ def run_folders(folder: Path | Place) -> list[Place]:
     found: list[Place] = []
     level = [Place.of(folder)]
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        for deeper in range(DEEPEST, -1, -1):
-            runs = list(pool.map(_is_run, level))
-            found += [place for place, is_run in zip(level, runs, strict=True) if is_run]
-            others = [place for place, is_run in zip(level, runs, strict=True) if not is_run]
-            level = [
-                one for inner in pool.map(Place.folders, others if deeper else ()) for one in inner
-            ]
+        for _ in range(DEEPEST + 1):
+            looked_at = list(pool.map(_is_run_and_folders, level))
+            found += [place for place, (is_run, _) in zip(level, looked_at, strict=True) if is_run]
+            level = [one for is_run, inner in looked_at if not is_run for one in inner]
     return sorted(found)
 
 
@@ -65,12 +62,15 @@ def has_verdict(place: Place) -> bool:
     return (place / VERDICT_FILE).exists()
 
 
-def _is_run(place: Place) -> bool:
-    return (
-        has_verdict(place)
-        or any((place / name).exists() for name in ("run.yaml", MARK_FILE))
-        or bool((place / "history").listed(".jsonl"))
+def _is_run_and_folders(place: Place) -> tuple[bool, list[Place]]:
+    """Returns whether a folder holds a run, and the folders in it; lists it once, and its history
+    only if there is nothing else to tell by.
+    """
+    names, folders = place.names_and_folders()
+    is_run = not names.isdisjoint((VERDICT_FILE, "run.yaml", MARK_FILE)) or (
+        "history" in names and bool((place / "history").listed(".jsonl"))
     )
+    return is_run, folders
 
 
 def read_run(folder: Path | Place) -> MeasuredRun:

@@ -186,13 +186,22 @@ class Place:
 
         Raises OSError, PlaceError.
         """
+        return self.names_and_folders()[1]
+
+    def names_and_folders(self) -> tuple[set[str], list[Place]]:
+        """Returns the names of all that is in this folder, and the `folders`, from one listing.
+
+        Raises OSError, PlaceError.
+        """
         if (path := self.local) is not None:
-            found = path.iterdir() if path.is_dir() else iter(())
-            names = sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
-            return [self / name for name in names]
+            inside = list(path.iterdir()) if path.is_dir() else []
+            folders = [one.name for one in inside if one.is_dir() and not one.is_symlink()]
+            return {one.name for one in inside}, [self / name for name in sorted(folders)]
         from pyarrow.fs import FileType
 
-        return [self / i.base_name for i in self._infos() if i.type == FileType.Directory]
+        infos = self._infos()
+        folders = [info.base_name for info in infos if info.type == FileType.Directory]
+        return {info.base_name for info in infos}, [self / name for name in folders]
 
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.

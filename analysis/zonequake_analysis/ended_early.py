@@ -1,15 +1,17 @@
 """SIGTERM ends an analysis with a sentence, and with a verdict if it held the folder.
 
 The JVM ends first, and at once: asked to stop, it would write of each task that it gave up. The
-process ends in the handler, since whatever is under way may wait for that JVM.
+process ends in the handler, since whatever is under way may wait for that JVM. An analysis by pods
+has none here: it is cancelled, and deletes them.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,6 +22,23 @@ from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 WHY = "SIGTERM ended it"
+
+
+@contextmanager
+def calling_at_sigterm(end: Callable[[], object]) -> Iterator[None]:
+    """Calls `end` at a SIGTERM inside; afterwards the signal does what it did before.
+
+    `end` runs between any two instructions of the main thread. Does nothing in another thread: only
+    the main one may choose what a signal does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: end())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,14 +52,9 @@ class EndedEarly:
         """Says that the folder belongs to this analysis from now on."""
         self.held = run
 
-    @contextmanager
-    def at_sigterm(self) -> Iterator[None]:
+    def at_sigterm(self) -> AbstractContextManager[None]:
         """Ends the process at a SIGTERM inside. For the main thread of a command."""
-        before = signal.signal(signal.SIGTERM, lambda *_: self._end())
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        return calling_at_sigterm(self._end)
 
     def _end(self) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import signal
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from zonequake_analysis.ended_early import calling_at_sigterm
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
 from zonequake_analysis.storage.place import Place
@@ -76,12 +75,7 @@ def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
     meant, HarnessError if a pod can't start, or ends otherwise than an analysis does, or SIGTERM
     ended this process's part: then the pod has been deleted.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        return asyncio.run(_until_sigterm(_analyze(check_uri(run), where, say)))
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+    return asyncio.run(_until_sigterm(_analyze(check_uri(run), where, say)))
 
 
 def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
@@ -98,21 +92,20 @@ def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
 
 async def _until_sigterm(analysis: Coroutine[Any, Any, int]) -> int:
     """Returns the exit code of an analysis. Raises HarnessError if SIGTERM ended it."""
-    task = asyncio.ensure_future(analysis)
-    ended = asyncio.Event()
+    loop, task, ended = asyncio.get_running_loop(), asyncio.ensure_future(analysis), False
 
     def end() -> None:
-        ended.set()
-        task.cancel()
+        nonlocal ended
+        ended = True
+        loop.call_soon_threadsafe(task.cancel)
 
-    if threading.current_thread() is threading.main_thread():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-        raise HarnessError("SIGTERM ended the analysis; its pods are deleted") from None
+    with calling_at_sigterm(end):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not ended:
+                raise
+            raise HarnessError("SIGTERM ended the analysis; its pods are deleted") from None
 
 
 async def _analyze(uri: str, where: InCluster, say: Say) -> int:

@@ -138,8 +138,8 @@ def _judged(
     unread = record.histories.unread
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()
-    counts, missing, repeated = CountedFindings(), None, BySearch()
-    hidden = 0
+    counts, repeated = CountedFindings(), BySearch()
+    missing, lost_on_replica = None, 0
     if among is not None:
         at_end.callback(among.found.persist().unpersist)
         counts = counted_findings(among.found, unproven)
@@ -154,7 +154,7 @@ def _judged(
             missing = lost_writes(among.ops, among.found)
             if dumps:  # then it is needed twice
                 at_end.callback(missing.persist().unpersist)
-            hidden = count_hidden(among.ops, missing, dumps)
+            lost_on_replica = count_hidden(among.ops, missing, dumps)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -173,7 +173,7 @@ def _judged(
         found=Found(
             counts=counted(counts.totals, compared),
             without_order=_without_order(counts.keys),
-            lost_on_replica=hidden,
+            lost_on_replica=lost_on_replica,
             by_search=repeated,
         ),
         counts=drawn.counts,

@@ -15,7 +15,7 @@ import typer
 
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.sql_shell.answers import Form, write_rows
-from zonequake_analysis.sql_shell.prompt import Prompt
+from zonequake_analysis.sql_shell.prompt import Prompt, lines_of_script
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.told_errors import told_errors
@@ -156,7 +156,7 @@ def _prompt(spark: SparkSession, rows: int) -> None:
 
         typer.echo(".tables lists the tables, .help says more.")
     Prompt(
-        read=lambda shown: input(shown if is_person else ""),
+        read=_typed if is_person else lines_of_script(sys.stdin.buffer),
         say=typer.echo,
         complain=_complain,
         answer=partial(answer, spark, form=Form.TABLE, most=rows),
@@ -164,6 +164,17 @@ def _prompt(spark: SparkSession, rows: int) -> None:
         columns=lambda name: columns_of(TABLES[name]),
         goes_on=is_person,
     ).run()
+
+
+def _typed(shown: str) -> str:
+    """Returns a line from the terminal. Raises EOFError, StatementRefused."""
+    try:
+        return input(shown)
+    except UnicodeDecodeError as error:
+        raise StatementRefused(
+            f"found the byte 0x{error.object[error.start]:02x}, expected text in {error.encoding}, "
+            "as the locale says: set the terminal to this encoding, and type the line again"
+        ) from error
 
 
 def _complain(text: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from zonequake_analysis.sql_shell.statements import StatementRefused, cut
+from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 
 FIRST, NEXT = "zonequake> ", "      ...> "
 
@@ -15,6 +16,27 @@ A statement ends with ; and may have several lines. Ctrl-C drops it, Ctrl-D ends
 .schema NAME   show the columns of a table
 .help          show this
 .quit          end the shell"""
+
+
+def lines_of_script(script: Iterable[bytes]) -> Callable[[str], str]:
+    """Returns `Prompt.read` for a script on standard input: text in UTF-8, whatever the locale is.
+
+    It raises EOFError after the last line, and StatementRefused for one that is no such text.
+    """
+    lines = enumerate(script, 1)
+
+    def read(_: str) -> str:
+        number, line = next(lines, (0, b""))
+        if not number:
+            raise EOFError
+        if (strange := strange_bytes(line)) is not None:
+            raise StatementRefused(
+                f"standard input, line {number}: {strange[1]}; `iconv -f ENCODING -t UTF-8` "
+                "converts a script"
+            )
+        return (without_mark(line) if number == 1 else line).decode().rstrip("\r\n")
+
+    return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

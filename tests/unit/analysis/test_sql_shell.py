@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import typer
@@ -15,7 +17,7 @@ import typer.main
 
 from zonequake_analysis.sql_shell.answers import Form, write_rows
 from zonequake_analysis.sql_shell.command import app
-from zonequake_analysis.sql_shell.prompt import FIRST, NEXT, Prompt
+from zonequake_analysis.sql_shell.prompt import FIRST, NEXT, Prompt, lines_of_script
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
 from zonequake_analysis.tables.schemas import ABOUT, TABLES, columns_of
 
@@ -276,3 +278,81 @@ def test_a_folder_without_tables_is_refused_before_spark_starts(
     code = command.main([str(tmp_path), "--query", "SELECT 1"], standalone_mode=False)
     assert code == 254
     assert f"in {tmp_path / 'tables'}, expected all" in capsys.readouterr().err
+
+
+def test_a_script_is_read_as_utf_8_with_or_without_a_mark() -> None:
+    read = lines_of_script(["\ufeffSELECT 'ü',\r\n".encode(), b"\n", b"1"])
+    assert [read(FIRST) for _ in range(3)] == ["SELECT 'ü',", "", "1"]
+    with pytest.raises(EOFError):
+        read(FIRST)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a session, which is none, was asked; its run is `tmp_path`."""
+    statements: list[str] = []
+    for name in TABLES:
+        (tmp_path / "tables" / name).mkdir(parents=True)
+    for name in (
+        "zonequake_analysis.spark_pass.session.build_session",
+        "zonequake_analysis.tables.opened.open_tables",
+        "zonequake_analysis.sql_shell.command.only_tables",
+    ):
+        monkeypatch.setattr(name, MagicMock())
+    monkeypatch.setattr(
+        "zonequake_analysis.sql_shell.command.answer", lambda _, text, **__: statements.append(text)
+    )
+    return statements
+
+
+def code_of(run: Path) -> int:
+    return int(typer.main.get_command(app).main([str(run)], standalone_mode=False))
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (
+            "SELECT 'ü';\n".encode("latin-1"),
+            "found the byte 0xfc, which is no UTF-8 (invalid start byte), expected text in UTF-8; ",
+        ),
+        ("SELECT 2;\n".encode("utf-16"), "found text in UTF-16, expected UTF-8: save the file as "),
+        (b"SELECT '\0';\n", "found 1 NUL byte, "),
+    ],
+)
+def test_a_script_that_is_no_utf_8_ends_with_a_sentence_at_its_line(
+    tmp_path: Path,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    second: bytes,
+    told: str,
+) -> None:
+    script = io.BytesIO(b"SELECT 1;\n" + second + b"SELECT 3;\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(script, encoding="utf-8"))
+    assert code_of(tmp_path) == 254
+    assert asked == ["SELECT 1;"]
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "metrics" not in one]
+    assert line.startswith(f"sql-shell: standard input, line 2: {told}")
+    assert line.endswith("`iconv -f ENCODING -t UTF-8` converts a script")
+
+
+def test_a_line_from_a_terminal_of_another_encoding_is_refused_and_the_next_one_read(
+    tmp_path: Path,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed = iter([b"SELECT '\xfc';", b"SELECT 2;"])
+
+    def line(_: str) -> str:
+        try:
+            return next(typed).decode()
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", line)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    assert code_of(tmp_path) == 0
+    assert asked == ["SELECT 2;"]
+    assert "found the byte 0xfc, expected text in utf-8" in capsys.readouterr().err

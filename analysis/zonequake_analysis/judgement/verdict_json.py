@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from zonequake_analysis.errors import NO_JSON, RunFolderError
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
 from zonequake_analysis.storage.place import Place
@@ -25,6 +26,9 @@ OURS = "zonequake"
 SCHEMA = 1
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 REPORT_FILE = "report.html"
+MOST_TOLD = 3
+"""Most checks of one verdict whose summaries make a headline; the rest is counted."""
+
 _LAST_WALL_NS = 4_000_000_000_000_000_000
 """A time in the year 2096."""
 
@@ -174,7 +178,7 @@ def without_analysis(
         verdict=ended,
         exit_code=EXIT_CODES[ended],
         checks=most_severe_first(checks),
-        headline="; ".join(told[:3]),
+        headline=first_few(told, MOST_TOLD),
         run=run,
     )
 

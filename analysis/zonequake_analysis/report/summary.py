@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.sufficiency import LOAD
+from zonequake_analysis.judgement.verdict_json import MOST_TOLD
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.verdict import Verdict
 
@@ -75,7 +77,7 @@ def headline(judgement: Judgement, *, short: bool = False) -> str:
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
     said = _short if short else str
-    found = ["; ".join(said(check.summary) for check in worst[:3])] if worst else []
+    found = [first_few([said(check.summary) for check in worst], MOST_TOLD)] if worst else []
     found += [check.summary[0].upper() + check.summary[1:] for check in idle]
     return " ".join(text if text.endswith("…") else f"{text}." for text in found)
 

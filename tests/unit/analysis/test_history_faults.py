@@ -207,6 +207,18 @@ def test_lines_of_unknown_keys_are_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_three_faults_of_a_kind_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    (sentence,) = told(written(tmp_path, [*GOOD, *["not json"] * 5]), tmp_path / "ops")
+    assert sentence.startswith("5 lines can't be read: history/load-0.jsonl:5: ")
+    assert [f"history/load-0.jsonl:{number}" in sentence for number in range(5, 10)] == [
+        *[True] * 3,
+        *[False] * 2,
+    ]
+    assert sentence.endswith("; and 2 more")
+    (sentence,) = told(written(tmp_path, [*GOOD, *["not json"] * 3]), tmp_path / "ops")
+    assert "more" not in sentence
+
+
 def test_nothing_is_judged_if_more_keys_have_faults_than_can_be_named(tmp_path: Path) -> None:
     bad = [line(op=None, key=f"k{number}") for number in range(MOST_REFUSED + 1)]
     files = written(tmp_path, [*bad, *operation(2, f="read", value=99)])

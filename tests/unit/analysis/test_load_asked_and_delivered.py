@@ -161,6 +161,17 @@ def test_a_short_headline_has_the_first_sentence_of_a_summary_and_no_more_than_2
     assert headline_of(quality=two) == f"a line is wrong. Its words are many. {SENTENCE}"
 
 
+@pytest.mark.parametrize("short", [False, True])
+def test_a_headline_tells_three_checks_and_counts_the_others(short: bool) -> None:
+    e = evidence()
+    checks = [
+        Check(kind=Kind.SAFETY, name=f"check-{n}", verdict=Verdict.VIOLATED, summary=f"{n} lost")
+        for n in range(5)
+    ]
+    judgement: Any = SimpleNamespace(evidence=e, checks=checks, verdict=Verdict.VIOLATED)
+    assert headline(judgement, short=short) == "0 lost; 1 lost; 2 lost; and 2 more."
+
+
 def test_a_load_as_asked_is_not_in_the_headline() -> None:
     e = evidence(load=rate(139))
     judgement: Any = SimpleNamespace(evidence=e, checks=judge(e), verdict=Verdict.PASSED)

@@ -60,6 +60,13 @@ def test_a_document_without_an_analysis_lists_them_so_and_tells_the_worst() -> N
     assert document.headline == "lost-writes is violated"
 
 
+def test_a_headline_tells_three_checks_and_counts_the_others() -> None:
+    checks = [check(f"check-{number}", Verdict.UNKNOWN) for number in range(5)]
+    told_of = "check-0 is unknown; check-1 is unknown; check-2 is unknown"
+    assert without_analysis(checks).headline == f"{told_of}; and 2 more"
+    assert without_analysis(checks[:3]).headline == told_of
+
+
 def test_junit_and_summary_list_them_so_whatever_order_their_document_has() -> None:
     for turned in (False, True):
         run = every_kind()

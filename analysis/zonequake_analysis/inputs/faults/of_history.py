@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.storage.place import Place
 
 Ints = NDArray[np.int64]
@@ -123,9 +124,7 @@ def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
             for fault in faults.examples
             if fault.kind is kind
         ]
-        more = faults.of(kind) - len(shown)
-        rest = [f"and {more} more"] if shown and more > 0 else []
-        told = ": " + "; ".join([*shown, *rest]) if shown else ""
+        told = f": {first_few(shown, MOST_EXAMPLES, count=faults.of(kind))}" if shown else ""
         sentences.append(f"{faults.of(kind):,} {kind.value}{told}")
     if faults.everything:
         sentences.append("nothing of the history was judged: too many of its keys have faults")

@@ -9,8 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+_CPU_EACH_S = 0.2
+_MEMORY_EACH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,27 +31,45 @@ class Cost:
     output: bytes
 
 
+@dataclass(slots=True, kw_only=True)
+class ProcessTree:
+    """A process and all its descendants. `ticks`: the newest CPU ticks of each that was seen."""
+
+    root: int
+    ticks: dict[int, int] = field(default_factory=dict)
+    peak_bytes: int = 0
+    memory_due_s: float = -math.inf
+
+    def sample(self, now_s: float) -> None:
+        """Reads the CPU ticks of all, and their memory if a second has passed since it was read."""
+        now = _ticks(self.root)
+        self.ticks |= now
+        if now_s >= self.memory_due_s:
+            self.memory_due_s = now_s + _MEMORY_EACH_S
+            self.peak_bytes = max(self.peak_bytes, sum(map(_proportional_bytes, now)))
+
+
 def cost_of(
     command: Sequence[str], *, limit_s: float | None = None, limit_gib: float = math.inf
 ) -> Cost:
-    """What `command` costs until it ends, or is ended after `limit_s` or above `limit_gib`.
+    """Returns what `command` costs until it ends, or is ended after `limit_s` or above `limit_gib`.
 
-    CPU and memory are sampled from /proc five times a second, so that those of a child that nobody
-    waits for count too; CPU at least as the kernel says of those that were waited for. Memory is
-    the proportional set size: a page that several processes share counts once.
+    CPU is sampled from /proc five times a second, so that that of a child that nobody waits for
+    counts too, and is at least what the kernel says of those that were waited for. Memory is the
+    proportional set size: a page that several processes share counts once. The kernel walks the
+    page tables of a process to say it, and holds up a process of several GiB meanwhile, so it is
+    asked once a second, of any program: a higher peak between two samples is not seen.
     """
     waited_s = _waited_cpu_s()
-    began, peak, done, ended = time.monotonic(), 0, threading.Event(), False
-    ticks: dict[int, int] = {}
+    began, done, ended = time.monotonic(), threading.Event(), False
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    tree = ProcessTree(root=process.pid)
 
     def watch() -> None:
-        nonlocal peak, ended
-        while not done.wait(0.2):
-            now = _tree(process.pid)
-            peak = max(peak, sum(held for held, _ in now.values()))
-            ticks.update({pid: spent for pid, (_, spent) in now.items()})
-            if peak > limit_gib * 2**30:
+        nonlocal ended
+        while not done.wait(_CPU_EACH_S):
+            tree.sample(time.monotonic())
+            if tree.peak_bytes > limit_gib * 2**30:
                 ended = True
                 process.kill()
 
@@ -67,8 +88,10 @@ def cost_of(
         ended=ended,
         exit_code=process.returncode,
         seconds=time.monotonic() - began,
-        cpu_seconds=max(sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), _waited_cpu_s() - waited_s),
-        peak_gib=peak / 2**30,
+        cpu_seconds=max(
+            sum(tree.ticks.values()) / os.sysconf("SC_CLK_TCK"), _waited_cpu_s() - waited_s
+        ),
+        peak_gib=tree.peak_bytes / 2**30,
         output=output,
     )
 
@@ -78,8 +101,8 @@ def _waited_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _tree(root: int) -> dict[int, tuple[int, int]]:
-    """Returns bytes of memory and CPU ticks of a process and all its descendants, by process id."""
+def _ticks(root: int) -> dict[int, int]:
+    """Returns the CPU ticks of a process and all its descendants, by process id."""
     stats: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -90,10 +113,7 @@ def _tree(root: int) -> dict[int, tuple[int, int]]:
     members = {root}
     while more := {pid for pid, stat in stats.items() if int(stat[1]) in members} - members:
         members |= more
-    return {
-        pid: (_proportional_bytes(pid), int(stats[pid][11]) + int(stats[pid][12]))
-        for pid in members & stats.keys()
-    }
+    return {pid: int(stats[pid][11]) + int(stats[pid][12]) for pid in members & stats.keys()}
 
 
 def _proportional_bytes(pid: int) -> int:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
 from zonequake_analysis.inputs.faults.names import twice as find_twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
-from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
+from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
 from zonequake_analysis.spark_pass.across_keys import (
@@ -66,14 +66,15 @@ class Lines:
 
         def read(number: int) -> tuple[pa.Table, Facts]:
             part = ranges[number]
-            found = [
-                typed(
-                    lines, writer=writers[part.file], clock_offset_ns=clock_offset_ns, twice=twice
-                )
-                for lines in kept_lines(part)
-            ]
-            events = pa.concat_tables([t for t, _ in found] or [EVENTS.empty_table()])
-            return events, together([facts for _, facts in found])
+            kept = list(kept_lines(part))
+            if not kept:
+                return EVENTS.empty_table(), Facts()
+            return typed(
+                pa.concat_batches(kept),  # each call costs as much as some 10,000 lines
+                writer=writers[part.file],
+                clock_offset_ns=clock_offset_ns,
+                twice=twice,
+            )
 
         return read
 

@@ -1,6 +1,7 @@
 """Faults of a history are named with file, line and field, and are never the store's."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ def test_a_key_used_as_register_and_as_list_is_refused_with_a_line_of_each(tmp_p
     assert "and a list at history/load-1.jsonl:3 (`f` append, op `4-1`)" in sentence
     found, faults = judged(files, tmp_path / "ops")
     assert (faults.of(HistoryFaultKind.TWO_USES), suspicious(found)) == (1, False)
+
+
+def test_the_first_lines_with_a_fault_are_told_though_they_are_not_read_in_their_order(
+    tmp_path: Path,
+) -> None:
+    """Completions are read before the invokes that stay."""
+    files = written(tmp_path, [*operation(1), *operation(2), *operation(5, op="1-1")])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert re.findall(r"jsonl:(\d+), field `op`", sentence) == ["1", "2", "5"]
+    assert sentence.endswith("and 1 more")
 
 
 def test_an_append_that_the_store_refused_makes_no_list_of_a_register(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def faults_of(
     usable = ~torn
     counts: dict[str, int] = {}
     examples: list[HistoryFault] = []
-    for rule in _rules(lines, placed, twice, key_id):
+    for rule in _rules(lines, placed, twice, key_id, origin):
         rows = np.flatnonzero(rule.rows & usable)
         if not len(rows):
             continue
@@ -79,7 +79,7 @@ def faults_of(
             usable[rows] = False
         known = counts.get(rule.kind.value, 0)
         counts[rule.kind.value] = known + len(rows)
-        for row in rows[:MOST_EXAMPLES].tolist():
+        for row in _by_place(rows, origin)[:MOST_EXAMPLES].tolist():
             field = f", field `{plain(rule.field)}`" if rule.field else ""
             examples.append(
                 HistoryFault(
@@ -102,10 +102,10 @@ def faults_of(
 
 
 def _rules(
-    lines: pa.RecordBatch, placed: Bools, twice: Twice | None, key_id: Ints
+    lines: pa.RecordBatch, placed: Bools, twice: Twice | None, key_id: Ints, origin: Ints
 ) -> Iterator[_Rule]:
     get = lines.column
-    yield from _unreadable(lines)
+    yield from _unreadable(lines, origin)
     yield _Rule(
         field="schema",
         rows=_true(pc.not_equal(get("schema"), SCHEMA_VERSION)),
@@ -194,13 +194,18 @@ def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
     yield _Rule(field="applied", rows=answered & ~_valid(get("applied")), words=_missing)
 
 
-def _unreadable(lines: pa.RecordBatch) -> Iterator[_Rule]:
+def _by_place(rows: Ints, origin: Ints) -> Ints:
+    """Returns rows in the order of their lines, which a batch doesn't keep."""
+    return rows[np.argsort(origin[rows], kind="stable")]
+
+
+def _unreadable(lines: pa.RecordBatch, origin: Ints) -> Iterator[_Rule]:
     """Yields a rule for each line that the decoder refused, as each has a field of its own.
 
     The lines after the examples are counted together.
     """
     corrupt = lines.column(CORRUPT)
-    rows = np.flatnonzero(_valid(corrupt) & ~_true(pc.equal(corrupt, TORN)))
+    rows = _by_place(np.flatnonzero(_valid(corrupt) & ~_true(pc.equal(corrupt, TORN))), origin)
     groups = [rows[i : i + 1] for i in range(min(MOST_EXAMPLES, len(rows)))]
     groups.append(rows[MOST_EXAMPLES:])
     for group in groups:

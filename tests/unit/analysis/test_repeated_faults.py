@@ -58,6 +58,18 @@ def test_a_fault_that_missed_says_how_often_it_took_effect_before(tmp_path: Path
     assert check.summary == "kill missed after it had taken effect 3 of 18 times: no target"
 
 
+@pytest.mark.parametrize("plan", ["", f"{PLAN}\n"])
+def test_an_empty_list_of_faults_asks_for_none_and_no_list_for_each(
+    tmp_path: Path, plan: str
+) -> None:
+    landed_once = [*landed("grow", 1), *landed("kill", 18, effective=0)]
+    check = checked(tmp_path, f"{plan}expectations: {{faults: []}}", landed_once)
+    assert (check.verdict, check.checked) == (Verdict.PASSED, 0)
+    assert check.summary == "not judged: no fault had to land"
+    check = checked(tmp_path, plan, landed_once)
+    assert (check.verdict, check.checked) == (Verdict.UNKNOWN, 19)
+
+
 def test_the_nodes_of_a_rolling_restart_are_one_fault() -> None:
     def event(kind: str, type_: str) -> RecordedEvent:
         return RecordedEvent(kind=kind, time=1, data={"fault": "roll", "type": type_})

@@ -54,6 +54,7 @@ _WITHIN = np.where(np.tri(_MOST_OP_BYTES, _MOST_OP_BYTES, -1), 255, 0).astype(np
 """Bytes that leave as many of a name's letters as the row has."""
 
 _NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
+_WHITE = np.frombuffer(b"\r \t", np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
     """Yields the lines of one range that are kept, piece by piece, of the shape `LINES`."""
     open_invokes: dict[bytes, tuple[bytes, int]] = {}
     for piece in pieces(part.path, part.start, part.stop):
-        lines, starts = _split(piece)
+        lines, starts, torn = _split(piece)
         invoke = pc.starts_with(lines, _INVOKE).to_numpy(zero_copy_only=False) & _whole(lines)
-        if piece.torn and len(invoke):
+        if torn:
             invoke[-1] = False
         asked, others = lines.filter(pa.array(invoke)), lines.filter(pa.array(~invoke))
         begun = starts[invoke]
@@ -97,7 +98,7 @@ def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
         )
         answered: set[bytes | None] = set()
         unlike: set[bytes] = set()
-        for columns, begins in _parsed(others, starts[~invoke], torn=piece.torn):
+        for columns, begins in _parsed(others, starts[~invoke], torn=torn):
             completions = _completions(columns)
             paired, different = _paired(completions, columns, piece, begins, known)
             yield _batch(columns, part.file, begins, paired)
@@ -313,9 +314,11 @@ _Line = msgspec.defstruct(
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _split(piece: LinePiece) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Returns the lines of a piece with their ends, without copying, and where each begins in the
-    file. Blank lines are left out.
+def _split(piece: LinePiece) -> tuple[pa.Array, NDArray[np.int64], bool]:
+    """Returns the lines of a piece with their ends, without copying, where each begins in the file,
+    and whether the last one is torn.
+
+    Blank lines are left out: those with nothing before their end, or one sign of white space.
     """
     letters = np.frombuffer(piece.content, np.uint8)
     ends = [
@@ -329,8 +332,11 @@ def _split(piece: LinePiece) -> tuple[pa.Array, NDArray[np.int64]]:
     starts = offsets[:-1].astype(np.int64) + piece.at
     blank = np.diff(offsets) < 3
     if not blank.any():
-        return lines, starts
-    return lines.filter(pa.array(~blank)), starts[~blank]
+        return lines, starts, piece.torn
+    short = np.flatnonzero(blank)
+    first, whole = letters[offsets[short]], offsets[short + 1] - offsets[short] == 1
+    blank[short] = whole | np.isin(first, _WHITE)
+    return lines.filter(pa.array(~blank)), starts[~blank], piece.torn and not blank[-1]
 
 
 def _whole(lines: pa.Array) -> np.ndarray:

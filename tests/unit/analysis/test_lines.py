@@ -108,6 +108,24 @@ def test_a_last_line_without_an_end_is_torn_however_long_it_is(tmp_path: Path) -
     assert [row[CORRUPT] for row in kept(invoke)] == [None, TORN]
 
 
+@pytest.mark.parametrize("end", ["{", "}", "1", " ", "\r", "\t", "{\n", " \n", "\n\n", "\r\n"])
+def test_a_damaged_line_before_a_short_last_one_is_no_torn_end(tmp_path: Path, end: str) -> None:
+    damaged = line("ok", 2)[:-9]
+    found = [row[CORRUPT] for row in kept(written(tmp_path, line("ok", 1), damaged, end, end=""))]
+    assert found[0] is None
+    assert "truncated" in str(found[1])
+    short = [] if not end.strip() else [TORN] if "\n" not in end else ["Input data was truncated"]
+    assert found[2:] == short
+
+
+@pytest.mark.parametrize("invoke", [True, False])
+def test_a_whole_line_before_a_blank_last_one_stays_whole(tmp_path: Path, invoke: bool) -> None:
+    last = line("invoke" if invoke else "ok", 2)
+    for end in (" ", "\r", "\n \n", ""):
+        rows = kept(written(tmp_path, line("ok", 1), last, end, end=""))
+        assert [(row["op"], row[CORRUPT]) for row in rows] == [("3-1", None), ("3-2", None)]
+
+
 def test_each_line_knows_its_first_byte(tmp_path: Path) -> None:
     lines = [line("ok", 1), "", line("invoke", 2), line("ok", 3, key="ü"), line("ok", 4)]
     file = written(tmp_path, *lines)

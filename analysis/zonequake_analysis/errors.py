@@ -6,6 +6,7 @@ AnalysisError
 │   ├── RunNotWhole     its record was not uploaded as a whole
 │   ├── PlaceTaken      another run, or anything else, is there already
 │   └── PlaceError      its place can't be reached, or refuses the request
+├── SamplesError        a file of metrics holds no samples, or impossible ones
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
 ├── ArchiveError        the executors' environment can't be packed
@@ -50,6 +51,10 @@ class PlaceError(RunFolderError):
     def __init__(self, told: str, *, unreachable: bool = False) -> None:
         super().__init__(told)
         self.unreachable = unreachable
+
+
+class SamplesError(AnalysisError):
+    """A file of metrics can't be read as samples, or its samples are no possible numbers."""
 
 
 class PrometheusError(AnalysisError):

@@ -8,6 +8,7 @@ only for the run, and makes a series with its first operation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.metrics.tasks.selected import SeriesSamples
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, fell, since
 
@@ -69,33 +71,48 @@ def increase(samples: SeriesSamples, *, born: bool, scrape_ms: int) -> Increase 
     if not len(value):
         return None
     before = value[:-1]
-    grown = np.where(fell(value[1:], before), value[1:], value[1:] - before)
+    with np.errstate(over="ignore"):  # `counted` refuses an endless total
+        grown = np.where(fell(value[1:], before), value[1:], value[1:] - before)
+        total = float(grown.sum()) + (float(value[0]) if born else 0.0)
     # Neighbours among all samples: behind a stale marker an increase was not seen.
     close = numbers[1:] & numbers[:-1] & (since(samples.t_ms)[1:] <= GAP_SCRAPES * scrape_ms)
     with np.errstate(invalid="ignore"):
         seen = samples.t_ms[1:][close & (samples.value[1:] > samples.value[:-1])]
     return Increase(
         series=samples.series,
-        total=float(grown.sum()) + (float(value[0]) if born else 0.0),
+        total=total,
         seen_ms=int(seen.min()) if len(seen) else None,
     )
 
 
 def counted(series: pa.Table, found: Sequence[Increase]) -> list[Counted]:
-    """Returns the totals of `HELD`, one for each series. `series`: tables/metric_series."""
+    """Returns the totals of `HELD`, one for each series. `series`: tables/metric_series.
+
+    Raises SamplesError for a total beyond all numbers.
+    """
     of_series = {one.series: one for one in found}
     held = series.filter(pc.is_in(series["metric"], pa.array(HELD)))
-    return [
-        Counted(
-            metric=row["metric"],
-            labels=dict(row["labels"]),
-            target=row["target"],
-            total=round(one.total),
-            seen_ms=one.seen_ms,
+    totals = []
+    for row in held.to_pylist():
+        one = of_series.get(row["series"])
+        if one is None:
+            continue
+        metric, target = row["metric"], row["target"]
+        if not math.isfinite(one.total):
+            raise SamplesError(
+                f"the increases of the counter {metric} of {target} sum to {one.total}, expected "
+                "a number"
+            )
+        totals.append(
+            Counted(
+                metric=metric,
+                labels=dict(row["labels"]),
+                target=target,
+                total=round(one.total),
+                seen_ms=one.seen_ms,
+            )
         )
-        for row in held.to_pylist()
-        if (one := of_series.get(row["series"])) is not None
-    ]
+    return totals
 
 
 def alerts(series: pa.Table) -> Sequence[Alert]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.resets import RESET
@@ -25,6 +26,9 @@ from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.whole_run import seen_in
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
+
+_MOST = 600
+"""Most letters of a problem: a file's name, and what its reader says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +119,13 @@ def metric_facts(
     except Exception as error:
         # A failure in the JVM comes as Spark's own error, or as one of its bridge.
         said = getattr(error, "java_exception", error)
-        if said is error and not isinstance(error, PySparkException | pa.ArrowException):
+        known = PySparkException | pa.ArrowException | SamplesError
+        if said is error and not isinstance(error, known):
             raise
         if told_by_worker(str(error)) is not None:
             raise  # the store refused: nothing is known of the samples
-        first = str(said).strip().partition("\n")[0]
-        return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {first[:300]}")
+        told = told_by_worker(str(error), SamplesError) or str(said).strip().partition("\n")[0]
+        return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {told[:_MOST]}")
 
 
 def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:

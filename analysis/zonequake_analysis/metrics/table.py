@@ -18,8 +18,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.metrics.stored_tables import Part, stored
-from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
+from zonequake_analysis.metrics.tasks.scan import (
+    RowGroup,
+    merge,
+    reading,
+    scan,
+    series_table,
+)
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.place import Place
 
@@ -67,7 +74,7 @@ def metric_files(run: Path | Place) -> list[Place]:
 
 def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
     """Writes both tables; None if the folder has no samples. First removes the metric tables of an
-    earlier analysis. Raises ArrowException for files that are no samples, PlaceError.
+    earlier analysis. Raises SamplesError, PlaceError, PySparkException.
     """
     tables = Place.of(run).resolve() / "tables"
     for name in _TABLES:
@@ -107,13 +114,13 @@ def written(
 
 
 def _row_groups(file: Place) -> list[tuple[RowGroup, int]]:
-    """Returns the row groups of a file, each with its bytes. Raises ArrowException."""
-    with file.open() as stream:
+    """Returns the row groups of a file, each with its bytes. Raises SamplesError, PlaceError."""
+    with reading(file), file.open() as stream:
         footer = pq.ParquetFile(stream).metadata
-    names = set(footer.schema.to_arrow_schema().names)
+        names = set(footer.schema.to_arrow_schema().names)
     always, either = _NEEDED
     if not always <= names or not any(some <= names for some in either):
-        raise pa.ArrowInvalid(
+        raise SamplesError(
             f"{file}: found the columns {', '.join(sorted(names))}, expected metric, labels, "
             "series_id, ts_ms, value and stale"
         )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import AnalysisError, PlaceError
 from zonequake_analysis.storage import limits
 
 _T = TypeVar("_T")
@@ -70,7 +70,6 @@ _CAUSES = (
     ),
 )
 _MOST_SAID = 400
-_FULL_NAME = f"{PlaceError.__module__}.{PlaceError.__qualname__}"
 _UNREAD_REFUSAL = "Failed to flush response stream"
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 20.0
@@ -124,9 +123,12 @@ def patiently(read: Callable[[], _T]) -> _T:
     return read()
 
 
-def told_by_worker(text: str) -> str | None:
-    """Returns the PlaceError that ended a task, from Spark's stack trace; None if none did."""
-    found = re.findall(rf"^{re.escape(_FULL_NAME)}: (.+)$", text, re.MULTILINE)
+def told_by_worker(text: str, kind: type[AnalysisError] = PlaceError) -> str | None:
+    """Returns the words of the error that ended a task, from Spark's stack trace; None if none of
+    this kind did.
+    """
+    name = re.escape(f"{kind.__module__}.{kind.__qualname__}")
+    found = re.findall(rf"^{name}: (.+)$", text, re.MULTILINE)
     return found[0] if found else None
 
 

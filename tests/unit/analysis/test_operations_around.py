@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,28 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.post_mortem.around import MOST_OPERATIONS, around
 from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.post_mortem.examples import Example
-from zonequake_analysis.spark_pass.in_tasks import Made
 from zonequake_analysis.storage.place import Place
 
 AT_NS = 10**12
 MS = 1_000_000
-
-
-def without_spark(
-    _spark: None,
-    work: Callable[[int], Made],
-    join: Callable[[int, list[bytes]], bytes],
-    *,
-    tasks: int,
-    buckets: int,
-) -> list[bytes]:
-    made = [one for number in range(tasks) for bucket, one in work(number) if bucket < buckets]
-    return [join(0, made)]
 
 
 def row(number: int, *, partition: int, key: str, inv: int) -> dict[str, object]:

@@ -9,6 +9,7 @@ Samples come in runs of one series, so numbers are taken by run, and only names 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.inputs.remote_read import LABELS
 from zonequake_analysis.metrics.stored_tables import Part
 from zonequake_analysis.metrics.tasks.series_number import of_id, of_text
@@ -27,6 +29,7 @@ from zonequake_analysis.storage.place import Place
 
 HOUR_MS = 3_600_000
 _BATCH_ROWS = 64 * 1024
+_MOST_SAID = 300
 
 _ROWS = pa.schema(
     [
@@ -71,6 +74,18 @@ class RowGroup:
         """The columns that are read."""
         by_name = ["series_id", "ts_ms"] if self.named else ["t_ms"]
         return ["metric", "labels", *by_name, "value", "stale"]
+
+
+@contextmanager
+def reading(file: Place) -> Iterator[None]:
+    """Raises SamplesError, which names the file, instead of what Parquet's reader or the file
+    system say of it. A store's PlaceError stays as it is.
+    """
+    try:
+        yield
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SamplesError(f"{file}: {' '.join(said.split())[:_MOST_SAID]}") from error
 
 
 def scan(tasks: Sequence[Sequence[RowGroup]], folder: Place, buckets: int, number: int) -> Made:
@@ -169,8 +184,8 @@ class _Series:
 
 
 def _rows(group: RowGroup, known: _Series) -> Iterator[pa.Table]:
-    """Yields the rows of a row group as the table has them. Raises ArrowException."""
-    with group.file.open() as stream:
+    """Yields the rows of a row group as the table has them. Raises SamplesError, PlaceError."""
+    with reading(group.file), group.file.open() as stream:
         batches = pq.ParquetFile(stream).iter_batches(
             _BATCH_ROWS, row_groups=[group.number], columns=group.columns, use_threads=False
         )

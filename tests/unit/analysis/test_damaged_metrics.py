@@ -1,0 +1,143 @@
+"""Metrics that can't be read are left out, and the problem names the file: they judge nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PythonException
+
+from tests.histories.made_metrics import MadeSeries, write_metrics
+from tests.unit.analysis.tasks_without_spark import without_spark
+from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.inputs.remote_read import FILE
+from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
+from zonequake_analysis.metrics.facts import MetricFacts, metric_facts
+from zonequake_analysis.spark_pass.in_tasks import Made
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks_of(monkeypatch, without_spark)
+
+
+def tasks_of(monkeypatch: pytest.MonkeyPatch, run: Callable[..., list[bytes]]) -> None:
+    for module in ("table", "whole_run"):
+        monkeypatch.setattr(f"zonequake_analysis.metrics.{module}.in_tasks", run)
+
+
+def run_of(folder: Path, value: Callable[[int], float] = float) -> Path:
+    series = [MadeSeries(metric=LOAD_OPERATIONS, labels={"pod": "load-0"}, value=value)]
+    write_metrics(folder, series, start_ms=START_MS, seconds=10)
+    return folder
+
+
+def facts_of(run: Path) -> MetricFacts:
+    found = metric_facts(
+        None,  # type: ignore[arg-type]
+        run,
+        faults=[],
+        windows=[],
+        events=[],
+        start_ns=0,
+        end_ns=10**10,
+        wall_offset_ns=START_MS * 1_000_000,
+    )
+    assert found is not None
+    return found
+
+
+def broken_footer(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[:-40] + b"\xff" * 32 + content[-8:])
+
+
+def broken_page(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
+
+
+def folder_of_that_name(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def no_parquet(file: Path) -> None:
+    file.write_bytes(b"words")
+
+
+def other_columns(file: Path) -> None:
+    pq.write_table(pa.table({"metric": ["up"]}), file)
+
+
+def test_samples_that_can_be_read_have_no_problem(tmp_path: Path) -> None:
+    facts = facts_of(run_of(tmp_path))
+    assert facts.problem == ""
+    assert [one.total for one in facts.counted] == [9]
+
+
+@pytest.mark.parametrize(
+    "damage", [broken_footer, broken_page, folder_of_that_name, no_parquet, other_columns]
+)
+def test_a_file_that_is_no_samples_is_named_and_ends_nothing(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    file = run_of(tmp_path) / "metrics" / FILE
+    whole = file.with_name("another.parquet")
+    whole.write_bytes(file.read_bytes())
+    damage(file)
+    problem = facts_of(tmp_path).problem
+    assert problem.startswith("metrics/*.parquet can't be read as samples: ")
+    assert str(file) in problem
+    assert str(whole) not in problem
+
+
+def test_a_counter_whose_samples_sum_to_no_number_is_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path, lambda second: 1.7e308 * (second % 2))
+    problem = facts_of(run).problem
+    assert f"{LOAD_OPERATIONS} of load-0" in problem
+    assert "inf" in problem
+
+
+def test_what_a_worker_told_of_a_file_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = run_of(tmp_path) / "metrics" / FILE
+
+    def failed(*_: object, **__: object) -> list[bytes]:
+        raise PythonException(
+            "Job aborted due to stage failure: Task 0 failed.\nTraceback (most recent call last):\n"
+            f'  File "scan.py", line 1\nzonequake_analysis.errors.SamplesError: {file}: no page\n'
+        )
+
+    tasks_of(monkeypatch, failed)
+    said = facts_of(tmp_path).problem
+    assert said == f"metrics/*.parquet can't be read as samples: {file}: no page"
+
+
+@pytest.mark.parametrize("error", [PlaceError("the store refused"), OSError(28, "disk full")])
+def test_an_error_of_the_place_or_of_writing_is_no_problem_of_the_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refused(_place: object, _content: object) -> None:
+        raise error
+
+    monkeypatch.setattr("zonequake_analysis.storage.place.Place.write", refused)
+    with pytest.raises(type(error)):
+        facts_of(run_of(tmp_path))
+
+
+def test_a_store_that_refuses_a_worker_is_no_problem_of_the_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> Made:
+        raise PythonException("Job aborted.\nzonequake_analysis.errors.PlaceError: s3://b: denied")
+
+    tasks_of(monkeypatch, refused)  # type: ignore[arg-type]
+    with pytest.raises(PythonException):
+        facts_of(run_of(tmp_path))

@@ -161,9 +161,8 @@ def _judged(
     done("checks")
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
     of_two_places = meaning(counts.totals, compared)
-    shown = (
-        witnesses(ingested.ops, counts.first, of_two_places=of_two_places) if counts.first else []
-    )
+    operations = (run.resolve() / "tables" / "ops").all_below(".parquet")
+    shown = witnesses(spark, operations, counts.first, of_two_places=of_two_places)
     done("witnesses")
     faults = fault_landings(events)
     evidence = Evidence(
@@ -233,7 +232,7 @@ def _judged(
         spark,
         of_operations=written.of_operations,
         of_checks=written.of_checks,
-        operations=(run.resolve() / "tables" / "ops").all_below(".parquet"),
+        operations=operations,
         checks=checks,
         start_ns=drawn.start_ns,
         end_ns=drawn.end_ns,

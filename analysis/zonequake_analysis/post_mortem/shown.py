@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Row, SparkSession
 
 from zonequake_analysis.checks import (
     claimed_order,
@@ -20,11 +20,11 @@ from zonequake_analysis.checks.search.witness import (
     Finding,
     Witness,
     operation,
-    operations_at,
-    operations_of,
 )
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
 from zonequake_analysis.judgement.two_places import TWO_PLACES
+from zonequake_analysis.post_mortem.candidates import Sought, candidates
+from zonequake_analysis.storage.place import Place
 
 MOST_WITNESSES = 12
 """Most findings that get a witness: the first of each check and kind, on different keys."""
@@ -70,26 +70,37 @@ def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
 
 
 def witnesses(
-    ops: DataFrame, rows: Sequence[Row], *, of_two_places: tuple[str, str]
+    spark: SparkSession,
+    files: Sequence[Place],
+    rows: Sequence[Row],
+    *,
+    of_two_places: tuple[str, str],
 ) -> list[Shown]:
     """Returns names and witnesses for a few findings of each kind, on different keys.
 
-    `of_two_places`: the check and kind that a write at two places counts as.
+    `files`: those of `tables/ops`. `of_two_places`: the check and kind that a write at two places
+    counts as. Raises PySparkException.
     """
     chosen = few_of_each_kind(rows)[: 3 * MOST_WITNESSES]
-    by_key = operations_of(ops, {(row["partition_id"], row["key_id"]) for row in chosen})
-    elsewhere = operations_at(
-        ops,
+    of_any_key = [
+        number
+        for number, row in enumerate(chosen)
+        if row["kind"] in _OF_ANY_KEY and row["position"] is not None
+    ]
+    found = candidates(
+        spark,
+        files,
         [
-            (row["partition_id"], row["position"])
-            for row in chosen
-            if row["kind"] in _OF_ANY_KEY and row["position"] is not None
+            *(_sought(row) for row in chosen),
+            *(replace(_sought(chosen[number]), key_id=None) for number in of_any_key),
         ],
     )
+    elsewhere = dict(zip(of_any_key, found[len(chosen) :], strict=True))
     shown: list[Shown] = []
-    for row in chosen:
-        operations = [operation(found) for found in by_key.get(row["key_id"], [])]
-        first = by_key[row["key_id"]][0] if operations else None
+    for number, row in enumerate(chosen):
+        of_key = found[number].rows()
+        operations = [operation(one) for one in of_key]
+        first = of_key[0] if of_key else None
         position, named = row["position"], (row["check"], row["kind"])
         check, kind_of = of_two_places if named == TWO_PLACES else named
         finding = Finding(
@@ -110,6 +121,17 @@ def witnesses(
             ),
             magnitude_ns=row["magnitude_ns"],
         )
-        there = [operation(found) for found in elsewhere.get((row["partition_id"], position), ())]
-        shown.append(Shown(finding=finding, witness=witness_of(operations, finding, there)))
+        there = [operation(one) for one in elsewhere[number].rows()] if number in elsewhere else []
+        witness = witness_of(operations, finding, there, whole=found[number].whole)
+        shown.append(Shown(finding=finding, witness=witness))
     return shown
+
+
+def _sought(row: Row) -> Sought:
+    return Sought(
+        partition_id=row["partition_id"],
+        key_id=row["key_id"],
+        at_ns=row["at_ns"],
+        values=frozenset(() if row["value"] is None else (row["value"],)),
+        position=row["position"],
+    )

@@ -32,7 +32,7 @@ _BATCH_ROWS = 16 * 1024
 def operations(
     spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int, by: str
 ) -> DataFrame:
-    """Returns the operations that the exact checks and witnesses ask for, and maybe others.
+    """Returns the operations that the exact checks ask for, and maybe others.
 
     `suspects`: those of each bucket, from 0 on; `by`: the id that decides about a row's bucket, of
     its partition or of its key.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from zonequake_analysis.checks.search.order_witness import without_order
+from zonequake_analysis.checks.search.order_witness import open_at, without_order
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.checks.search.witness import (
     PROVABLE_OPERATIONS,
@@ -30,17 +30,27 @@ _MOST_TRIED = 100
 
 _MOST_VALUES = 5
 
+NO_ORDER = "no-order"
+"""The kind of finding at a key whose values repeat."""
 
-def witness_of(operations: Operations, finding: Finding, elsewhere: Operations = ()) -> Witness:
+
+def witness_of(
+    operations: Operations, finding: Finding, elsewhere: Operations = (), *, whole: bool = True
+) -> Witness:
     """Returns the witness of a finding.
 
     `operations` are those of its key; `elsewhere` those of its partition at the finding's place,
-    of any key.
+    of any key. `whole`: the key has no others; else they have all that the finding names.
     """
-    shown = named(operations, finding, elsewhere)
+    repeated = finding.kind == NO_ORDER and not whole
+    shown = (
+        open_at(operations, finding.at_ns) if repeated else named(operations, finding, elsewhere)
+    )
     if not shown:
-        return find_witness(operations, finding)
+        return find_witness(operations, finding, whole=whole)
     ordered = sorted(shown, key=lambda o: (o.step.inv_ns, o.op))
+    if repeated:  # an answer may show what an operation wrote that is left out
+        return Witness(operations=tuple(ordered), proven=False)
     return Witness(operations=tuple(ordered), proven=_without_order(ordered))
 
 
@@ -209,7 +219,7 @@ _BY_KIND: dict[str, Callable[[Operations, Finding, Operations], Operations]] = {
     "lost": _missed,
     "stale": _missed,
     "flicker": _missed,
-    "no-order": _searched,
+    NO_ORDER: _searched,
 }
 
 

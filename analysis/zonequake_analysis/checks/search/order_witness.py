@@ -56,6 +56,16 @@ def without_order(operations: Sequence[WitnessOperation]) -> list[WitnessOperati
     return [judged[i] for i in sorted(around[-MOST_SHOWN:])]
 
 
+def open_at(operations: Sequence[WitnessOperation], at_ns: int) -> list[WitnessOperation]:
+    """Returns the operations of a key that begin at a time, and the nearest of those open then."""
+    judged = [o for o in operations if _is_judged(o)]
+    end = max((o.step.fin_ns for o in judged if o.step.inv_ns == at_ns), default=None)
+    if end is None:
+        return []
+    near = [o for o in judged if o.step.inv_ns <= end and o.step.fin_ns >= at_ns]
+    return sorted(near, key=lambda o: abs(o.step.inv_ns - at_ns))[:MOST_SHOWN]
+
+
 class Few:
     """Tests whether some of the steps alone prove that all of them have no order."""
 

@@ -8,23 +8,19 @@ operation read never makes a legal history illegal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import Row
 
 from zonequake_analysis.checks.register_zones import Clusters, violations
 from zonequake_analysis.checks.search.reference import ReferenceStep, State, is_linearizable
 from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, OutcomeCode, RoleCode
 
 _T = TypeVar("_T")
-
-MOST_OPERATIONS = 5000
-"""Most operations of one key; with more, the witness comes from those around the finding."""
 
 _AS_RECORDED = ("phantom", "aborted", "no-order", "gave-up")
 """Kinds that no reduction by unique values explains."""
@@ -73,41 +69,6 @@ class Witness:
     proven: bool
 
 
-def operations_of(ops: DataFrame, keys: Collection[tuple[int, int]]) -> dict[int, list[Row]]:
-    """Returns all operations of the given (partition id, key id), by key id, each in the order of
-    their starts.
-    """
-    if not keys:
-        return {}
-    partition_ids, key_ids = (sorted({int(key[i]) for key in keys}) for i in (0, 1))
-    # Rows lie in the order of their partitions, so that most are not even read.
-    rows = (
-        ops.where(F.col("partition_id").isin(partition_ids) & F.col("key_id").isin(key_ids))
-        .limit(len(key_ids) * MOST_OPERATIONS)
-        .collect()
-    )
-    by_key: dict[int, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row["inv"]):
-        by_key.setdefault(row["key_id"], []).append(row)
-    return by_key
-
-
-def operations_at(
-    ops: DataFrame, places: Sequence[tuple[int, int]]
-) -> dict[tuple[int, int], list[Row]]:
-    """Returns all answered operations at the given (partition id, position), of any key."""
-    if not places:
-        return {}
-    partitions, positions = (sorted({int(place[i]) for place in places}) for i in (0, 1))
-    rows = ops.where(
-        F.col("partition_id").isin(partitions) & F.col("position").isin(positions) & ~F.col("copy")
-    ).collect()
-    by_place: dict[tuple[int, int], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row["inv"]):
-        by_place.setdefault((row["partition_id"], row["position"]), []).append(row)
-    return by_place
-
-
 def operation(row: Row) -> WitnessOperation:
     """Returns a row of `ops` as an operation."""
     f = Function(row["f"])
@@ -138,8 +99,12 @@ def operation(row: Row) -> WitnessOperation:
     )
 
 
-def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Witness:
-    """Returns the smallest violation found among `operations` of the finding's key."""
+def find_witness(
+    operations: Sequence[WitnessOperation], finding: Finding, *, whole: bool = True
+) -> Witness:
+    """Returns the smallest violation found among `operations` of the finding's key; `whole`: they
+    are all of them.
+    """
     judged = [
         o
         for o in operations
@@ -148,6 +113,8 @@ def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Wi
         and not (o.step.f is Function.READ and o.outcome != "ok")
     ]
     is_list = any(o.step.f is Function.APPEND or isinstance(o.step.value, tuple) for o in judged)
+    if not whole:
+        judged = _of_known_writes(judged, is_list=is_list)
     fails = lists_fail if is_list else registers_fail
     known: set[int] = set()  # values that the whole history explains
     if finding.kind in _AS_RECORDED or not fails([o.step for o in judged]):
@@ -173,6 +140,26 @@ def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Wi
     steps = _relaxed(_steps(small), known)
     proven = len(steps) <= PROVABLE_OPERATIONS and not is_linearizable(steps)
     return Witness(operations=tuple(sorted(small, key=lambda o: o.step.inv_ns)), proven=proven)
+
+
+def _of_known_writes(
+    operations: Sequence[WitnessOperation], *, is_list: bool
+) -> list[WitnessOperation]:
+    """Returns the operations without every value whose write is not among them.
+
+    Else a read whose write was left out would show a value that no operation wrote.
+    """
+    written = {o.step.value for o in operations if _writes(o.step)}
+    if is_list:
+        return _project(operations, {value for value in written if isinstance(value, int)})
+    known = written | {ABSENT, None}
+    shown = [o for o in operations if _element(o.step) in known]
+    return [
+        replace(o, step=replace(o.step, f=Function.WRITE, expected=None))
+        if _writes(o.step) and o.step.expected not in known
+        else o
+        for o in shown
+    ]
 
 
 def _steps(operations: Sequence[WitnessOperation]) -> list[ReferenceStep]:

@@ -7,10 +7,12 @@ the most severe ones first. A report names the query for those that it leaves ou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.search.witness import WitnessOperation
@@ -18,6 +20,13 @@ from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.tables.check_findings import FOUND_BY, CheckFinding
 
 MOST_EXAMPLES = 160
+
+_PLACE = ("check", "kind", "found_by", "zone", "partition", "at_ns")
+_RANK = ("key", "value", "write_op")
+"""Columns that choose one finding of a place, where a read that misses many appends has many."""
+
+_Place = tuple[object, ...]
+_Rank = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,34 +94,64 @@ def examples_of_checks(
     return list(kept.values())
 
 
+def one_of_each(
+    places: Collection[_Place], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yields a row of `findings` for each of these places that has any: of many always the same."""
+    kept: dict[_Place, dict[str, Any]] = {}
+    shape = None
+    for batch in batches:
+        shape = batch.schema
+        first: dict[_Place, tuple[_Rank, int]] = {}
+        for number, row in enumerate(batch.select([*_PLACE, *_RANK]).to_pylist()):
+            if (place := _place(row)) in places:
+                first[place] = min(first.get(place, (_rank(row), number)), (_rank(row), number))
+        for place, (rank, number) in first.items():
+            if place not in kept or rank < _rank(kept[place]):
+                kept[place] = batch.slice(number, 1).to_pylist()[0]
+    if kept:
+        yield pa.RecordBatch.from_pylist(list(kept.values()), schema=shape)
+
+
+def _place(row: Mapping[str, Any] | Row) -> _Place:
+    check, kind, found_by, zone, partition, at_ns = (row[name] for name in _PLACE)
+    return (check, kind, found_by, zone or "", partition, at_ns)
+
+
+def _rank(row: Mapping[str, Any] | Row) -> _Rank:
+    return (row["key"] or "", row["value"] or 0, row["write_op"] or "")
+
+
 def examples_of_operations(findings: DataFrame, cells: Sequence[FindingCell]) -> list[Example]:
     """Returns the first finding of each of `cells` from the table `findings`."""
     if not cells:
         return []
     moments = sorted({cell.first_ns for cell in cells})
-    wanted = {(*cell.series, cell.first_ns): cell for cell in cells}
-    kept: dict[tuple[object, ...], Example] = {}
+    wanted: dict[_Place, FindingCell] = {(*cell.series, cell.first_ns): cell for cell in cells}
+    places = frozenset(wanted)
+
+    def few(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return one_of_each(places, batches)
+
     rows = (
         findings.where((F.col("found_by") != FOUND_BY) & F.col("at_ns").isin(moments))
-        .limit(20 * MOST_EXAMPLES)
+        .mapInArrow(few, findings.schema)
         .collect()
     )
-    for row in sorted(rows, key=lambda row: row["key"] or ""):
-        zone = row["zone"] or ""
-        series = (row["check"], row["kind"], row["found_by"], zone, row["partition"])
-        place = (*series, row["at_ns"])
-        if place in wanted:
-            named = [*row["ops"], *([row["write_op"]] if row["write_op"] else [])]
-            kept.setdefault(
-                place,
-                Example(
-                    cell=wanted[place],
-                    text=row["text"],
-                    key=row["key"],
-                    node=row["node"],
-                    value=row["value"],
-                    magnitude_ns=row["magnitude_ns"],
-                    named=tuple(named),
-                ),
-            )
+    kept: dict[_Place, Example] = {}
+    for row in sorted(rows, key=_rank):
+        place = _place(row)
+        named = [*row["ops"], *([row["write_op"]] if row["write_op"] else [])]
+        kept.setdefault(
+            place,
+            Example(
+                cell=wanted[place],
+                text=row["text"],
+                key=row["key"],
+                node=row["node"],
+                value=row["value"],
+                magnitude_ns=row["magnitude_ns"],
+                named=tuple(named),
+            ),
+        )
     return list(kept.values())

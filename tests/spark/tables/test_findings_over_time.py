@@ -6,13 +6,15 @@ import json
 from collections import Counter
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.histories.synthesize import START_NS
 from tests.histories.tabled_run import LOST_S, MS, S
 from tests.spark.tables.conftest import Analysed
 from zonequake_analysis.post_mortem.cells import FindingCell, cells_of_operations
+from zonequake_analysis.post_mortem.examples import examples_of_operations
 from zonequake_analysis.report import write_report
+from zonequake_analysis.tables.schemas import FINDINGS, columns_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -67,6 +69,29 @@ def test_an_example_has_the_operations_of_its_key_around_it(analysed: Analysed) 
     assert set(shown) == {row["op"] for row in in_table}
     starts = [o.step.inv_ns for o in lost.around]
     assert starts == sorted(starts)
+
+
+def test_a_read_that_misses_many_appends_leaves_other_findings_their_examples(
+    spark: SparkSession,
+) -> None:
+    plain = {
+        "check": "stale-reads",
+        "kind": "stale",
+        "found_by": "loss",
+        "zone": "z1",
+        "ops": ["r"],
+    }
+    many = [{"partition": 0, "value": n, "write_op": f"w-{n}"} for n in range(5000, 0, -1)]
+    rows = [
+        plain | {"key": "k", "at_ns": 7, "count": 1, "text": "t"} | row
+        for row in (*many, {"partition": 1})
+    ]
+    names = list(columns_of(FINDINGS))
+    findings = spark.createDataFrame([[row.get(name) for name in names] for row in rows], FINDINGS)
+    cells = cells_of_operations(findings, start_ns=0, end_ns=100, kinds=1, partitions=2)
+    examples = examples_of_operations(findings.repartition(3), cells)
+    found = {one.cell.partition: (one.value, one.named) for one in examples}
+    assert found == {0: (1, ("r", "w-1")), 1: (None, ("r",))}
 
 
 def test_a_finding_without_a_key_has_operations_of_its_partition(analysed: Analysed) -> None:

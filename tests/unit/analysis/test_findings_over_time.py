@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,12 @@ from zonequake_analysis.post_mortem.cells import (
     coarse,
     without_time,
 )
-from zonequake_analysis.post_mortem.examples import MOST_EXAMPLES, chosen, examples_of_checks
+from zonequake_analysis.post_mortem.examples import (
+    MOST_EXAMPLES,
+    chosen,
+    examples_of_checks,
+    one_of_each,
+)
 from zonequake_analysis.report.page_data import (
     as_json,
     kinds_by_severity,
@@ -29,6 +35,7 @@ from zonequake_analysis.report.page_data import (
 )
 from zonequake_analysis.report.time_rows import Axis, strip
 from zonequake_analysis.tables.check_findings import CheckFinding
+from zonequake_analysis.tables.schemas import FINDINGS, arrow_schema
 from zonequake_analysis.verdict import Check, Verdict
 
 SEVERITY = {"lost-writes": 0, "stale-reads": 1, "linearizability": 2}
@@ -185,3 +192,27 @@ def test_nothing_in_the_data_ends_its_element(tmp_path: Path) -> None:
     assert "\u202e" not in page
     data = page.partition('id="run-data">')[2].partition("</script>")[0]
     assert made_up_pages.HOSTILE in json.loads(data)["examples"][0]["key"]
+
+
+def rows_of_findings(*rows: dict[str, object]) -> pa.RecordBatch:
+    plain = {"check": "stale-reads", "kind": "stal", "found_by": "loss", "zone": "z1", "ops": ["r"]}
+    known = [{"partition": 0, "at_ns": 0} | plain | row for row in rows]
+    return pa.RecordBatch.from_pylist(known, schema=arrow_schema(FINDINGS))
+
+
+def test_a_read_that_misses_many_appends_leaves_other_findings_their_examples() -> None:
+    many = [{"key": "k", "value": n, "write_op": f"w-{n}"} for n in range(8000, 0, -1)]
+    last = {"key": "k", "partition": 1, "at_ns": 5}
+    elsewhere = {"key": "a", "partition": 2}
+    batches = [
+        rows_of_findings(*many[:5000]),
+        rows_of_findings(*many[5000:], last, elsewhere, {"partition": 1, "zone": None}),
+    ]
+    places = {(*one.series, one.first_ns) for one in (cell(), cell(partition=1, at_ns=5))}
+    (kept,) = one_of_each(places, iter(batches))
+    assert kept.schema == batches[0].schema
+    found = [(row["partition"], row["at_ns"], row["value"]) for row in kept.to_pylist()]
+    assert found == [(0, 0, 1), (1, 5, None)]
+    (again,) = one_of_each(places, iter(reversed(batches)))
+    assert sorted(map(str, again.to_pylist())) == sorted(map(str, kept.to_pylist()))
+    assert list(one_of_each(places, iter([]))) == []

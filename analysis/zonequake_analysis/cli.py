@@ -15,6 +15,7 @@ from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
+from zonequake_analysis.pods.last_line import last_line
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import (
     OF_A_RUN,
@@ -83,7 +84,7 @@ def judge_folder(
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
             _say(run, f"{check.verdict}: {check.name}: {check.summary}")
-    _say(run, f"{judgement.verdict}; report: {run / 'report.html'}")
+    print(last_line(run, judgement.verdict), file=sys.stderr)  # noqa: T201
     return judgement.verdict
 
 

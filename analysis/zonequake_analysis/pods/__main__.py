@@ -12,19 +12,32 @@ import yaml
 from zonequake_analysis.errors import PodError
 from zonequake_analysis.pods import commands
 from zonequake_analysis.pods.template import SECRET_VARIABLE, with_secret
+from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 _USAGE = 254
 _WORK = Path("/work")
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Replaces this process by the one that `arguments` name; returns only if it can't."""
+    """Replaces this process by the one that `arguments` name.
+
+    Returns only if it can't, with the exit code: of wrong usage, or of a failed harness.
+    """
     try:
         command = command_of(arguments, environment)
+        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except PodError as error:
-        print(f"zonequake/analysis: {error}", file=sys.stderr)  # noqa: T201
-        return _USAGE
-    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+        told, code = str(error), _USAGE
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
+        found = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        told = (
+            f"found {found}; expected the release's settings in {commands.SETTINGS}, room in "
+            f"{_WORK}, and a command of this image: look at the pod, or install the release again"
+        )
+        code = EXIT_CODES[Verdict.HARNESS_FAILED]
+    print(one_line(f"zonequake/analysis: {told}"), file=sys.stderr)  # noqa: T201
+    return code
 
 
 def command_of(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,7 @@ import yaml
 
 from zonequake_analysis.ended_early import calling_at_sigterm
 from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.pods.last_line import told_verdict
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import one_line
@@ -39,6 +42,8 @@ START_S = 60.0
 _POLL_S = 0.5
 _PAUSE_S = 1.0
 _LAST_WORDS_S = 10.0
+_LAST_LINES = 200
+"""Lines of the log's end in which the verdict is looked for: a JVM may say more after it."""
 
 Say = Callable[[str], None]
 
@@ -118,8 +123,8 @@ async def _analyze(uri: str, where: InCluster, say: Say) -> int:
         say(f"analysis of {uri} in pod {name}, namespace {there.namespace}")
         try:
             await _until_started(there, name)
-            await _tell_log(there, name, container, say)
-            return _exit_code(await _ended(there, name))
+            log = await _told_log(there, name, container, say)
+            return _exit_code(await _ended(there, name), told_verdict(Place.of(uri), log))
         finally:
             with contextlib.suppress(NotFound):
                 await asyncio.shield(there.delete("Pod", name))
@@ -158,19 +163,29 @@ async def _until_started(kube: Kube, name: str) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _tell_log(kube: Kube, name: str, container: str, say: Say) -> None:
-    """Says each line of the pod's log until it ends; one that breaks is asked for again."""
-    told = 0
+async def _told_log(kube: Kube, name: str, container: str, say: Say) -> list[str]:
+    """Says each line of the pod's log until it ends, and returns its last lines.
+
+    A log that breaks is asked for again: also when the pod has ended, as its last line tells the
+    verdict, but then not forever.
+    """
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    told, ends_s = 0, math.inf
     while True:
-        number = 0
+        ended = (await _pod(kube, name))["status"]["phase"] in ("Succeeded", "Failed")
+        if ended:
+            ends_s = min(ends_s, time.monotonic() + _LAST_WORDS_S)
+        number, whole = 0, False
         with contextlib.suppress(ClusterError):
             async for line in kube.follow_logs(name, container):
                 number += 1
                 if number > told:
                     told = number
-                    say(one_line(line.decode(errors="replace")))
-        if (await _pod(kube, name))["status"]["phase"] in ("Succeeded", "Failed"):
-            return
+                    last.append(one_line(line.decode(errors="replace")))
+                    say(last[-1])
+            whole = True
+        if (ended and whole) or time.monotonic() >= ends_s:
+            return list(last)
         await asyncio.sleep(_PAUSE_S)
 
 
@@ -195,12 +210,21 @@ async def _pod(kube: Kube, name: str) -> Json:
         raise HarnessError(f"pod {name} was deleted before its analysis had ended") from error
 
 
-def _exit_code(ended: Json) -> int:
-    """Returns the analysis's exit code. Raises HarnessError for one that no analysis has."""
-    code = int(ended["exitCode"])
-    if code in {*EXIT_CODES.values(), USAGE_EXIT_CODE}:
+def _exit_code(ended: Json, told: Verdict | None) -> int:
+    """Returns the analysis's exit code. Raises HarnessError for one that no analysis has, or that
+    would be a verdict which its log doesn't tell.
+    """
+    code, reason = int(ended["exitCode"]), ended.get("reason", "no reason")
+    if code in (EXIT_CODES[Verdict.HARNESS_FAILED], USAGE_EXIT_CODE):
         return code
-    hint = "; raise analysis.driver.memoryMebibytes" if ended.get("reason") == "OOMKilled" else ""
-    raise HarnessError(
-        f"the analysis's driver ended with {code} ({ended.get('reason', 'no reason')}){hint}"
-    )
+    meant = {code: verdict for verdict, code in EXIT_CODES.items()}.get(code)
+    if meant is None:
+        hint = "; raise analysis.driver.memoryMebibytes" if reason == "OOMKilled" else ""
+        raise HarnessError(f"the analysis's driver ended with {code} ({reason}){hint}")
+    if meant is not told:
+        found = "no verdict" if told is None else f"the verdict {told}"
+        raise HarnessError(
+            f"the analysis's driver ended with {code} ({reason}), and its log tells {found}; "
+            f"expected {meant}: nothing is known of the run, and the last lines above say why"
+        )
+    return code

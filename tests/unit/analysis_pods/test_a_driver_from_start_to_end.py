@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from tests.unit.analysis_pods.test_pods_of_an_analysis import TEMPLATE, URI
+from zonequake_analysis.pods.last_line import last_line
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods import launch
 from zonequake_chaos.analysis_pods.launch import InCluster, analyze_in_cluster
 from zonequake_ctl.context import ReleasePlace
@@ -18,6 +21,7 @@ from zonequake_kube.errors import ClusterError, HarnessError, NotFound, UsageErr
 
 STARTING = {"waiting": {"reason": "ContainerCreating"}}
 RUNNING: dict[str, Any] = {"running": {}}
+TOLD = "analyze run-1: violated; report: s3://runs/a/run-1/report.html"
 SETTINGS = {"zq-analysis": {"driver.yaml": yaml.safe_dump(TEMPLATE)}}
 
 
@@ -32,6 +36,8 @@ class Cluster:
         self.created: list[dict[str, Any]] = []
         self.breaks = 0
         """So many times the log breaks after its first line."""
+        self.last = TOLD
+        """The last line of the log."""
 
     async def connect(self) -> Self:
         return self
@@ -79,7 +85,7 @@ class Cluster:
         if self.breaks:
             self.breaks -= 1
             raise ClusterError("the log broke")
-        yield b"second"
+        yield self.last.encode()
 
 
 def ended(code: int, reason: str = "Error") -> dict[str, Any]:
@@ -104,11 +110,55 @@ def test_the_log_is_shown_once_the_exit_code_is_the_analyses_and_the_pod_goes() 
     cluster.breaks = 1
     code, said = analyzed(cluster)
     assert code == 1
-    assert said[1:] == ["first ⟨U+001B⟩[31mline", "second"]
+    assert said[1:] == ["first ⟨U+001B⟩[31mline", TOLD]
     (pod,) = cluster.created
     assert pod["spec"]["containers"][0]["args"] == ["analyze", URI]
     assert cluster.namespace == "zonequake-analysis"
     assert cluster.pods == []
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Could not reserve enough space for object heap",
+        "analyze run-2: {verdict}; report: s3://runs/a/run-2/report.html",
+        f"analyze run-1: harness-failed: x: {TOLD}",
+        "analyze run-1: harness-failed; report: s3://runs/a/run-1/report.html",
+    ],
+    ids=["a JVM that can't start", "another run", "in a summary", "another verdict"],
+)
+def test_a_verdicts_exit_code_without_its_word_in_the_log_is_a_failed_harness(
+    code: int, last: str
+) -> None:
+    """A JVM, and Python itself, end with 1 when they can't begin."""
+    verdict = {code: verdict for verdict, code in EXIT_CODES.items()}[code]
+    cluster = Cluster(RUNNING, ended(code))
+    cluster.last = last.format(verdict=verdict)
+    with pytest.raises(HarnessError, match=f"ended with {code} .*expected {verdict}: nothing is"):
+        analyzed(cluster)
+    assert cluster.pods == []
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_each_verdict_is_believed_if_the_log_tells_it(verdict: Verdict) -> None:
+    cluster = Cluster(RUNNING, ended(EXIT_CODES[verdict]))
+    cluster.last = last_line(Place.of(URI), verdict)
+    assert analyzed(cluster)[0] == EXIT_CODES[verdict]
+
+
+def test_a_log_that_breaks_after_the_pods_end_is_asked_for_again() -> None:
+    cluster = Cluster(RUNNING, ended(1))
+    cluster.breaks = 3
+    assert analyzed(cluster)[0] == 1
+
+
+def test_a_log_that_never_comes_whole_tells_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_LAST_WORDS_S", 0.05)
+    cluster = Cluster(RUNNING, ended(1))
+    cluster.breaks = 1_000_000
+    with pytest.raises(HarnessError, match="its log tells no verdict"):
+        analyzed(cluster)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,10 @@ import yaml
 
 from zonequake_analysis.errors import PodError
 from zonequake_analysis.pods import commands
-from zonequake_analysis.pods.__main__ import command_of
+from zonequake_analysis.pods.__main__ import command_of, main
 from zonequake_analysis.pods.template import FOLDER, SECRET_VARIABLE, with_secret
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods.driver_pod import driver_pod
 from zonequake_chaos.analysis_pods.launch import check_uri
 from zonequake_kube.errors import UsageError
@@ -166,3 +170,54 @@ def test_a_run_that_pods_can_not_reach_is_wrong_usage() -> None:
     for run, told in (("runs/x", "pods can't reach"), ("s3://key:word@b/x", "no credentials")):
         with pytest.raises(UsageError, match=told):
             check_uri(run)
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (None, r"No such file .*executor\.yaml"),
+        ("a: [", "ParserError"),
+        ("no pod", "TypeError"),
+        ("{}", "KeyError"),
+    ],
+    ids=["no settings", "no YAML", "no pod", "no spec"],
+)
+def test_a_pod_that_can_not_become_its_driver_is_a_failed_harness_and_no_violation(
+    broken: str | None,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    if broken is not None:
+        (tmp_path / commands.EXECUTOR_TEMPLATE).write_text(broken)
+    made = partial(command_of, settings=tmp_path, work=work)
+    monkeypatch.setattr("zonequake_analysis.pods.__main__.command_of", made)
+    assert main(["analyze", URI], DRIVER) == EXIT_CODES[Verdict.HARNESS_FAILED]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(f"^zonequake/analysis: found .*{told}.*; expected the release's", line), line
+
+
+def test_a_work_folder_that_is_full_is_a_failed_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / commands.EXECUTOR_TEMPLATE).write_text(yaml.safe_dump(TEMPLATE))
+
+    def full(path: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    made = partial(command_of, settings=tmp_path, work=tmp_path)
+    monkeypatch.setattr("zonequake_analysis.pods.__main__.command_of", made)
+    assert main(["analyze", URI], DRIVER) == EXIT_CODES[Verdict.HARNESS_FAILED]
+    assert "found [Errno 28] No space left on device" in capsys.readouterr().err
+
+
+def test_a_program_that_the_image_lacks_is_a_failed_harness(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["no-such-program"], {}) == EXIT_CODES[Verdict.HARNESS_FAILED]
+    assert "No such file or directory" in capsys.readouterr().err
+    assert main([], {}) == 254

@@ -1,7 +1,8 @@
 """Checks that Spark runs where it was asked to, and lists the executors that did the work.
 
-If a master can't be reached, or executors never come, Spark waits without a message; a session that
-was open before keeps its own master. Each is an error here, with the likely cause.
+If a master or an API server can't be reached, or executors never come, Spark waits without a
+message; a session that was open before keeps its own master. Each is an error here, with the likely
+cause.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import socket
 import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -21,7 +24,7 @@ from zonequake_analysis.spark_pass.settings import is_local
 
 REACH_S = 60.0
 """Longest time that an executor may take to come; a pod, to start."""
-_REGISTER_S = 180.0
+REGISTER_S = 180.0
 """Longest time that an executor may take to come whose pod has started."""
 _CONNECT_S = 5.0
 _POLL_S = 0.2
@@ -29,7 +32,12 @@ _CONNECT_URL = re.compile(r"sc://([^:/;@?#\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}
 _CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id")
 _LOOK_S = 3.0
-_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|k8s://.|yarn$")
+_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|yarn$")
+_K8S = "k8s://https://host:port"
+_PORTS = {"https": 443, "http": 80}
+_API_SERVER_S = 10.0
+"""Longest time for which connections to an API server may fail: a new pod's network may come late.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +61,18 @@ class Placement:
 
 
 def check_reachable(master: str) -> None:
-    """Tries to connect to a standalone master. Raises SessionError if none of its hosts answers, or
-    if it is no master that Spark knows.
+    """Tries to connect to a standalone master, or to the API server of a `k8s://` one.
+
+    Raises SessionError if none of its hosts answers, or if it is no master that Spark knows.
     """
+    if is_kubernetes(master):
+        _check_api_server(master)
+        return
     if not master.startswith("spark://"):
         if _OTHER_MASTERS.match(master) is None:
             raise SessionError(
                 f"--master: found {master}, expected local, local[4], local[*], spark://host:port, "
-                "k8s://https://host:port or yarn"
+                f"{_K8S} or yarn"
             )
         return
     refused = []
@@ -76,6 +88,33 @@ def check_reachable(master: str) -> None:
         f"the Spark master can't be reached ({'; '.join(refused)}); is it running there, and does "
         "a firewall let this machine connect?"
     )
+
+
+def _check_api_server(master: str) -> None:
+    """Tries to connect to an API server, which Spark's client would ask again and again.
+
+    It is left to Spark behind a proxy, which only the client speaks to. Raises SessionError.
+    """
+    text = master.removeprefix("k8s://")
+    try:
+        place = urlsplit(text if "://" in text else f"https://{text}")
+        host, port = place.hostname, place.port or _PORTS[place.scheme]
+    except (ValueError, KeyError):
+        host, port = None, 0
+    if not host:
+        raise SessionError(f"--master: found {master}, expected {_K8S}")
+    proxies = getproxies()
+    if any(kind in proxies for kind in (place.scheme, "all")) and not proxy_bypass(host):
+        return
+    ends_s = time.monotonic() + _API_SERVER_S
+    while (refusal := _refusal(host, port)) is not None:
+        if time.monotonic() >= ends_s:
+            raise SessionError(
+                f"the API server of {master} can't be reached ({host}:{port}: {refusal}); is this "
+                "its address (`kubectl cluster-info`), and does a firewall or a network policy let "
+                "this machine connect?"
+            )
+        time.sleep(_POLL_S)
 
 
 def check_server(remote: str) -> None:
@@ -136,11 +175,11 @@ def _wait_for_pods(spark: SparkSession, wanted: str) -> None:
     began_s = looked_s = time.monotonic()
     while not _others(spark):
         now_s, why = time.monotonic(), None
-        if now_s - began_s >= _REGISTER_S:
+        if now_s - began_s >= REGISTER_S:
             host = context.getConf().get("spark.driver.host", "?")
             why = (
                 f"executors of {wanted} started, and none connected to this process at {host} "
-                f"within {_REGISTER_S:.0f} s: does a network policy or a firewall keep them out?"
+                f"within {REGISTER_S:.0f} s: does a network policy or a firewall keep them out?"
             )
         elif now_s - looked_s >= _LOOK_S:
             looked_s = now_s

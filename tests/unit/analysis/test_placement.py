@@ -78,15 +78,62 @@ def test_one_of_several_masters_is_enough() -> None:
         check_reachable(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
 
 
-@pytest.mark.parametrize("master", ["somewhere", "local[two]", "Yarn", "k8s://", ""])
+@pytest.mark.parametrize("beginning", ["k8s://", "k8s://https://", "k8s://http://"])
+def test_an_api_server_where_nothing_listens_is_named_with_the_cause(
+    beginning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "_API_SERVER_S", 0.0)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        master = f"{beginning}127.0.0.1:{port}"
+        with pytest.raises(SessionError, match=rf"{master}.*127\.0\.0\.1:{port}: .*refused.*info"):
+            check_reachable(master)
+        closed.listen()
+        check_reachable(master)
+
+
+def test_an_api_server_without_a_port_is_asked_at_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    for master in ("k8s://a", "k8s://https://a", "k8s://http://a/x", "k8s://https://[::1]:6443"):
+        check_reachable(master)
+    assert asked == [("a", 443), ("a", 443), ("a", 80), ("::1", 6443)]
+
+
+def test_an_api_server_whose_network_comes_late_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [OSError("not yet"), None]
+    monkeypatch.setattr(placement, "_refusal", lambda *_: answers.pop(0))
+    monkeypatch.setattr(placement, "_POLL_S", 0.001)
+    check_reachable("k8s://https://a")
+    assert answers == []
+
+
+def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "b")
+    for master in ("k8s://https://a", "k8s://https://b"):
+        check_reachable(master)
+    assert asked == [("b", 443)]
+
+
+@pytest.mark.parametrize("master", ["k8s://", "k8s://ftp://a", "k8s://https://a:port"])
+def test_an_api_server_without_an_address_is_refused(master: str) -> None:
+    with pytest.raises(SessionError, match="expected k8s://https://host:port"):
+        check_reachable(master)
+
+
+@pytest.mark.parametrize("master", ["somewhere", "local[two]", "Yarn", ""])
 def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
     with pytest.raises(SessionError, match=f"found {re.escape(master)}, expected local, "):
         check_reachable(master)
 
 
-@pytest.mark.parametrize(
-    "master", ["local", "local[4]", "local[*]", "local[2, 3]", "yarn", "k8s://a"]
-)
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2, 3]", "yarn"])
 def test_other_masters_are_left_to_spark(master: str) -> None:
     check_reachable(master)
 

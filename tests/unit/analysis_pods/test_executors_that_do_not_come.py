@@ -62,7 +62,7 @@ def test_one_that_started_and_does_not_connect_gets_longer_and_names_the_drivers
     asked: list[Any], pods: Any
 ) -> None:
     asked[0] = pods
-    said = told(REACH_S=0.0, _REGISTER_S=0.05)
+    said = told(REACH_S=0.0, REGISTER_S=0.05)
     assert "none connected to this process at 10.0.0.9" in said
     assert "network policy" in said
 

@@ -103,7 +103,11 @@ def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
 
 
 def _operator_counters(e: Evidence, facts: MetricFacts) -> Check:
-    """Compares resets and losses that the operator counted with the data nodes' journals."""
+    """Compares resets and losses that the operator counted with the data nodes' journals.
+
+    More were counted than can be lower: a total is a lower bound. Fewer tell something only if the
+    operator's metrics are whole.
+    """
     name = "operator-counters"
     of_resets = [one for one in facts.counted if one.metric == RESETS]
     if not of_resets:
@@ -111,30 +115,36 @@ def _operator_counters(e: Evidence, facts: MetricFacts) -> Check:
     if not e.journalled:
         return _check(name, "not judged: no journal of a data node is there to compare with")
     resets, losses = _by_zone(facts, RESETS), _by_zone(facts, DATA_LOST)
-    targets = facts.targets
+    targets, held = facts.targets, facts.resets
     assert targets is not None
-    whole = all(targets.without_gap(one.target) for one in of_resets)
+    both = [one for one in facts.counted if one.metric in (RESETS, DATA_LOST)]
+    whole = all(one.whole and targets.without_gap(one.target) for one in both)
     problems = []
-    for zone in sorted({*resets, *losses, *facts.recorded_resets}):
-        recorded, empty = facts.recorded_resets[zone], facts.recorded_empty[zone]
-        if resets[zone] and not recorded:
-            problems.append(f"{resets[zone]} resets of {zone} were counted, and none is on record")
-        if losses[zone] and not empty:
+    for zone in sorted({*resets, *losses, *held.begun}):
+        empty = held.empty[zone]
+        others = held.begun[zone] - min(losses[zone], empty)
+        if resets[zone] > others + held.only_decided[zone]:
+            problems.append(f"{resets[zone]} resets of {zone} were counted, {others} are on record")
+        if losses[zone] > empty:
             problems.append(
                 f"{losses[zone]} partitions of {zone} that started over without their data were "
-                "counted, and no data node recorded one"
+                f"counted, {empty} are on record"
             )
-        if recorded and whole and not resets[zone] + losses[zone]:
+        if whole and held.seen[zone] > resets[zone] + losses[zone]:
             problems.append(
-                f"{recorded} resets of {zone} are on record, and the operator counted none"
+                f"{held.seen[zone]} resets of {zone} are on record, and the operator counted "
+                f"{resets[zone] + losses[zone]}"
             )
-    counted = f"{resets.total()} resets and {losses.total()} losses of all data"
-    return _check(
-        name,
-        "; ".join(problems) or f"{counted} counted by the operator, as the journals have them",
-        missing=len(problems),
-        checked=len(of_resets),
+    told = "; ".join(problems) or (
+        f"{resets.total()} resets and {losses.total()} losses of all data counted by the operator; "
+        f"the journals have {held.begun.total()} in all, {held.empty.total()} with nothing"
     )
+    if not whole:
+        told += (
+            "; whether the operator counted fewer than there were can't be told: it was not "
+            "scraped all the time, or began again"
+        )
+    return _check(name, told, missing=len(problems), checked=len(of_resets))
 
 
 def _by_zone(facts: MetricFacts, metric: str) -> Counter[str]:

@@ -33,13 +33,16 @@ MOST_ALERTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One counter's increase. `seen_ms`: the first increase between two neighbouring samples."""
+    """One counter's increase. `seen_ms`: the first increase between two neighbouring samples.
+    `whole`: the total is no lower bound, but all that was counted up to the last sample.
+    """
 
     metric: str
     labels: dict[str, str]
     target: str
     total: int
     seen_ms: int | None
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +57,19 @@ class Alert:
 
 
 class Increase(msgspec.Struct, frozen=True, kw_only=True):
-    """The increase of one series; `seen_ms`: when two neighbouring samples first showed one."""
+    """The increase of one series; `seen_ms`: when two neighbouring samples first showed one.
+    `whole`: nothing was counted between its samples and lost.
+    """
 
     series: int
     total: float
     seen_ms: int | None
+    whole: bool
 
 
-def increase(samples: SeriesSamples, *, born: bool, scrape_ms: int) -> Increase | None:
-    """Returns the increase over all samples, None without any value. `born`: it counts from zero.
+def increase(samples: SeriesSamples, *, late: bool, born: bool, scrape_ms: int) -> Increase | None:
+    """Returns the increase over all samples, None without any value. `late`: it began after the
+    first samples of all; `born`: then it counts from zero.
 
     A value that is no number is none: nothing counts so.
     """
@@ -70,10 +77,12 @@ def increase(samples: SeriesSamples, *, born: bool, scrape_ms: int) -> Increase 
     value = samples.value[numbers]
     if not len(value):
         return None
-    before = value[:-1]
+    before, began_again = value[:-1], fell(value[1:], value[:-1])
     with np.errstate(over="ignore"):  # `counted` refuses an endless total
-        grown = np.where(fell(value[1:], before), value[1:], value[1:] - before)
-        total = float(grown.sum()) + (float(value[0]) if born else 0.0)
+        grown = np.where(began_again, value[1:], value[1:] - before)
+        total = float(grown.sum()) + (float(value[0]) if late and born else 0.0)
+    inside = slice(*np.flatnonzero(numbers)[[0, -1]] + [0, 1])
+    close_by = since(samples.t_ms[inside]) <= GAP_SCRAPES * scrape_ms
     # Neighbours among all samples: behind a stale marker an increase was not seen.
     close = numbers[1:] & numbers[:-1] & (since(samples.t_ms)[1:] <= GAP_SCRAPES * scrape_ms)
     with np.errstate(invalid="ignore"):
@@ -82,6 +91,12 @@ def increase(samples: SeriesSamples, *, born: bool, scrape_ms: int) -> Increase 
         series=samples.series,
         total=total,
         seen_ms=int(seen.min()) if len(seen) else None,
+        whole=bool(
+            numbers[inside].all()
+            and close_by.all()
+            and not began_again.any()
+            and (not late or born or not value[0])
+        ),
     )
 
 
@@ -110,6 +125,7 @@ def counted(series: pa.Table, found: Sequence[Increase]) -> list[Counted]:
                 target=target,
                 total=round(one.total),
                 seen_ms=one.seen_ms,
+                whole=one.whole,
             )
         )
     return totals

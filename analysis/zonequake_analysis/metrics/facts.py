@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.resets import RESET
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
@@ -23,6 +23,7 @@ from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
 from zonequake_analysis.metrics.tasks.compared import Change
+from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
 from zonequake_analysis.metrics.whole_run import seen_in
 from zonequake_analysis.storage.causes import told_by_worker
 from zonequake_analysis.storage.place import Place
@@ -54,8 +55,7 @@ class MetricFacts:
     """Everything known of a run's metrics. `problem`: why nothing is known, else empty.
 
     `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
-    `recorded_resets`: those that data nodes recorded, by zone; `recorded_empty`: those of them that
-    began with nothing. `start_ms`: when the history began, unix ms.
+    `start_ms`: when the history began, unix ms.
     """
 
     problem: str = ""
@@ -65,8 +65,7 @@ class MetricFacts:
     saturation: Sequence[Moved] = ()
     counted: Sequence[Counted] = ()
     alerts: Sequence[Alert] = ()
-    recorded_resets: Counter[str] = field(default_factory=Counter)
-    recorded_empty: Counter[str] = field(default_factory=Counter)
+    resets: RecordedResets = field(default_factory=RecordedResets)
     start_ms: int = 0
 
 
@@ -112,8 +111,11 @@ def metric_facts(
             saturation=[_moved(row) for row in shown.saturated],
             counted=counted(tables.series, seen.increases),
             alerts=alerts(tables.series),
-            recorded_resets=recorded_resets(events, empty=False),
-            recorded_empty=recorded_resets(events, empty=True),
+            resets=recorded_resets(
+                events,
+                until_ns=(targets.last_ms - GAP_SCRAPES * targets.usual_scrape_ms) * 1_000_000
+                - wall_offset_ns,
+            ),
             start_ms=(start_ns + wall_offset_ns) // 1_000_000,
         )
     except Exception as error:
@@ -126,17 +128,6 @@ def metric_facts(
             raise  # the store refused: nothing is known of the samples
         told = told_by_worker(str(error), SamplesError) or str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {told[:_MOST]}")
-
-
-def recorded_resets(events: Sequence[RecordedEvent], *, empty: bool) -> Counter[str]:
-    """Returns the number of resets that data nodes recorded, by zone; `empty`: only of groups that
-    were bootstrapped again, with nothing."""
-    found = {
-        (event.zone or "", event.partition, event.text("lineage"))
-        for event in events
-        if event.kind == RESET and not (empty and event.number("last_index"))
-    }
-    return Counter(zone for zone, _, _ in found)
 
 
 def _moved(row: Change) -> Moved:

@@ -98,6 +98,6 @@ def _look(
         if number in samples and one.target in of_target:
             scrape_ms = of_target[one.target].scrape_ms
             late = one.first_ms > first_ms + GAP_SCRAPES * scrape_ms
-            grown = increase(samples[number], born=one.of_load and late, scrape_ms=scrape_ms)
+            grown = increase(samples[number], late=late, born=one.of_load, scrape_ms=scrape_ms)
             increases += [] if grown is None else [grown]
     return msgspec.msgpack.encode(Seen(scraped=list(of_target.values()), increases=increases))

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pytest
+
 from tests.unit.analysis import made_up_evidence
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.judgement.metric_checks import metric_checks
+from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
 from zonequake_analysis.metrics.counters import (
     DATA_LOST,
     LOAD_OPERATIONS,
     RESETS,
     Alert,
     Counted,
+    increase,
 )
-from zonequake_analysis.metrics.facts import MetricFacts, recorded_resets
+from zonequake_analysis.metrics.facts import MetricFacts
 from zonequake_analysis.metrics.targets import Gap, Targets
-from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.metrics.tasks.selected import SeriesSamples
+from zonequake_analysis.verdict import Check, Verdict, worst
 
 LAST_MS = 200_000
 
@@ -55,9 +63,23 @@ def load(outcome: str, total: int, f: str = "write", target: str = "load-0") -> 
     return Counted(metric=LOAD_OPERATIONS, labels=labels, target=target, total=total, seen_ms=None)
 
 
-def operator(metric: str, total: int, seen_ms: int | None = None) -> Counted:
+def operator(metric: str, total: int, seen_ms: int | None = None, *, whole: bool = True) -> Counted:
     return Counted(
-        metric=metric, labels={"zone": "z1"}, target="operator", total=total, seen_ms=seen_ms
+        metric=metric,
+        labels={"zone": "z1"},
+        target="operator",
+        total=total,
+        seen_ms=seen_ms,
+        whole=whole,
+    )
+
+
+def recorded(begun: int, *, empty: int = 0, late: int = 0, decided: int = 0) -> RecordedResets:
+    return RecordedResets(
+        begun=Counter(z1=begun),
+        empty=Counter(z1=empty),
+        seen=Counter(z1=begun - late),
+        only_decided=Counter(z1=decided),
     )
 
 
@@ -105,29 +127,55 @@ def test_without_the_loads_counters_nothing_is_judged_by_them() -> None:
     assert not check("load-counters", evidence(facts(), counts=HELD)).judged
 
 
-def test_a_reset_that_no_journal_shows_is_unknown() -> None:
-    found = check("operator-counters", evidence(facts(operator(RESETS, 1))))
-    assert found.verdict is Verdict.UNKNOWN
-    assert "1 resets of z1 were counted, and none is on record" in found.summary
-    with_record = facts(operator(RESETS, 1), recorded_resets=Counter(z1=1))
-    assert check("operator-counters", evidence(with_record)).verdict is Verdict.PASSED
+@pytest.mark.parametrize(
+    ("resets", "losses", "held", "told"),
+    [
+        (1, 0, recorded(0), "1 resets of z1 were counted, 0 are on record"),
+        (3, 0, recorded(2), "3 resets of z1 were counted, 2 are on record"),
+        (2, 1, recorded(2, empty=1), "2 resets of z1 were counted, 1 are on record"),
+        (0, 2, recorded(0), "2 partitions of z1 that started over without"),
+        (0, 3, recorded(1, empty=1), "3 partitions of z1 .* were counted, 1 are on record"),
+        (0, 0, recorded(1), "1 resets of z1 are on record, and the operator counted 0"),
+        (1, 1, recorded(3, empty=1), "3 resets of z1 are on record, and the operator counted 2"),
+    ],
+)
+def test_numbers_of_resets_that_differ_are_unknown(
+    resets: int, losses: int, held: RecordedResets, told: str
+) -> None:
+    some = facts(operator(RESETS, resets), operator(DATA_LOST, losses), resets=held)
+    (found,) = (one for one in judge(evidence(some)) if one.name == "operator-counters")
+    assert (found.verdict, found.violations) == (Verdict.UNKNOWN, 1)
+    assert re.search(told, found.summary)
 
 
-def test_data_lost_by_the_operators_count_alone_is_unknown() -> None:
-    some = facts(operator(RESETS, 0), operator(DATA_LOST, 2))
+@pytest.mark.parametrize(
+    ("resets", "losses", "held"),
+    [
+        (1, 0, recorded(1)),
+        (0, 2, recorded(2, empty=2)),
+        (2, 1, recorded(3, empty=1)),
+        (1, 0, recorded(2, late=1)),
+        (2, 0, recorded(1, decided=1)),
+        (1, 0, recorded(1, empty=1)),
+    ],
+    ids=["reset", "losses", "both", "after the last scrape", "replaced", "with an empty survivor"],
+)
+def test_numbers_of_resets_that_agree_pass(resets: int, losses: int, held: RecordedResets) -> None:
+    some = facts(operator(RESETS, resets), operator(DATA_LOST, losses), resets=held)
     found = check("operator-counters", evidence(some))
-    assert found.verdict is Verdict.UNKNOWN
-    assert "2 partitions of z1 that started over" in found.summary
-    recorded = replace(some, recorded_resets=Counter(z1=2), recorded_empty=Counter(z1=2))
-    assert check("operator-counters", evidence(recorded)).verdict is Verdict.PASSED
+    assert (found.verdict, found.judged) == (Verdict.PASSED, True)
+    assert f"the journals have {held.begun['z1']} in all" in found.summary
 
 
-def test_a_reset_that_the_operator_did_not_count_is_unknown_unless_it_was_not_scraped() -> None:
-    some = facts(operator(RESETS, 0), recorded_resets=Counter(z1=1))
-    assert check("operator-counters", evidence(some)).verdict is Verdict.UNKNOWN
+def test_fewer_resets_than_on_record_tell_nothing_of_an_operator_with_a_gap() -> None:
     gap = Gap(target="operator", start_ms=1, end_ms=9000, ended=True)
-    unseen = facts(operator(RESETS, 0), recorded_resets=Counter(z1=1), gaps=[gap])
-    assert check("operator-counters", evidence(unseen)).verdict is Verdict.PASSED
+    for unseen in (
+        facts(operator(RESETS, 1), resets=recorded(2), gaps=[gap]),
+        facts(operator(RESETS, 1, whole=False), resets=recorded(2)),
+    ):
+        found = check("operator-counters", evidence(unseen))
+        assert found.verdict is Verdict.PASSED
+        assert "fewer than there were can't be told: it was not scraped all" in found.summary
 
 
 def test_without_journals_the_operators_counts_are_not_judged() -> None:
@@ -155,8 +203,9 @@ def test_of_many_alerts_the_first_are_named_and_the_rest_is_counted() -> None:
 def test_an_alert_that_should_have_fired_and_did_not_is_unknown() -> None:
     reset = operator(RESETS, 1, seen_ms=100_000)
     other = alert("ZonequakeMajorityLost", "firing", 90_000)
-    found = check("alerts", evidence(facts(reset, alerts=[other])))
-    assert found.verdict is Verdict.UNKNOWN
+    checks = judge(evidence(facts(reset, alerts=[other], resets=recorded(1))))
+    assert worst(one.verdict for one in checks) is Verdict.UNKNOWN
+    (found,) = (one for one in checks if one.verdict is Verdict.UNKNOWN and one.name == "alerts")
     assert "did not: ZonequakePartitionReset of zone z1" in found.summary
     told = [other, alert("ZonequakePartitionReset", "firing", 110_000)]
     assert check("alerts", evidence(facts(reset, alerts=told))).verdict is Verdict.PASSED
@@ -174,11 +223,59 @@ def alert(name: str, state: str, start_ms: int) -> Alert:
     return Alert(name=name, state=state, labels={"zone": "z1"}, start_ms=start_ms, end_ms=LAST_MS)
 
 
-def test_recorded_resets_count_each_lineage_once_and_empty_ones_apart() -> None:
-    def event(partition: int, lineage: int, last_index: int) -> RecordedEvent:
+def test_recorded_resets_count_each_lineage_once_and_empty_and_late_ones_apart() -> None:
+    def event(partition: int, lineage: int, last_index: int, time: int = 1) -> RecordedEvent:
         data: dict[str, object] = {"lineage": lineage, "last_index": last_index}
-        return RecordedEvent(kind="group.reset", time=1, zone="z1", partition=partition, data=data)
+        return RecordedEvent(
+            kind="group.reset", time=time, zone="z1", partition=partition, data=data
+        )
 
-    events = [event(0, 1, 7), event(0, 1, 7), event(1, 1, 0), event(1, 2, 9)]
-    assert recorded_resets(events, empty=False) == Counter(z1=3)
-    assert recorded_resets(events, empty=True) == Counter(z1=1)
+    def forced(partition: int, token: int, *names: str) -> RecordedEvent:
+        data: dict[str, object] = {"token": token, "forced": list(names)}
+        return RecordedEvent(
+            kind="partition.changed", time=1, zone="z1", partition=partition, data=data
+        )
+
+    events = [
+        event(0, 1, 7), event(0, 1, 7), event(1, 1, 0), event(1, 2, 9, time=50),
+        forced(0, 1, "pending"), forced(0, 3, "pending"), forced(0, 3, "pending"), forced(1, 4),
+    ]  # fmt: skip
+    assert recorded_resets(events, until_ns=50) == recorded(3, empty=1, late=1, decided=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "late", "whole"),
+    [
+        ([1, 1, 2], False, True),
+        ([0, 1, 2], True, True),
+        ([1, 1, 2], True, False),
+        ([1, 0, 2], False, False),
+        ([1, None, 2], False, False),
+        ([1, 2, None], False, True),
+    ],
+    ids=["all", "began at zero", "began late", "fell", "stale between", "stale after"],
+)
+def test_a_counter_is_whole_if_nothing_was_counted_between_its_samples_and_lost(
+    values: list[int | None], late: bool, whole: bool
+) -> None:
+    numbers = np.array([np.nan if value is None else value for value in values])
+    stale = np.isnan(numbers)
+    samples = SeriesSamples(
+        series=1, t_ms=1000 * np.arange(len(values)), value=numbers, known=~stale, stale=stale
+    )
+    found = increase(samples, late=late, born=False, scrape_ms=1000)
+    assert found is not None
+    assert found.whole == whole
+
+
+def test_a_counter_that_was_not_scraped_for_some_time_is_not_whole() -> None:
+    samples = SeriesSamples(
+        series=1,
+        t_ms=np.array([0, 9000]),
+        value=np.array([1.0, 1.0]),
+        known=np.array([True, True]),
+        stale=np.array([False, False]),
+    )
+    found = increase(samples, late=False, born=False, scrape_ms=1000)
+    assert found is not None
+    assert not found.whole

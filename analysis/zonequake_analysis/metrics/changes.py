@@ -22,8 +22,9 @@ from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown
 from zonequake_analysis.metrics.spans import Spans, Stretch
 from zonequake_analysis.metrics.table import MetricTables, write_table
 from zonequake_analysis.metrics.targets import Targets
-from zonequake_analysis.metrics.tasks.compared import About, Change, stretches
+from zonequake_analysis.metrics.tasks.compared import RATE, About, Change, stretches
 from zonequake_analysis.metrics.tasks.compared import changes as compared
+from zonequake_analysis.metrics.tasks.curve import Curve, curve
 from zonequake_analysis.metrics.tasks.scan import HOUR_MS
 from zonequake_analysis.metrics.tasks.selected import (
     SeriesSamples,
@@ -38,6 +39,7 @@ from zonequake_analysis.metrics.tasks.steps import (
     Bools,
     Floats,
     Ints,
+    Points,
     points,
     quantiles,
     steps,
@@ -160,10 +162,13 @@ def _le(text: str) -> float | None:
 
 
 def _looked(spans: Spans, scrape_ms: Mapping[str, int]) -> list[Stretch]:
-    """Returns the stretches of samples that are compared, and of those just before; by time."""
+    """Returns the stretches of samples that are compared or drawn, and of those just before; by
+    time.
+    """
     look_back = (GAP_SCRAPES + 1) * max(scrape_ms.values(), default=1000)
     joined: list[Stretch] = []
-    for one in sorted(stretches(spans), key=lambda one: one.start_ms):
+    drawn = [span.around for span in spans.spans]
+    for one in sorted([*stretches(spans), *drawn], key=lambda one: one.start_ms):
         first = one.start_ms - look_back
         if joined and first <= joined[-1].end_ms:
             last = max(joined[-1].end_ms, one.end_ms)
@@ -182,7 +187,8 @@ def _compare(
     made: Sequence[bytes],
 ) -> bytes:
     """Writes the rows of a bucket's series, and returns those that may be shown."""
-    rows = list(_rows(series, spans, last_ms, by_series(made)))
+    found = list(_rows(series, spans, last_ms, by_series(made)))
+    rows = [one.row for one in found]
     columns = [
         pa.array([getattr(row, field.name) for row in rows], field.type)
         if field.type != LABELS
@@ -191,7 +197,24 @@ def _compare(
     ]
     table = pa.Table.from_arrays(columns, schema=_ARROW)
     write_table(folder / f"part-{bucket:05d}.parquet", table)
-    return msgspec.msgpack.encode(shown_of(rows))
+    of_row = {id(one.row): one for one in found}
+    around = {span.number: span.around for span in spans.spans}
+
+    def curve_of(row: Change) -> Curve:
+        of = of_row[id(row)]
+        by_rate = row.measure == RATE
+        return curve(of.points, around[row.span], by_rate=by_rate, scrape_ms=of.scrape_ms)
+
+    return msgspec.msgpack.encode(shown_of(rows, curve_of))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """A row with the samples that it came from."""
+
+    row: Change
+    points: Points
+    scrape_ms: int
 
 
 _Steps = tuple[float | None, Ints, Floats, Bools]
@@ -199,7 +222,11 @@ _Steps = tuple[float | None, Ints, Floats, Bools]
 
 def _rows(
     series: Mapping[int, _Named], spans: Spans, last_ms: int, samples: Iterator[SeriesSamples]
-) -> Iterator[Change]:
+) -> Iterator[_Compared]:
+    def rows(about: About, found: Points) -> Iterator[_Compared]:
+        for row in compared(about, found, spans, last_ms):
+            yield _Compared(row=row, points=found, scrape_ms=about.scrape_ms)
+
     histograms: dict[int, tuple[About, list[_Steps]]] = {}
     for one in samples:
         named = series[one.series]
@@ -212,7 +239,7 @@ def _rows(
                 counter=about.counter,
                 scrape_ms=about.scrape_ms,
             )
-            yield from compared(about, found, spans, last_ms)
+            yield from rows(about, found)
         else:
             step, there = steps(
                 one.t_ms,
@@ -233,4 +260,4 @@ def _rows(
                 unit_of_rate="",
                 quantile=name,
             )
-            yield from compared(of_quantile, found, spans, last_ms)
+            yield from rows(of_quantile, found)

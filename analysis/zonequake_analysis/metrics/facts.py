@@ -23,6 +23,7 @@ from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, write_tables
 from zonequake_analysis.metrics.targets import Targets, targets_of
 from zonequake_analysis.metrics.tasks.compared import Change
+from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
 from zonequake_analysis.metrics.whole_run import seen_in
 from zonequake_analysis.storage.causes import told_by_worker
@@ -34,7 +35,7 @@ _MOST = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A series in a span: a row of `metric_changes`."""
+    """A series in a span: a row of `metric_changes`; `curve`: of the strongest."""
 
     span: int
     metric: str
@@ -48,6 +49,7 @@ class Moved:
     at_ms: int
     after: float | None
     score: float | None
+    curve: Curve | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +109,8 @@ def metric_facts(
         return MetricFacts(
             targets=targets,
             spans=spans,
-            moved=[_moved(row) for row in shown.strongest],
-            saturation=[_moved(row) for row in shown.saturated],
+            moved=[moved_of(row) for row in shown.strongest],
+            saturation=[moved_of(row) for row in shown.saturated],
             counted=counted(tables.series, seen.increases),
             alerts=alerts(tables.series),
             resets=recorded_resets(
@@ -130,7 +132,8 @@ def metric_facts(
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {told[:_MOST]}")
 
 
-def _moved(row: Change) -> Moved:
+def moved_of(row: Change) -> Moved:
+    """Returns a row that has samples in its span, as the report takes it."""
     assert row.during is not None
     return Moved(
         span=row.span,
@@ -145,6 +148,7 @@ def _moved(row: Change) -> Moved:
         at_ms=row.at_ms or 0,
         after=row.after,
         score=row.score,
+        curve=row.curve,
     )
 
 

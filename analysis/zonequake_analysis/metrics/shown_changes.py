@@ -7,11 +7,12 @@ the strongest of its task is among the strongest of all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from zonequake_analysis.metrics.tasks.compared import Change
+from zonequake_analysis.metrics.tasks.curve import Curve
 
 MIN_SCORE = 3.0
 """A series is shown if it moved by at least so many scales: less may be noise."""
@@ -38,9 +39,10 @@ class ShownChanges(msgspec.Struct, frozen=True, kw_only=True):
     saturated: list[Change] = []
 
 
-def shown_of(rows: Sequence[Change]) -> ShownChanges:
-    """Returns the rows to show of these."""
-    return ShownChanges(strongest=strongest(rows), saturated=saturated(rows))
+def shown_of(rows: Sequence[Change], curve_of: Callable[[Change], Curve]) -> ShownChanges:
+    """Returns the rows to show of these, the strongest with their curves."""
+    drawn = [msgspec.structs.replace(row, curve=curve_of(row)) for row in strongest(rows)]
+    return ShownChanges(strongest=drawn, saturated=saturated(rows))
 
 
 def merged(parts: Sequence[ShownChanges]) -> ShownChanges:

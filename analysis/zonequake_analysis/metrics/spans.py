@@ -44,6 +44,12 @@ class Span:
     after: Stretch
     nodes: tuple[str, ...] = ()
 
+    @property
+    def around(self) -> Stretch:
+        """The time that is drawn: the span, as long before it as after it."""
+        length_ms = self.after.end_ms - self.after.start_ms
+        return Stretch(start_ms=self.during.start_ms - length_ms, end_ms=self.after.end_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:

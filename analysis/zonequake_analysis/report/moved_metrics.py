@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Latencies, Timeline, all_of
@@ -23,7 +23,7 @@ _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRow:
-    """One series of a span, in words."""
+    """One series of a span, in words; `chart`: markup, of the strongest."""
 
     metric: str
     of: str
@@ -32,6 +32,7 @@ class MovedRow:
     after: str
     at_s: str
     score: str
+    chart: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,11 @@ def _card(facts: MetricFacts, span: Span, judgement: Judgement, load: Latencies 
         from_s=(span.during.start_ms - facts.start_ms) / 1000,
         to_s=(span.during.end_ms - facts.start_ms) / 1000,
         clients=_clients(judgement, facts, span, load),
-        moved=[_row(facts, one) for one in facts.moved if one.span == span.number],
+        moved=[
+            replace(_row(facts, one), chart=_chart(facts, span, one))
+            for one in facts.moved
+            if one.span == span.number
+        ],
         load=[
             _row(facts, one, SATURATION[one.metric, one.measure]) for one in of_nodes(facts, span)
         ],
@@ -99,6 +104,13 @@ def _clients(judgement: Judgement, facts: MetricFacts, span: Span, load: Latenci
     assert facts.spans is not None
     parts = (facts.spans.quiet, span.during, span.after)
     return " → ".join(p99(part, judgement.timeline) for part in parts)
+
+
+def _chart(facts: MetricFacts, span: Span, one: Moved) -> str:
+    assert one.curve is not None, "the strongest have their curves"
+    return svg.curve_chart(
+        one.curve, span.during, facts.start_ms, lambda value: in_unit(value, one.unit)
+    )
 
 
 def _row(facts: MetricFacts, one: Moved, words: str = "") -> MovedRow:

@@ -1,4 +1,4 @@
-"""Drawings as SVG text: witnesses; and numbers and operations as people read them.
+"""Drawings as SVG text: witnesses, metrics; and numbers and operations as people read them.
 
 Colours are CSS classes, so that light and dark come from the page.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
+from zonequake_analysis.metrics.spans import Stretch
+from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.untrusted_text import visible
 
 WIDTH = 1160
 LEFT, RIGHT = 84, 12
+
+_CURVE_WIDTH, _CURVE_TOP, _CURVE_BASE, _CURVE_HEIGHT = 340, 16, 72, 102
 
 
 def escaped(text: str) -> str:
@@ -22,9 +27,16 @@ def escaped(text: str) -> str:
     return html.escape(visible(text))
 
 
-def _svg(name: str, title: str, description: str, height: float, body: Iterable[str]) -> str:
+def _svg(
+    name: str,
+    title: str,
+    description: str,
+    height: float,
+    body: Iterable[str],
+    width: float = WIDTH,
+) -> str:
     return (
-        f'<svg class="{name}" role="img" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'<svg class="{name}" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'preserveAspectRatio="xMidYMid meet"><title>{escaped(title)}</title>'
         f"<desc>{escaped(description)}</desc>{''.join(body)}</svg>"
     )
@@ -83,6 +95,50 @@ def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str])
         "Operations of the witness in order of time",
         top + height * len(processes) + 4,
         body,
+    )
+
+
+def curve_chart(line: Curve, during: Stretch, start_ms: int, told: Callable[[float], str]) -> str:
+    """Returns a metric around a span, which is shaded: least and greatest value, and seconds since
+    `start_ms`. The line ends before a gap. `told` gives a value with its unit.
+    """
+    height = _CURVE_BASE - _CURVE_TOP
+    least, greatest = min(line.value, default=0.0), max(line.value, default=0.0)
+
+    def x(at_ms: int) -> float:
+        return (at_ms - line.start_ms) / (line.end_ms - line.start_ms) * _CURVE_WIDTH
+
+    def y(value: float) -> float:
+        share = (value - least) / (greatest - least) if greatest > least else 0.5
+        return _CURVE_BASE - share * height
+
+    def second(at_ms: int) -> str:
+        at_s = (at_ms - start_ms) / 1000
+        return f"{at_s:.0f} s" if abs(at_s) >= 1000 else f"{at_s:.1f} s"
+
+    path = ""
+    alone = [this and after for this, after in pairwise([*line.begins, True])]
+    for t_ms, value, begins, is_dot in zip(line.t_ms, line.value, line.begins, alone, strict=True):
+        path += f"{'M' if begins else ' '}{x(t_ms):.0f} {y(value):.0f}{'h0' if is_dot else ''}"
+    first, last, bottom = x(during.start_ms), x(during.end_ms), _CURVE_HEIGHT - 4
+    body = [
+        _rect(first, _CURVE_TOP, last - first, height, "fault"),
+        *(_line(0, at, _CURVE_WIDTH, at, "grid") for at in (_CURVE_TOP, _CURVE_BASE)),
+        f'<path class="curve" d="{path}"/>',
+        _text(0, _CURVE_TOP - 5, told(greatest) if path else "no number"),
+        _text(0, _CURVE_BASE + 12, told(least) if path else ""),
+        _text(0, bottom, second(line.start_ms)),
+        _text(first, bottom, second(during.start_ms), "edge", "end"),
+        _text(last, bottom, second(during.end_ms), "edge"),
+        _text(_CURVE_WIDTH, bottom, second(line.end_ms), "", "end"),
+    ]
+    return _svg(
+        "curve-chart",
+        "Over time",
+        "From least to greatest value, before, during (shaded) and after",
+        _CURVE_HEIGHT,
+        body,
+        _CURVE_WIDTH,
     )
 
 

@@ -188,6 +188,18 @@ def test_a_counter_that_slowed_down_is_told_by_its_rate_with_its_unit(known: Kno
     assert KILLED <= (one.at_ms - START_MS) / 1000 < BACK
 
 
+def test_the_strongest_come_with_their_curves_from_before_the_fault_until_after(
+    known: Known,
+) -> None:
+    (one,) = moved(known, "zonequake_store_client_requests_total")
+    assert one.curve is not None
+    seconds = [(t_ms - START_MS) / 1000 for t_ms in one.curve.t_ms]
+    assert seconds[0] < KILLED - 20
+    assert seconds[-1] > BACK + 20
+    assert min(one.curve.value) == pytest.approx(20)
+    assert max(one.curve.value) == pytest.approx(100, rel=0.06)
+
+
 def test_what_began_with_the_fault_is_told_though_it_stood_still_before(known: Known) -> None:
     (one,) = moved(known, "zonequake_load_errors_total")
     assert (one.before, one.during, one.after) == (0.0, 3.0, 0.0)

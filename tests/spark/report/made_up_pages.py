@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tests.histories.synthesize import START_NS, WALL_OFFSET_NS
+from tests.spark.report.made_up_metrics import metric_facts
 from tests.unit.analysis.made_up_evidence import evidence, finding
 from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.checks.search.witness import Witness, WitnessOperation
@@ -83,7 +84,17 @@ def _window(hostile: str) -> Unavailability:
 def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") -> Judgement:
     events = _events(partitions, hostile)
     e = evidence(faults=fault_landings(events), rebalances=rebalances(events))
-    e = replace(e, availability=replace(e.availability, windows=(_window(hostile),)))
+    windows = (_window(hostile),)
+    metrics = metric_facts(
+        faults=e.faults,
+        windows=windows,
+        events=events,
+        start_ns=START_NS,
+        seconds=SECONDS,
+        wall_offset_ns=WALL_OFFSET_NS,
+        busy=busy,
+    )
+    e = replace(e, availability=replace(e.availability, windows=windows), metrics=metrics)
     cells = coarse(_cells(partitions, busy))
     checks = [
         Check(name="lost-writes", verdict=Verdict.VIOLATED, summary="2 lost", violations=2),

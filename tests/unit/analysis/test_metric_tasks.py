@@ -15,6 +15,7 @@ from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
 from zonequake_analysis.inputs.remote_read import FILE
 from zonequake_analysis.metrics.shown_changes import merged, shown_of
 from zonequake_analysis.metrics.tasks.compared import Change
+from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
 from zonequake_analysis.metrics.tasks.series_number import xxh64
 from zonequake_analysis.metrics.tasks.steps import quantiles, steps
@@ -117,15 +118,22 @@ def change(number: int, score: float | None, family: str) -> Change:
     )
 
 
+def line(row: Change) -> Curve:
+    number = int(row.labels["number"])
+    return Curve(start_ms=0, end_ms=9, t_ms=[number], value=[1.0], begins=[True])
+
+
 def test_what_tasks_chose_has_the_strongest_of_all_rows() -> None:
     draw = random.Random(1)
     rows = [
         change(number, draw.choice([None, *map(float, range(12))]), draw.choice("abcdef"))
         for number in range(400)
     ]
-    of_all = shown_of(rows)
-    chosen = merged([shown_of(rows[at::7]) for at in range(7)])
+    of_all = shown_of(rows, line)
+    chosen = merged([shown_of(rows[at::7], line) for at in range(7)])
     assert chosen == of_all
+    assert all(row.curve == line(row) for row in of_all.strongest)
+    assert all(row.curve is None for row in of_all.saturated)
     assert len(of_all.strongest) == 20
     assert {row.score for row in of_all.strongest} <= {10.0, 11.0}
     of_family = [(row.span, row.family) for row in of_all.strongest]

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from zonequake_analysis.metrics.spans import Span, Spans, Stretch
+from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, Floats, Ints, Points
 
 MIN_QUIET = 4
@@ -24,6 +25,9 @@ MIN_QUIET = 4
 MIN_SCALE_OF_MEDIAN = 0.05
 MIN_SCALE_OF_MOST = 0.01
 MAD_TO_SIGMA = 1.4826
+
+RATE = "rate"
+"""The measure of a row that compares how fast a series grew."""
 
 _EVENTS = "times per second"
 
@@ -44,7 +48,7 @@ class About:
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of `metric_changes`, in the order of its columns."""
+    """A row of `metric_changes`, in the order of its columns; `curve`: of rows that are drawn."""
 
     span: int
     span_kind: str
@@ -63,6 +67,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None
     samples: int
     gap_ms: int | None
+    curve: Curve | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +148,7 @@ def _change(
         span_kind=span.kind,
         span_name=span.name,
         metric=about.metric,
-        measure=about.quantile or ("rate" if by_rate else "level"),
+        measure=about.quantile or (RATE if by_rate else "level"),
         labels=dict(about.labels),
         target=about.target,
         family=about.family,

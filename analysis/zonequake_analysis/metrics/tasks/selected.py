@@ -17,7 +17,7 @@ from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes
 from zonequake_analysis.storage.place import Place
 
 SAMPLES_OF_A_BUCKET = 500_000
-"""Samples that a task holds at once, about: some 60 bytes each, with what is computed of them."""
+"""Samples that a task holds at once, about: some 80 bytes each, with what is computed of them."""
 
 FILES_OF_A_TASK = 4
 _BATCH_ROWS = 64 * 1024

@@ -21,7 +21,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from zonequake_protocol.client import RouteReply
@@ -34,6 +34,7 @@ from zonequake_store.network.peer_protocol import Messages, TransactionLetter, e
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.catch_up import NodeCatchUpHost
+from zonequake_store.node.durations import Durations
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.node.heartbeats import Heartbeats
 from zonequake_store.node.letters import LetterRouter
@@ -67,6 +68,7 @@ _FLUSH_BYTES = 8 << 20
 class Counters:
     """The node's counters since its start.
 
+    `request_times`: of clients' requests, from their frame to their answer.
     `removed_catch_up_bytes`: what replicas that don't run any more sent to catching-up peers.
     """
 
@@ -75,6 +77,7 @@ class Counters:
     requests: int = 0
     frames_dropped: int = 0
     removed_catch_up_bytes: int = 0
+    request_times: Durations = field(default_factory=Durations)
     loop_lag_s: float = 0.0
     longest_loop_lag_s: float = 0.0
 

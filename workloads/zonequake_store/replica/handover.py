@@ -47,6 +47,9 @@ class WaitingForSuccessor:
         self._held: list[HeldRequest] = []
         self._ticks: int | None = None
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     @property
     def is_under_way(self) -> bool:
         """Returns whether a hand-over began whose end is not known yet, however long ago."""

@@ -147,6 +147,11 @@ class Replica:
         """Returns whether clients may be answered now with what this replica has done."""
         return self.permission is None or self.permission.holds
 
+    @property
+    def waiting(self) -> int:
+        """The number of clients' reads and writes that wait here for their answer."""
+        return len(self._writes) + len(self._reads) + len(self._handover)
+
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
     def offer(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
@@ -191,10 +196,9 @@ class Replica:
     def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
         if read.bounded or self._faults.local_reads:
             partition, raft = self.partition, self.core_now()
-            reply = bounded_reply(
-                id_, read, partition=partition, raft=raft, clock_ms=self._clock_ms
+            answer(
+                bounded_reply(id_, read, partition=partition, raft=raft, clock_ms=self._clock_ms)
             )
-            answer(reply)
             return False
         if not self.leads:
             return self._elsewhere(id_, read, answer, self.leader)

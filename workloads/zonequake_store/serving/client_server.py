@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from time import monotonic
 
 import msgspec
 
@@ -55,35 +57,35 @@ class ClientConnection(FrameConnection):
         self._connections.discard(self)
 
     def frame_received(self, frame: memoryview) -> None:
+        answer = partial(self._answer, monotonic())
         request = _decode(frame)
         host, body = self._host, request.body
         host.counters.requests += 1
         if isinstance(body, Route):
-            self.answer(Reply(request.id, ReplyStatus.OK, route=host.route(body.zone)))
+            answer(Reply(request.id, ReplyStatus.OK, route=host.route(body.zone)))
             return
         replica = host.replicas.get(body.group)
         if replica is None:
-            self.answer(Reply(request.id, ReplyStatus.NOT_HERE))
+            answer(Reply(request.id, ReplyStatus.NOT_HERE))
             return
         try:
-            if replica.offer(request.id, body, self.answer):
+            if replica.offer(request.id, body, answer):
                 host.wake(replica)
         except LOG_ERRORS as error:
             host.break_down(replica, str(error))
-            self.answer(
-                Reply(request.id, ReplyStatus.NOT_HERE, error=f"the replica is broken: {error}")
-            )
+            answer(Reply(request.id, ReplyStatus.NOT_HERE, error=f"the replica is broken: {error}"))
 
-    def answer(self, reply: Reply) -> None:
-        """Sends a reply, if the connection is still open."""
+    def _answer(self, taken_s: float, reply: Reply) -> None:
+        """Answers the request that came at `taken_s`, if the connection is still open."""
         if self._answer_delay_s:
             loop = asyncio.get_running_loop()
             if loop.time() < self._delayed_until_s:
-                loop.call_later(self._answer_delay_s, self._answer, reply)
+                loop.call_later(self._answer_delay_s, self._send, taken_s, reply)
                 return
-        self._answer(reply)
+        self._send(taken_s, reply)
 
-    def _answer(self, reply: Reply) -> None:
+    def _send(self, taken_s: float, reply: Reply) -> None:
+        self._host.counters.request_times.add(monotonic() - taken_s)
         if not self.is_open:
             return
         self.send(_encode(reply))

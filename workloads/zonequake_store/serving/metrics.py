@@ -1,8 +1,8 @@
 """Prometheus metrics of a data node (`zonequake_store_*`).
 
 Labels are bounded: `zone` and `partition` of the replicas that are here, never a key, a client or a
-peer beyond the members. Values are read when Prometheus asks; only the durations of commits are
-kept as they happen.
+peer beyond the members. Values are read when Prometheus asks; only the durations of commits
+and requests are kept as they happen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -63,9 +63,21 @@ class NodeCollector(Collector):
             ("cpu_seconds", "CPU time of the process.", time.process_time()),
         ):
             yield CounterMetricFamily(f"zonequake_store_{name}", text, value=counted)
+        times = counters.request_times
+        yield HistogramMetricFamily(
+            "zonequake_store_request_seconds",
+            "Duration of clients' requests in this process, from their frame to their answer.",
+            buckets=times.buckets,
+            sum_value=times.sum_s,
+        )
         storage, watch, lease = self._host.storage, self._host.watch, self._host.lease
         now_s = boottime_s()
         for name, text, value in (
+            (
+                "requests_waiting",
+                "Reads and writes of clients that wait for their answer; no transactions.",
+                sum(replica.waiting for replica in self._host.replicas.values()),
+            ),
             ("loop_lag_seconds", "Delay of the last tick.", counters.loop_lag_s),
             (
                 "loop_lag_longest_seconds",

@@ -19,9 +19,12 @@ MIN_SCORE = 3.0
 
 MOST_SHOWN = 10
 MOST_OF_A_FAMILY = 2
-_MOST_SATURATED = 5000
+_MOST_SATURATED = 7000
 
 SATURATION = {
+    ("zonequake_store_request_seconds", "p50"): "p50 of requests in the node",
+    ("zonequake_store_request_seconds", "p99"): "p99 of requests in the node",
+    ("zonequake_store_requests_waiting", "level"): "requests waiting",
     ("zonequake_store_commit_seconds", "p99"): "p99 of commits (fsync)",
     ("zonequake_store_commit_under_way_seconds", "level"): "longest commit under way",
     ("zonequake_store_loop_lag_seconds", "level"): "lag of the loop",
@@ -29,7 +32,7 @@ SATURATION = {
     ("zonequake_store_appends_dropped_total", "rate"): "messages dropped for want of a connection",
     ("zonequake_store_client_requests_total", "rate"): "requests",
 }
-"""Metrics of a data node's own load. It has no histogram of requests, and no queue length."""
+"""Metrics of a data node's own load, in the order in which they are shown."""
 
 
 class ShownChanges(msgspec.Struct, frozen=True, kw_only=True):

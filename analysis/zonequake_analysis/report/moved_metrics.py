@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from zonequake_analysis.judgement.judge import Judgement
-from zonequake_analysis.measures.timeline import Latencies, Timeline, all_of
+from zonequake_analysis.measures.timeline import Latencies, all_of
 from zonequake_analysis.metrics.facts import MetricFacts, Moved, of_nodes
 from zonequake_analysis.metrics.shown_changes import SATURATION
 from zonequake_analysis.metrics.spans import Span, Stretch
+from zonequake_analysis.metrics.tasks.steps import QUANTILES
 from zonequake_analysis.report import svg
 
 _HIDDEN_LABELS = ("job", "instance", "namespace", "component", "pool", "pod")
@@ -37,13 +38,14 @@ class MovedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCard:
-    """One fault or window: the series that moved, and the load of its nodes."""
+    """One fault or window: the series that moved; what clients saw, and beside it the load of its
+    nodes.
+    """
 
     title: str
     kind: str
     from_s: float
     to_s: float
-    clients: str
     moved: Sequence[MovedRow]
     load: Sequence[MovedRow]
     gaps: Sequence[str]
@@ -75,35 +77,53 @@ def _card(facts: MetricFacts, span: Span, judgement: Judgement, load: Latencies 
         kind=span.kind,
         from_s=(span.during.start_ms - facts.start_ms) / 1000,
         to_s=(span.during.end_ms - facts.start_ms) / 1000,
-        clients=_clients(judgement, facts, span, load),
         moved=[
             replace(_row(facts, one), chart=_chart(facts, span, one))
             for one in facts.moved
             if one.span == span.number
         ],
-        load=[
-            _row(facts, one, SATURATION[one.metric, one.measure]) for one in of_nodes(facts, span)
-        ],
+        load=[*_clients(judgement, facts, span, load), *_load(facts, span)],
         gaps=gaps,
     )
 
 
-def _clients(judgement: Judgement, facts: MetricFacts, span: Span, load: Latencies | None) -> str:
-    """Returns p99 of the clients before, during and after the span."""
+def _clients(
+    judgement: Judgement, facts: MetricFacts, span: Span, load: Latencies | None
+) -> list[MovedRow]:
+    """Returns the clients' latency before, during and after the span."""
     if load is None:
-        return ""
-    offset_ns = judgement.ingested.wall_offset_ns
+        return []
+    assert facts.spans is not None
+    offset_ns, drawn = judgement.ingested.wall_offset_ns, judgement.timeline
 
-    def p99(part: Stretch | None, drawn: Timeline) -> str:
+    def told(part: Stretch | None, fraction: float) -> str:
         if part is None:
             return "–"
         first = drawn.slice_of(part.start_ms * 1_000_000 - offset_ns)
         last = drawn.slice_of(part.end_ms * 1_000_000 - offset_ns) + 1
-        return svg.duration(load.percentile_ns(0.99, first, last))
+        return svg.duration(load.percentile_ns(fraction, first, last))
 
-    assert facts.spans is not None
-    parts = (facts.spans.quiet, span.during, span.after)
-    return " → ".join(p99(part, judgement.timeline) for part in parts)
+    return [
+        MovedRow(
+            metric=f"{name} that clients saw",
+            of="operations of the load",
+            before=told(facts.spans.quiet, fraction),
+            during=told(span.during, fraction),
+            after=told(span.after, fraction),
+            at_s="–",
+            score="–",
+        )
+        for name, fraction in QUANTILES.items()
+    ]
+
+
+def _load(facts: MetricFacts, span: Span) -> list[MovedRow]:
+    """Returns the load of each node that a span is about, in the order of `SATURATION`."""
+    found = of_nodes(facts, span)
+    nodes = list(dict.fromkeys(one.target for one in found))
+    order = list(SATURATION)
+    found.sort(key=lambda one: (nodes.index(one.target), order.index((one.metric, one.measure))))
+    return [_row(facts, one, SATURATION[one.metric, one.measure]) for one in found]
 
 
 def _chart(facts: MetricFacts, span: Span, one: Moved) -> str:

@@ -63,6 +63,10 @@ def usual_series() -> list[MadeUp]:
         for m in ("p50", "p99")
     ]
     found += [
+        MadeUp(metric=f"{store}_request_seconds", value=_in_fault(usual, during), measure=name)
+        for name, usual, during in (("p50", 0.002, 0.004), ("p99", 0.009, 0.8))
+    ]
+    found += [
         MadeUp(metric=f"{store}_{name}_total", value=_summed(_in_fault(usual, during)))
         for name, usual, during in (
             ("client_requests", 900.0, 120.0),
@@ -75,6 +79,7 @@ def usual_series() -> list[MadeUp]:
         MadeUp(metric=f"{store}_{name}", value=_in_fault(usual, during))
         for name, usual, during in (
             ("loop_lag_seconds", 0.0004, 0.09),
+            ("requests_waiting", 4.0, 300.0),
             ("log_used_bytes", 2e6, 9e8),
             ("catch_up_fraction", 0.0, 0.7),
             ("lease_unrenewed_seconds", 1.0, 7.0),

@@ -1,4 +1,4 @@
-"""What moved, drawn over the time around its span: few points, no peak lost, gaps as gaps."""
+"""The report's part on metrics: series around their spans, and nodes beside the clients."""
 
 from __future__ import annotations
 
@@ -232,3 +232,22 @@ def test_a_task_returns_the_curves_of_its_strongest_rows(tmp_path: Path) -> None
         usual, other = (1.0, 9.0) if row.metric == "level" else (50.0, 2.0)
         assert {row.curve.value[0], row.curve.value[-1]} == {usual}
         assert other in row.curve.value
+
+
+def test_the_nodes_requests_and_their_queue_stand_beside_what_clients_saw() -> None:
+    card, *_ = span_cards(made_up_judgement(partitions=3))
+    assert [row.metric for row in card.load] == [
+        "p50 that clients saw",
+        "p99 that clients saw",
+        "p50 of requests in the node",
+        "p99 of requests in the node",
+        "requests waiting",
+        "p99 of commits (fsync)",
+        "lag of the loop",
+        "CPU",
+        "requests",
+    ]
+    clients, node = card.load[1], card.load[3]
+    assert (clients.of, node.of) == ("operations of the load", "zq-default-0")
+    assert [clients.during, node.during] == ["1.59 s", "836 ms"]
+    assert [row.after for row in (clients, node)] == ["32.1 ms", "8.94 ms"]

@@ -15,8 +15,8 @@ change leaves out "no change"; with fewer, if the intervals of both sides don't 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,12 +25,10 @@ import numpy as np
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
-from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
+from zonequake_analysis.many_runs.measured_run import MeasuredRun
+from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
 from zonequake_analysis.verdict import Verdict, worst
-
-MOVED = 3.0
-"""A metric has moved if it moved by this many times its spread before the faults."""
 
 SURE = 0.05
 """Shares of verdicts differ if Fisher's exact test, one-sided, gives less than this."""
@@ -92,24 +90,6 @@ class ComparedSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRow:
-    """A metric that moved on a side; of several runs the medians. None: no run of the side
-    has it.
-    """
-
-    name: str
-    measure: str
-    unit: str
-    base: MeasuredMetric | None
-    candidate: MeasuredMetric | None
-
-    @property
-    def score(self) -> float:
-        """The distance it moved, on the side where it moved further."""
-        return max(side.score for side in (self.base, self.candidate) if side is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
     """The content of a comparison. `verdict_note` says why verdicts are a regression."""
 
@@ -152,7 +132,7 @@ def compare(
         base=old,
         candidate=new,
         rows=rows,
-        metrics=_metrics(old, new),
+        metrics=metric_rows(old.used, new.used),
         verdict_note=note,
         notes=tuple(_notes(old, new)),
         conclusion=conclusion,
@@ -360,39 +340,3 @@ def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:
             f"from {intervals.FEWEST_RUNS} runs on each side on"
         )
     return found
-
-
-def _metrics(old: ComparedSide, new: ComparedSide) -> tuple[MetricRow, ...]:
-    """Returns the metrics that moved on either side, those that moved furthest first. They explain
-    the rows, so none is a regression."""
-    before, after = _medians(old), _medians(new)
-    rows = [
-        MetricRow(
-            name=name,
-            measure=measure,
-            unit=(after.get((name, measure)) or before[name, measure]).unit,
-            base=before.get((name, measure)),
-            candidate=after.get((name, measure)),
-        )
-        for name, measure in {**before, **after}
-    ]
-    moved = [row for row in rows if row.score >= MOVED]
-    return tuple(sorted(moved, key=lambda row: (-row.score, row.name, row.measure)))
-
-
-def _medians(side: ComparedSide) -> Mapping[tuple[str, str], MeasuredMetric]:
-    found: dict[tuple[str, str], list[MeasuredMetric]] = defaultdict(list)
-    for run in side.used:
-        for metric in run.metrics:
-            found[metric.name, metric.measure].append(metric)
-    return {
-        key: MeasuredMetric(
-            name=several[0].name,
-            measure=several[0].measure,
-            unit=several[0].unit,
-            before=float(np.median([metric.before for metric in several])),
-            during=float(np.median([metric.during for metric in several])),
-            score=float(np.median([metric.score for metric in several])),
-        )
-        for key, several in found.items()
-    }

@@ -12,12 +12,13 @@ from zonequake_analysis.many_runs.bounds import BoundKind
 from zonequake_analysis.many_runs.comparison import (
     ComparedSide,
     Conclusion,
-    MetricRow,
     Row,
     RowOutcome,
     RunComparison,
 )
-from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
+from zonequake_analysis.many_runs.intervals import FEWEST_RUNS
+from zonequake_analysis.many_runs.measured_run import MeasuredRun
+from zonequake_analysis.many_runs.metric_rows import MetricMedian, MetricRow, MetricSide
 from zonequake_analysis.many_runs.quantities import Better, Estimate
 from zonequake_analysis.markdown import cell
 from zonequake_analysis.untrusted_text import plain
@@ -45,6 +46,9 @@ _HEADINGS = ("", "quantity", "base", "candidate", "change", "bound")
 _METRICS_MOVED = (
     "Metrics that moved with the faults, before → during, of each the series that moved most"
 )
+_METRIC_INTERVALS = (
+    f"[1 run]: one run: no interval; two give none either. From {FEWEST_RUNS} on: of their median."
+)
 _FIRST = (RowOutcome.REGRESSION, RowOutcome.MISSING, RowOutcome.SUSPECT)
 _INTERVALS = (
     "In brackets: intervals of 95 %; of a window from its certain to its possible length; ∞: "
@@ -70,6 +74,7 @@ def to_text(found: RunComparison) -> str:
                 ),
             ]
         )
+        lines += ["", _METRIC_INTERVALS]
     return "\n".join(lines) + "\n"
 
 
@@ -98,7 +103,7 @@ def to_markdown(found: RunComparison) -> str:
             "",
             f"<details><summary>{len(found.metrics)} metrics moved</summary>",
             "",
-            f"{_METRICS_MOVED}.",
+            f"{_METRICS_MOVED}. {_METRIC_INTERVALS}",
             "",
             "| metric | measure | base | candidate | unit |",
             "| --- | --- | ---: | ---: | --- |",
@@ -143,10 +148,8 @@ def to_json(found: RunComparison) -> bytes:
                 "name": m.name,
                 "measure": m.measure,
                 "unit": m.unit,
-                "base": None if m.base is None else [m.base.before, m.base.during],
-                "candidate": None
-                if m.candidate is None
-                else [m.candidate.before, m.candidate.during],
+                "base": _metric_object(m.base),
+                "candidate": _metric_object(m.candidate),
             }
             for m in found.metrics
         ],
@@ -206,6 +209,15 @@ def _estimate_object(estimate: Estimate | None) -> dict[str, float | None] | Non
     }
 
 
+def _metric_object(side: MetricSide | None) -> dict[str, object] | None:
+    if side is None:
+        return None
+    return {
+        name: {"value": median.value, "low": median.low, "high": median.high, "runs": median.runs}
+        for name, median in (("before", side.before), ("during", side.during))
+    }
+
+
 def _table(rows: Sequence[Row]) -> list[str]:
     return [
         f"| {' | '.join(_HEADINGS)} |",
@@ -253,10 +265,19 @@ def _bounded(row: Row) -> str:
 
 
 def _moved(row: MetricRow) -> tuple[str, str]:
-    def told(metric: MeasuredMetric | None) -> str:
-        return "–" if metric is None else f"{metric.before:.4g} → {metric.during:.4g}"
+    def told(side: MetricSide | None) -> str:
+        if side is None:
+            return "–"
+        if side.during.low is None:
+            runs = "1 run" if side.during.runs == 1 else f"{side.during.runs} runs"
+            return f"{side.before.value:.4g} → {side.during.value:.4g} [{runs}]"
+        return f"{_median(side.before)} → {_median(side.during)}"
 
     return told(row.base), told(row.candidate)
+
+
+def _median(median: MetricMedian) -> str:
+    return f"{median.value:.4g} [{median.low:.4g} … {median.high:.4g}]"
 
 
 def _number(value: float) -> str:

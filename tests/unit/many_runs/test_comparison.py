@@ -284,8 +284,31 @@ def test_metrics_stand_side_by_side_and_are_no_regression() -> None:
     ]
     assert found.exit_code == 0
     text = " ".join(to_text(found).split())
-    assert "cpu_total rate 1 → 1.2 1 → 6 /s" in text
-    assert "new_total rate – 1 → 7 /s" in text
+    one, alike = "1 [1 … 1]", "1.2 [1.2 … 1.2]"
+    assert f"cpu_total rate {one} → {alike} {one} → 6 [5 … 90] /s" in text
+    assert "new_total rate – 1 → 7 [1 run] /s" in text
+
+
+def test_metrics_of_one_run_or_two_have_no_interval_and_say_so() -> None:
+    old, new = metric("cpu_total", 1.2, 9.0), metric("cpu_total", 5.0, 9.0)
+    base = [run("a", metrics=(old,))]
+    found = compare(base, [run("b", metrics=(new,)), run("c", metrics=(old,))], DEFAULT)
+    text = " ".join(to_text(found).split())
+    assert "cpu_total rate 1 → 1.2 [1 run] 1 → 3.1 [2 runs] /s" in text
+    for told in (text, to_markdown(found)):
+        assert "one run: no interval" in told
+    (row,) = json.loads(to_json(found))["metrics"]
+    assert row["base"]["during"] == {"value": 1.2, "low": None, "high": None, "runs": 1}
+
+
+def test_the_interval_of_a_metric_is_that_of_the_median_of_runs() -> None:
+    base = [run("a", metrics=(metric("cpu_total", 1.0 + n / 10, 9.0),)) for n in range(5)]
+    after = [run("b", metrics=(metric("cpu_total", 2.0 + n, 9.0),)) for n in range(5)]
+    (row,) = json.loads(to_json(compare(base, after, DEFAULT)))["metrics"]
+    during = row["candidate"]["during"]
+    assert (during["value"], during["runs"]) == (4.0, 5)
+    assert 2.0 <= during["low"] < 4.0 < during["high"] <= 6.0
+    assert row["base"]["during"]["high"] < during["low"], "beyond chance, as the two show"
 
 
 EVIL = "x|y <script>alert(1)</script> [a](http://b) `c` *d* @user #12 www.e.org \x1b[31m\n# f"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.judge import judge_run
-from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
+from zonequake_analysis.judgement.one_analysis import AnalysisClaim, tell_broken_off
 from zonequake_analysis.pods.last_line import last_line
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import (
@@ -47,24 +48,25 @@ def judge_folder(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
-    held: Callable[[Place], None] | None = None,
+    claim: AnalysisClaim | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
     `run`: a folder, or the URI of one (docs/storage.md). `master`: a Spark
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
     which executors find this process; `archives`: their Python, a file of `zonequake
-    executor-archive`; `held` is called once the folder is this analysis's. Raises AnalysisError for
-    a folder that can't be judged at all.
+    executor-archive`; `claim`: the caller's claim of the run, to tell of an analysis that breaks
+    off. Raises AnalysisError for a folder that can't be judged at all, FolderHeld if another
+    analysis may hold it.
     """
     record = RecordedRun.of(run)
     run = record.place
     run.check_reachable()
     check_whole(run)
     history_bytes = record.histories.size_bytes
-    with claimed(run) as still_ours:
-        if held is not None:
-            held(run)
+    with ExitStack() as at_end:
+        claim = claim or at_end.enter_context(AnalysisClaim(run))
+        claim.take()
         _ = record.description  # what is wrong with it is told before Spark starts
         kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
@@ -76,9 +78,8 @@ def judge_folder(
             recorded=kind,
         )
         with ended_if_executors_die(spark):
-            judgement = judge_run(spark, record, progress=partial(_say, run))
-        still_ours()
-        write_report(run, judgement, told=partial(_say, run))
+            judgement = judge_run(spark, record, progress=partial(_step, claim))
+        write_report(run, judgement, told=partial(_say, run), check=claim.check)
         judgement.ingested.forget_ops()
         keep_at_exit(kind)
     for check in judgement.checks:
@@ -94,18 +95,30 @@ def analyze(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
-    held: Callable[[Place], None] | None = None,
+    begun: Callable[[AnalysisClaim], None] | None = None,
 ) -> int:
     """Runs `judge_folder`, but returns the exit code.
 
     A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
-    run folder is wrong usage, and is left as it is.
+    run folder is wrong usage, and is left as it is. `begun` is called with the analysis's claim of
+    the folder, before it holds it.
     """
     try:
         record = RecordedRun.of(run)
     except PlaceError as error:
         print(f"analyze: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CODES[Verdict.HARNESS_FAILED]
+    with AnalysisClaim(record.place) as claim:
+        if begun is not None:
+            begun(claim)
+        return _exit_code(
+            record, claim, partial(judge_folder, record, master, remote, driver_host, archives)
+        )
+
+
+def _exit_code(
+    record: RecordedRun, claim: AnalysisClaim, judge: Callable[[AnalysisClaim], Verdict]
+) -> int:
     run = record.place
     try:
         run.check_reachable()
@@ -116,7 +129,7 @@ def analyze(
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
-        return EXIT_CODES[judge_folder(record, master, remote, driver_host, archives, held)]
+        return EXIT_CODES[judge(claim)]
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
@@ -124,11 +137,10 @@ def analyze(
         if isinstance(error, PlaceError) and error.unreachable:
             _say(run, f"{told}; no verdict can be written")
         elif told is not None:
-            _break_off(run, told)
+            _break_off(claim, told)
         else:
             first = str(error).strip().partition("\n")[0]
-            _keep_trace(run)
-            _break_off(run, f"{type(error).__name__}: {first}")
+            _break_off(claim, f"{type(error).__name__}: {first}", traceback.format_exc())
     return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 
@@ -140,24 +152,33 @@ def _is_run(run: Place) -> bool:
     return not names.isdisjoint((*OF_A_RUN, MARK_FILE))
 
 
-def _keep_trace(run: Place) -> None:
-    """Writes the trace of the current error into the run's `logs/analysis.txt`."""
+def _break_off(claim: AnalysisClaim, why: str, trace: str = "") -> None:
+    """Says why, and writes the verdict, unless another analysis may hold the run."""
+    _say(claim.run, why)
+    try:
+        tell_broken_off(claim, why, first=partial(_keep_trace, claim.run, trace))
+    except (OSError, FolderHeld, PlaceError) as error:
+        _say(claim.run, f"no verdict can be written: {error}")
+
+
+def _keep_trace(run: Place, trace: str) -> None:
+    """Writes the trace of an error, if it has one, into the run's `logs/analysis.txt`."""
+    if not trace:
+        return
     file = run / "logs" / "analysis.txt"
     try:
         (run / "logs").make_folder()
-        file.write(traceback.format_exc().encode(errors="backslashreplace"))
+        file.write(trace.encode(errors="backslashreplace"))
     except (OSError, PlaceError) as error:
         _say(run, f"the trace of the error can't be written: {error}")
     else:
         _say(run, f"an error that the analysis doesn't know; its trace is in {file}")
 
 
-def _break_off(run: Place, why: str) -> None:
-    _say(run, why)
-    try:
-        tell_broken_off(run, why)
-    except (OSError, PlaceError) as error:
-        _say(run, f"no verdict can be written: {error}")
+def _step(claim: AnalysisClaim, text: str) -> None:
+    """Says what was done, and ends an analysis whose run another one may hold."""
+    _say(claim.run, text)
+    claim.check()
 
 
 def _say(run: Place, text: str) -> None:
@@ -176,4 +197,4 @@ def analyze_command(
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
     early = EndedEarly(run=run)
     with early.at_sigterm():
-        raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.hold))
+        raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.begin))

@@ -13,13 +13,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import FolderHeld, PlaceError
 from zonequake_analysis.jvm import local_jvm
-from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+if TYPE_CHECKING:
+    from zonequake_analysis.judgement.one_analysis import AnalysisClaim
 
 WHY = "SIGTERM ended it"
 
@@ -43,14 +45,14 @@ def calling_at_sigterm(end: Callable[[], object]) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class EndedEarly:
-    """An analysis that SIGTERM may end. `held`: its folder, from when no other one has it."""
+    """An analysis that SIGTERM may end. `claim`: what it holds its folder by, from its begin on."""
 
     run: str
-    held: Place | None = None
+    claim: AnalysisClaim | None = None
 
-    def hold(self, run: Place) -> None:
-        """Says that the folder belongs to this analysis from now on."""
-        self.held = run
+    def begin(self, claim: AnalysisClaim) -> None:
+        """Says by what the analysis will hold its folder."""
+        self.claim = claim
 
     def at_sigterm(self) -> AbstractContextManager[None]:
         """Ends the process at a SIGTERM inside. For the main thread of a command."""
@@ -65,16 +67,17 @@ class EndedEarly:
             os._exit(EXIT_CODES[Verdict.HARNESS_FAILED])
 
     def _tell(self) -> None:
-        if self.held is None:
+        if self.claim is None or not self.claim.held:
             _say(f"analyze {self.run}: {WHY} before it began; no verdict was written")
             return
         from zonequake_analysis.judgement.one_analysis import tell_broken_off
 
-        _say(f"analyze {self.held.resolve().name}: {WHY}")
+        name = self.claim.run.resolve().name
+        _say(f"analyze {name}: {WHY}")
         try:
-            tell_broken_off(self.held, WHY)
-        except (OSError, PlaceError) as error:
-            _say(f"analyze {self.held.resolve().name}: no verdict can be written: {error}")
+            tell_broken_off(self.claim, WHY)
+        except (OSError, FolderHeld, PlaceError) as error:
+            _say(f"analyze {name}: no verdict can be written: {error}")
 
 
 def _say(text: str) -> None:

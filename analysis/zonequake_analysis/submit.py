@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
         return _USAGE
     early = EndedEarly(run=arguments[0])
     with early.at_sigterm():
-        return analyze(arguments[0], held=early.hold)
+        return analyze(arguments[0], begun=early.begin)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.judgement.verdict_json import (
@@ -40,25 +41,80 @@ TABLES_FOLDER = "tables"
 """What an analysis derived: beside another one's verdict its findings would be that verdict's."""
 
 
-@contextmanager
-def claimed(run: Path | Place) -> Iterator[Callable[[], None]]:
-    """Holds the folder for one analysis, without the verdict and the tables of an earlier one.
+class AnalysisClaim:
+    """The run folder of one analysis: not held yet, or held until this context ends or the process.
 
-    It is released when this process ends. Yields a function that raises FolderHeld if another
-    analysis may hold the folder by now. Raises FolderHeld if another process analyses it.
+    Verdict, report and tables are written and deleted there only while it is held.
     """
-    place = Place.of(run)
-    with _locked(place.local) if place.local is not None else claimed_object(place) as check:
+
+    def __init__(self, run: Path | Place) -> None:
+        self.run = Place.of(run)
+        self._check: Callable[[], None] | None = None
+        self._at_end = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._at_end.close()
+
+    @property
+    def held(self) -> bool:
+        """Whether the folder has belonged to this analysis."""
+        return self._check is not None
+
+    def take(self) -> None:
+        """Holds the folder, and deletes the verdict and the tables of an earlier analysis.
+
+        Raises FolderHeld if another process analyses it, OSError, PlaceError.
+        """
+        self._hold()
+        self._delete_told()
+        (self.run / TABLES_FOLDER).delete_folder()
+
+    def check(self) -> None:
+        """Raises FolderHeld if another analysis may hold the folder by now, and PlaceError."""
+        if self._check is not None:
+            self._check()
+
+    def break_off(self, tell: Callable[[], None]) -> None:
+        """Deletes report and tables, then has `tell` write the verdict of an analysis that failed.
+
+        Holds the folder first if this analysis never did. Raises FolderHeld, with nothing written
+        or deleted, if another one may hold it; OSError, PlaceError.
+        """
+        if not self.held:
+            self._hold()
+        self.check()
+        self._delete_told()
+        # A store that refuses to delete them must not keep the verdict from being told; the last
+        # table is not there, so that nothing opens what is left.
+        with suppress(OSError, PlaceError):
+            (self.run / TABLES_FOLDER).delete_folder()
+        self.check()
+        tell()
+
+    def _hold(self) -> None:
+        local = self.run.local
+        lock = _locked(local) if local is not None else claimed_object(self.run)
+        self._check = self._at_end.enter_context(lock)
+
+    def _delete_told(self) -> None:
         for name in TOLD_FILES:
-            (place / name).delete()
-        (place / TABLES_FOLDER).delete_folder()
-        yield check
+            (self.run / name).delete()
 
 
 @contextmanager
 def _locked(run: Path) -> Iterator[Callable[[], None]]:
-    """Holds a folder of this machine; the kernel releases it when the process ends."""
-    held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)
+    """Holds a folder of this machine; the kernel releases it when the process ends.
+
+    One without histories is held by none: there is nothing to analyse.
+    """
+    try:
+        held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        yield lambda: None
+        return
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -72,13 +128,23 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
         os.close(held)
 
 
-def tell_broken_off(run: Path | Place, why: str) -> None:
-    """Writes a verdict that says that the analysis broke off; deletes report and tables."""
-    (Place.of(run) / REPORT_FILE).delete()
-    # A store that refuses to delete them must not keep the verdict from being told; the last table
-    # is not there, so that nothing opens what is left.
-    with suppress(OSError, PlaceError):
-        (Place.of(run) / TABLES_FOLDER).delete_folder()
+def tell_broken_off(
+    claim: AnalysisClaim, why: str, *, first: Callable[[], None] = lambda: None
+) -> None:
+    """Writes a verdict that says that the analysis broke off; deletes report and tables.
+
+    `first` is called before the verdict is written, and may write into the folder, too. Raises as
+    `AnalysisClaim.break_off` does.
+    """
+
+    def tell() -> None:
+        first()
+        _write_broken_off(claim.run, why)
+
+    claim.break_off(tell)
+
+
+def _write_broken_off(run: Place, why: str) -> None:
     check = CheckEntry(
         name="analysis",
         kind=Kind.HARNESS,
@@ -89,7 +155,7 @@ def tell_broken_off(run: Path | Place, why: str) -> None:
     write_told(Told(document=without_analysis([check], _facts(run)), folder=str(run)), run)
 
 
-def _facts(run: Path | Place) -> RunFacts | None:
+def _facts(run: Place) -> RunFacts | None:
     try:
         return read_facts(run)
     except RunFolderError:

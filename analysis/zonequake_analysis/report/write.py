@@ -29,14 +29,21 @@ from zonequake_analysis.verdict import EXIT_CODES
 
 
 def write_report(
-    run: Path | Place, judgement: Judgement, *, told: Callable[[str], None] = lambda _: None
+    run: Path | Place,
+    judgement: Judgement,
+    *,
+    told: Callable[[str], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Writes the four files, verdict.json last. Calls `told` with a sentence on what is left
-    out.
+    out, and `check` before it writes, which may raise.
     """
     page = render_page(run, judgement, told=told)
+    document = verdict_document(run, judgement)
+    check()
     Place.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
-    write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
+    check()
+    write_told(Told(document=document, folder=str(run)), run)
 
 
 def verdict_document(run: Path | Place, judgement: Judgement) -> VerdictDocument:

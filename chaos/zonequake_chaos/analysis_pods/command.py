@@ -55,7 +55,7 @@ def analyze_command(
             # It imports what the JVM's start leaves time for.
             from zonequake_analysis.cli import analyze
 
-            raise typer.Exit(analyze(record, master, remote, driver_host, archives, early.hold))
+            raise typer.Exit(analyze(record, master, remote, driver_host, archives, early.begin))
     if any(each is not None for each in (master, remote, driver_host, archives)):
         raise UsageError(
             "found --in-cluster beside --master, --remote, --driver-host or --archives, expected "

@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from zonequake_analysis import cli
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.inputs.completeness import RecordedRun
-from zonequake_analysis.judgement.one_analysis import TOLD_FILES, claimed
+from zonequake_analysis.judgement.one_analysis import TOLD_FILES, AnalysisClaim
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.whole_files import write_whole
 
@@ -28,6 +30,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text('{"schema":1,"verdict":"passed","checks":[]}')
     monkeypatch.setattr(cli, "build_session", lambda **_: None)
     return tmp_path
+
+
+@contextmanager
+def claimed(run: Path) -> Iterator[None]:
+    with AnalysisClaim(run) as claim:
+        claim.take()
+        yield
 
 
 def told(run: Path) -> set[str]:
@@ -74,6 +83,33 @@ def test_a_run_yaml_that_nobody_can_read_is_no_reason_to_say_nothing(run: Path) 
     assert "run.yaml" in json.loads((run / "verdict.json").read_text())["headline"]
 
 
+def test_an_analysis_that_breaks_off_holds_its_folder_until_it_has_told_so(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_while_held: list[str] = []
+    write = Place.write
+
+    def written(place: Place, content: bytes) -> None:
+        with pytest.raises(FolderHeld), claimed(run):
+            pass
+        told_while_held.append(place.name)
+        write(place, content)
+
+    monkeypatch.setattr(cli, "judge_run", breaks_with(RunFolderError("torn"), []))
+    monkeypatch.setattr(Place, "write", written)
+    assert cli.analyze(run) == 255
+    assert told_while_held == ["junit.xml", "summary.md", "verdict.json"]
+
+
+def test_a_run_without_a_folder_of_histories_is_told_of(run: Path) -> None:
+    (run / "history" / "load-0.jsonl").unlink()
+    (run / "history").rmdir()
+    (run / "run.yaml").write_text("run: one\n")
+    assert cli.analyze(run) == 255
+    assert "needs at least its histories" in (run / "verdict.json").read_text()
+    assert "report.html" not in told(run)
+
+
 def test_an_interrupted_analysis_leaves_no_verdict(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +122,7 @@ def test_an_interrupted_analysis_leaves_no_verdict(
 def test_a_full_disk_leaves_no_verdict(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cli, "judge_run", breaks_with(OSError(28, "No space left"), []))
@@ -111,8 +147,8 @@ def test_a_second_analysis_is_refused_and_touches_nothing(
 def test_a_killed_analysis_leaves_no_verdict_and_the_folder_to_the_next(run: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path;"
-        "from zonequake_analysis.judgement.one_analysis import claimed;"
-        "folder = claimed(Path(sys.argv[1])); folder.__enter__();"
+        "from zonequake_analysis.judgement.one_analysis import AnalysisClaim;"
+        "claim = AnalysisClaim(Path(sys.argv[1])); claim.take();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(run)], check=False)
@@ -133,7 +169,8 @@ def ends(*_, **__):
 
 cli.build_session = lambda **_: None
 local_jvm.end = lambda: print("its JVM ended")
-setattr(cli, sys.argv.pop(1), ends)
+step = sys.argv.pop(1)
+setattr(cli if step == "judge_run" else cli.AnalysisClaim, step, ends)
 if sys.argv.pop(1) == "submit":
     from zonequake_analysis.submit import main
     sys.exit(main(sys.argv[1:]))
@@ -142,7 +179,7 @@ cli.app()
 
 
 @pytest.mark.parametrize("way", ["command", "submit"])
-@pytest.mark.parametrize("step", ["judge_run", "claimed"])
+@pytest.mark.parametrize("step", ["judge_run", "take"])
 def test_sigterm_ends_the_command_with_a_sentence_and_a_verdict_if_the_folder_is_its_own(
     run: Path, step: str, way: str
 ) -> None:
@@ -154,7 +191,7 @@ def test_sigterm_ends_the_command_with_a_sentence_and_a_verdict_if_the_folder_is
     )
     assert (done.returncode, done.stdout) == (255, "its JVM ended\n")
     document = json.loads((run / "verdict.json").read_text())
-    if step == "claimed":
+    if step == "take":
         assert done.stderr == (
             f"analyze {run}: SIGTERM ended it before it began; no verdict was written\n"
         )

@@ -134,6 +134,9 @@ def _judge_in_cluster(
 def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_json.Told]]:
     """Returns the end of a run with its report entries: its own, and one for each failure of the
     store that was to take it. Raises RunFolderError."""
+    if ended.not_told:
+        why = "; ".join(filter(None, (ended.not_told, ended.not_stored)))
+        return ended, [broken(options, HarnessError(why))]
     try:
         document = verdict_json.read_document(ended.folder)
     except PlaceError as error:

@@ -20,8 +20,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError, RunNotWhole
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.judgement.one_analysis import AnalysisClaim
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
@@ -83,14 +84,16 @@ JudgePlace = Callable[[Place], Verdict]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """The end of one run: where it is, its verdict, and why it isn't in the store it was to be in.
+    """The end of one run: where it is, and its verdict.
 
-    The verdict is at least *harness-failed* then; what was judged is in the folder.
+    `not_stored`: why it isn't in the store it was to be in; what was judged is in the folder then.
+    `not_told`: why the verdict isn't written there. With either it is at least *harness-failed*.
     """
 
     folder: Path | Place
     verdict: Verdict
     not_stored: str = ""
+    not_told: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -241,41 +244,61 @@ def judge_run(
         place = place if why else options.store
     unjudged = partial(_unjudged, folder, report, place, console)
     if not options.analyze:
-        judged = unjudged(Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
+        judged, not_told = unjudged(Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
     elif not has_history:
         told = "found no history, so there is nothing to judge"
         console.print(f"Analysis: {told}")
-        judged = unjudged(Verdict.UNKNOWN, why=told)
+        judged, not_told = unjudged(Verdict.UNKNOWN, why=told)
     else:
-        judge = judge_stored if judge_stored is not None and place.local is None else _judged_here
-        judged = _analyzed(place, console, unjudged, judge)
+        judge = judge_stored if place.local is None else None
+        judged, not_told = _analyzed(folder, report, place, console, judge)
     if why:
         judged = worst([judged, Verdict.HARNESS_FAILED])
-    return RunEnd(folder=place.local or place, verdict=judged, not_stored=why)
+    return RunEnd(folder=place.local or place, verdict=judged, not_stored=why, not_told=not_told)
 
 
-def _judged_here(place: Place) -> Verdict:
+def _judged_here(place: Place, claim: AnalysisClaim) -> Verdict:
     # Imported only here, because it starts a Java virtual machine.
     from zonequake_analysis.cli import judge_folder
 
-    return judge_folder(place)
+    return judge_folder(place, claim=claim)
 
 
 def _analyzed(
-    place: Place, console: Console, unjudged: Callable[..., Verdict], judge: JudgePlace
-) -> Verdict:
+    folder: RunFolder,
+    report: HarnessReport,
+    place: Place,
+    console: Console,
+    judge_stored: JudgePlace | None,
+) -> tuple[Verdict, str]:
+    """Returns the verdict, and why it isn't written: another analysis may hold the place, or it
+    refuses the files.
+    """
     started_s = time.monotonic()
     console.print("Analysis …")
-    try:
-        judged = judge(place)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
-        why = f"the analysis broke off: {in_words(error)}"
-        console.print(why, style="red", markup=False)
-        with suppress(PlaceError, OSError):
-            (place / "logs" / "analysis.txt").write(traceback.format_exc().encode())
-        return unjudged(Verdict.HARNESS_FAILED, why=why)
+    with AnalysisClaim(place) as claim:
+        try:
+            judged = judge_stored(place) if judge_stored else _judged_here(place, claim)
+        except (FolderHeld, RunNotWhole) as error:
+            return _untold(report, console, Verdict.HARNESS_FAILED, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
+            why = f"the analysis broke off: {in_words(error)}"
+            console.print(why, style="red", markup=False)
+            trace = traceback.format_exc().encode()
+
+            def tell() -> None:
+                with suppress(PlaceError, OSError):
+                    (place / "logs" / "analysis.txt").write(trace)
+                folder.conclude(Verdict.HARNESS_FAILED, report, why=why, place=place)
+
+            try:
+                claim.break_off(tell)
+            except (RunFolderError, OSError) as refused:
+                judged, untold = _untold(report, console, Verdict.HARNESS_FAILED, refused)
+                return judged, f"{why}; {untold}"
+            return worst([Verdict.HARNESS_FAILED, report.verdict]), ""
     console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
-    return judged
+    return judged, ""
 
 
 def _unjudged(
@@ -286,12 +309,19 @@ def _unjudged(
     judged: Verdict,
     *,
     why: str,
-) -> Verdict:
+) -> tuple[Verdict, str]:
     try:
-        return folder.conclude(judged, report, why=why, place=place)
+        return folder.conclude(judged, report, why=why, place=place), ""
     except PlaceError as error:
-        console.print(f"no verdict can be written: {error}", style="red", markup=False)
-        return worst([judged, report.verdict, Verdict.HARNESS_FAILED])
+        return _untold(report, console, judged, error)
+
+
+def _untold(
+    report: HarnessReport, console: Console, judged: Verdict, error: Exception
+) -> tuple[Verdict, str]:
+    why = f"no verdict can be written: {error}"
+    console.print(why, style="red", markup=False)
+    return worst([judged, report.verdict, Verdict.HARNESS_FAILED]), why
 
 
 def replay_command(options: RunOptions, seed: int) -> str:
@@ -306,7 +336,7 @@ def replay_command(options: RunOptions, seed: int) -> str:
 def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
     """Prints where the reports are; returns the worst verdict."""
     for one in ended:
-        where = place_to_look(one.folder)
+        where = one.folder if one.not_told else place_to_look(one.folder)
         console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
     return worst(one.verdict for one in ended)
 

@@ -213,8 +213,8 @@ class OwnScenario:
     def run(self) -> Result:
         """Runs and judges the scenario as built so far; each further call uses seed + 1.
 
-        Raises ChaosError if the run can't begin or isn't in the store that it was to be in,
-        KeyboardInterrupt once an interrupted run is cleaned up.
+        Raises ChaosError if the run can't begin, isn't in the store that it was to be in, or its
+        verdict can't be written there, KeyboardInterrupt once an interrupted run is cleaned up.
         """
         number = len(self._folders)
         seed = self._seed + number
@@ -249,6 +249,8 @@ class OwnScenario:
                 undone += f", to be uploaded with: zonequake upload {folder}"
             raise KeyboardInterrupt(f"zonequake: interrupted {undone}, {folder}")
         ended = judge_run(options, ran, report, console)
+        if ended.not_told:
+            raise HarnessError(ended.not_told)
         result = Result(
             document=read_document(ended.folder),
             folder=ended.folder,

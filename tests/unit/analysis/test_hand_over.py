@@ -8,8 +8,11 @@ import pytest
 from rich.console import Console
 
 from zonequake_analysis import cli, submit
-from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.errors import PlaceError, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.judgement.one_analysis import AnalysisClaim
+from zonequake_analysis.judgement.verdict_json import without_analysis
+from zonequake_analysis.report import write
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunEnd, RunOptions, judge_run
@@ -37,7 +40,7 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
     folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
-    def judge_folder(run: Place) -> Verdict:
+    def judge_folder(run: Place, **_: object) -> Verdict:
         (tmp_path / "verdict.json").write_text(document)
         return Verdict.VIOLATED
 
@@ -52,7 +55,7 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
     folder = with_history(tmp_path)
     (tmp_path / "verdict.json").write_text('{"schema":1,"verdict":"passed","checks":[]}')
 
-    def judge_folder(run: Path) -> Verdict:
+    def judge_folder(run: Path, **_: object) -> Verdict:
         raise RunFolderError("events.jsonl: torn")
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
@@ -63,6 +66,48 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
         "the analysis broke off: RunFolderError: events.jsonl: torn",
         "no recovery",
     ]
+
+
+def test_an_analysis_whose_files_are_refused_leaves_neither_report_nor_tables_beside_its_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = with_history(tmp_path)
+    refusals = iter(["junit.xml"])
+    write_file = Place.write
+
+    def judge_run(*_: object, **__: object) -> None:
+        (tmp_path / "tables" / "ops").mkdir(parents=True)
+
+    def refused_once(place: Place, content: bytes) -> None:
+        if place.name == "junit.xml" and next(refusals, None):
+            raise PlaceError(f"{place}: access denied")
+        write_file(place, content)
+
+    monkeypatch.setattr(cli, "build_session", lambda **_: None)
+    monkeypatch.setattr(cli, "judge_run", judge_run)
+    monkeypatch.setattr(write, "render_page", lambda *_, **__: "passed")
+    monkeypatch.setattr(write, "verdict_document", lambda *_: without_analysis([]))
+    monkeypatch.setattr(Place, "write", refused_once)
+    assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
+    document = json.loads((tmp_path / "verdict.json").read_text())
+    assert document["verdict"] == "harness-failed"
+    assert "junit.xml: access denied" in document["headline"]
+    assert (tmp_path / "junit.xml").exists()
+    assert not (tmp_path / "report.html").exists()
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_run_that_another_analysis_holds_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = with_history(tmp_path)
+    with AnalysisClaim(tmp_path) as other:
+        other.take()
+        (tmp_path / "verdict.json").write_text("the other one's")
+        before = {file.name for file in tmp_path.rglob("*")}
+        ended = judged(folder, analyze=True)
+        assert {file.name for file in tmp_path.rglob("*")} == before
+    assert (tmp_path / "verdict.json").read_text() == "the other one's"
+    assert ended.verdict is Verdict.HARNESS_FAILED
+    assert "another process analyses it" in ended.not_told
 
 
 def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:

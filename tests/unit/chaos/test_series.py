@@ -33,7 +33,7 @@ class Runs:
         self._ends = list(ends)
         self.seeds: list[int | None] = []
         self.interrupted = False
-        self.not_stored = ""
+        self.not_stored = self.not_told = ""
 
     async def run_once(
         self, ask: RunOptions, place: ReleasePlace, console: Console
@@ -53,6 +53,8 @@ class Runs:
     ) -> RunEnd:
         end = self._ends.pop(0)
         assert isinstance(end, Verdict)
+        if self.not_told:
+            return RunEnd(folder=folder.path, verdict=end, not_told=self.not_told)
         concluded = folder.conclude(end, report, why=f"it {end}")
         return RunEnd(folder=folder.path, verdict=concluded, not_stored=self.not_stored)
 
@@ -137,6 +139,25 @@ def test_fail_fast_stops_at_the_first_that_does_not_pass(
     summary = (tmp_path / "out" / "summary.md").read_text()
     assert "slo-breached in 2 of 3 runs" in summary
     assert "1 of 3 were not made" in summary
+
+
+def test_a_run_whose_verdict_can_not_be_written_is_told_of_and_no_other_verdict_for_it(
+    ends: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = ends(Verdict.HARNESS_FAILED)  # type: ignore[operator]
+    runs.not_told = "no verdict can be written: another process analyses it"
+    junit, out = tmp_path / "j.xml", tmp_path / "out"
+    out.mkdir()
+    for name in ("verdict.json", "report.html"):
+        (out / name).write_text("the other one's")
+    words = ["run", "leader-kill", "--out", str(out), "--junit", str(junit)]
+    assert zonequake(*words, monkeypatch=monkeypatch) == 255
+    ((case,),) = JUnitXml.fromfile(str(junit))
+    assert case.result[0].message == runs.not_told
+    assert "report.html" not in capsys.readouterr().out
 
 
 def test_an_interrupted_run_is_the_last_one(
@@ -251,7 +272,7 @@ def test_an_analysis_that_breaks_off_is_the_harnesss_failure_and_is_told_of(
 ) -> None:
     from zonequake_chaos.commands.run import judge_run
 
-    def breaks(run: Path) -> Verdict:
+    def breaks(run: Path, **_: object) -> Verdict:
         raise RuntimeError("no Java")
 
     monkeypatch.setattr("zonequake_analysis.cli.judge_folder", breaks)

@@ -12,7 +12,7 @@ import socket
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from pyspark import SparkContext
@@ -28,7 +28,12 @@ REGISTER_S = 180.0
 """Longest time that an executor may take to come whose pod has started."""
 _CONNECT_S = 5.0
 _POLL_S = 0.2
-_CONNECT_URL = re.compile(r"sc://([^:/;@?#\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?(?:/|;|$)")
+_CONNECT = "sc://"
+_CONNECT_URL = re.compile(
+    rf"({_CONNECT}([^:/;@?#\[\]\s]+|\[[0-9a-fA-F:.]+\])(?::(\d{{1,5}}))?)(?:/(?:;(.+))?)?"
+)
+_CONNECT_OPTION = re.compile(r"[^=/?#\s]+=([^=/?#\s]*)")
+"""An option that Spark's client reads; it shows any other one in an error, with its value."""
 _CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id")
 _LOOK_S = 3.0
@@ -71,8 +76,8 @@ def check_reachable(master: str) -> None:
     if not master.startswith("spark://"):
         if _OTHER_MASTERS.match(master) is None:
             raise SessionError(
-                f"--master: found {master}, expected local, local[4], local[*], spark://host:port, "
-                f"{_K8S} or yarn"
+                f"--master: found {without_options(master)}, expected local, local[4], local[*], "
+                f"spark://host:port, {_K8S} or yarn; sc://host:port is given by --remote"
             )
         return
     refused = []
@@ -117,20 +122,54 @@ def _check_api_server(master: str) -> None:
         time.sleep(_POLL_S)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectServer:
+    """A Spark Connect server. `values`: those of its URL's options, of which one may be a token."""
+
+    host: str
+    port: int
+    values: tuple[str, ...]
+
+
+def connect_server(remote: str) -> ConnectServer:
+    """Returns the server that a URL names. Raises SessionError, without a word of the URL."""
+    found = _CONNECT_URL.fullmatch(remote)
+    if found is None:
+        raise SessionError("--remote: expected sc://host:port, with options behind /; only")
+    options = [_CONNECT_OPTION.fullmatch(each) for each in (found[4] or "").split(";") if found[4]]
+    values = [option[1] for option in options if option is not None]
+    if len(values) < len(options):
+        raise SessionError(
+            "--remote: found an option behind /; that is no name=value, expected them as in "
+            "sc://host:port/;use_ssl=true;token=…, and in a value %3D for =, %2F for /, %3B for ;, "
+            "%3F for ?, %23 for # and %20 for a space"
+        )
+    return ConnectServer(
+        host=found[2],
+        port=int(found[3] or _CONNECT_PORT),
+        values=tuple(filter(None, (*values, *map(unquote, values)))),
+    )
+
+
+def without_options(url: str) -> str:
+    """Returns a URL of Spark as it may be told: options of Spark Connect may hold a token."""
+    if not url.startswith(_CONNECT):
+        return url
+    found = _CONNECT_URL.fullmatch(url)
+    return f"{_CONNECT}…" if found is None else found[1]
+
+
 def check_server(remote: str) -> None:
     """Tries to connect to a Spark Connect server, for which its client waits many minutes.
 
-    Raises SessionError. What follows the address is never shown: it may hold a token.
+    Raises SessionError, without the options of the URL.
     """
-    found = _CONNECT_URL.match(remote)
-    if found is None:
-        raise SessionError("--remote: expected sc://host:port, with options behind /; only")
-    host, port = found[1], int(found[2] or _CONNECT_PORT)
-    refusal = _refusal(host, port)
+    server = connect_server(remote)
+    refusal = _refusal(server.host, server.port)
     if refusal is not None:
         raise SessionError(
-            f"the Spark Connect server can't be reached ({host}:{port}: {refusal}); is it running "
-            "there, and does a firewall let this machine connect?"
+            f"the Spark Connect server can't be reached ({server.host}:{server.port}: {refusal}); "
+            "is it running there, and does a firewall let this machine connect?"
         )
 
 
@@ -204,10 +243,10 @@ def placement_of(spark: SparkSession) -> Placement | None:
         master, application = (spark.conf.get(name, "") for name in _OF_A_SERVER)
         if not master or not application:
             return None
-        return Placement(master=master, application=application, executors=())
+        return Placement(master=without_options(master), application=application, executors=())
     executors = executors_of(context)
     return Placement(
-        master=context.master,
+        master=without_options(context.master),
         application=context.applicationId,
         executors=tuple(
             sorted(

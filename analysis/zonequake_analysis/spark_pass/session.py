@@ -18,7 +18,13 @@ from zonequake_analysis.errors import SessionError
 from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
 from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
-from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, check_server
+from zonequake_analysis.spark_pass.placement import (
+    check_placement,
+    check_reachable,
+    check_server,
+    connect_server,
+    without_options,
+)
 from zonequake_analysis.spark_pass.settings import (
     APPLICATION,
     LOCAL,
@@ -27,6 +33,9 @@ from zonequake_analysis.spark_pass.settings import (
     defaults,
     is_local,
 )
+
+_REMOTE = "SPARK_REMOTE"
+"""PySpark's own variable: beside a master it refuses it, in words that hold its token."""
 
 
 def build_session(
@@ -51,22 +60,26 @@ def build_session(
         SessionError: Spark doesn't start, runs elsewhere than asked for, has no executor within
             REACH_S, or `archives` doesn't fit this process.
     """
+    if remote is not None:
+        connect_server(remote)
+    elif _REMOTE in os.environ:
+        raise SessionError(
+            f"found {_REMOTE} in the environment, expected --remote with its value, or no such "
+            "variable"
+        )
     if archives is not None:
         _check_archives(archives, master, remote)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if remote is not None:
+        return _connected(remote)
     builder = SparkSession.builder.appName(APPLICATION)
     try:
-        if remote is not None:
-            check_server(remote)
-            session = builder.remote(remote).getOrCreate()
-            for name, value in PORTABLE.items():
-                session.conf.set(name, value)
-            return session
         given = _given()
         wanted = given.get("spark.master", None) or master or LOCAL
         if master is not None and wanted != master:
             raise SessionError(
-                f"found --master {master} beside spark-submit's {wanted}, expected one of them"
+                f"found --master {without_options(master)} beside spark-submit's "
+                f"{without_options(wanted)}, expected one of them"
             )
         check_given(given.get("spark.archives", "") or "")
         unset = defaults(size, wanted, recorded) | dict(settings or {})
@@ -91,6 +104,25 @@ def build_session(
             "JAVA_HOME, and a master such as local[2] or spark://host:7077"
         ) from error
     check_placement(session, wanted)
+    return session
+
+
+def _connected(remote: str) -> SparkSession:
+    """Returns a session of the server. Raises SessionError, without the options of its URL."""
+    check_server(remote)
+    try:
+        session = SparkSession.builder.appName(APPLICATION).remote(remote).getOrCreate()
+        for name, value in PORTABLE.items():
+            session.conf.set(name, value)
+    except Exception as error:  # noqa: BLE001 - of Spark's client, or of what it is built on
+        told = _first_line(error)
+        if any(value in told for value in connect_server(remote).values):
+            told = f"{type(error).__name__}, in words that hold options of its URL"
+        # Its cause has these words, too, and would be in a trace.
+        raise SessionError(
+            f"no session began at {without_options(remote)} ({told}); expected a Spark Connect "
+            "server that takes the options of the URL, and no MASTER in the environment"
+        ) from None
     return session
 
 
@@ -121,10 +153,10 @@ def _check_archives(archives: Path, master: str | None, remote: str | None) -> N
             f"--conf spark.pyspark.driver.python={sys.executable}"
         )
     if remote is not None or is_local(master or LOCAL):
+        where = without_options(remote or master or LOCAL)
         raise SessionError(
-            f"found --archives {archives} with {remote or master or LOCAL}, expected --master of a "
-            "cluster: on a local master tasks run in this Python, and Spark Connect's server has "
-            "its own"
+            f"found --archives {archives} with {where}, expected --master of a cluster: on a local "
+            "master tasks run in this Python, and Spark Connect's server has its own"
         )
     check_fits(archives)
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -20,6 +20,9 @@ from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
 from zonequake_analysis.spark_pass.placement import REACH_S, REGISTER_S, executors_of
 from zonequake_analysis.spark_pass.settings import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 MOST_DEATHS = 8
 """So many executors may die before any has finished a task."""
@@ -88,7 +91,8 @@ class OfServer:
         self._spark = spark
         self._waited = Waited()
         self._running: dict[str | None, tuple[int, int, int]] = {}
-        spark.registerProgressHandler(self._progress)
+        self._handler = cast("ProgressHandler", self._progress)
+        spark.registerProgressHandler(self._handler)
 
     def _progress(
         self,
@@ -127,7 +131,7 @@ class OfServer:
 
     def forget(self) -> None:
         """Takes no more progress."""
-        self._spark.removeProgressHandler(self._progress)
+        self._spark.removeProgressHandler(self._handler)
 
 
 @contextmanager

@@ -74,17 +74,19 @@ def test_an_example_has_the_operations_of_its_key_around_it(analysed: Analysed) 
 def test_a_read_that_misses_many_appends_leaves_other_findings_their_examples(
     spark: SparkSession,
 ) -> None:
-    plain = {
+    plain: dict[str, object] = {
         "check": "stale-reads",
         "kind": "stale",
         "found_by": "loss",
         "zone": "z1",
         "ops": ["r"],
     }
-    many = [{"partition": 0, "value": n, "write_op": f"w-{n}"} for n in range(5000, 0, -1)]
+    many: list[dict[str, object]] = [
+        {"partition": 0, "value": n, "write_op": f"w-{n}"} for n in range(5000, 0, -1)
+    ]
     rows = [
         plain | {"key": "k", "at_ns": 7, "count": 1, "text": "t"} | row
-        for row in (*many, {"partition": 1})
+        for row in [*many, dict[str, object](partition=1)]
     ]
     names = list(columns_of(FINDINGS))
     findings = spark.createDataFrame([[row.get(name) for name in names] for row in rows], FINDINGS)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from zonequake_analysis.checks.repeated_values import BySearch
 from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.measures.answered_writes import HistoryWrites
 from zonequake_analysis.measures.load_rate import LoadRate
 from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.measures.rebalances import EarlyJoint, FaultLanding, Rebalance
@@ -73,6 +74,7 @@ class Evidence:
     one_clock: bool
     p99: P99s
     load: LoadRate | None = None
+    writes: HistoryWrites | None = None
     metrics: MetricFacts | None = None
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read

@@ -45,6 +45,7 @@ from zonequake_analysis.judgement.reset_checks import reset_checks
 from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
 from zonequake_analysis.judgement.two_places import counted, meaning
+from zonequake_analysis.measures.answered_writes import answered_writes
 from zonequake_analysis.measures.hidden_writes import LOST, count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.majorities import without_majority
@@ -193,6 +194,7 @@ def _judged(
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         one_clock=one_clock,
         p99=_p99s(drawn, events),
+        writes=answered_writes(drawn, events, wall_offset_ns=ingested.wall_offset_ns),
         load=load_rate(description.load_per_s, drawn, events, faults),
         incomplete=incomplete,
         unread_histories=unread,

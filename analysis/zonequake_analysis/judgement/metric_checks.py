@@ -7,10 +7,13 @@ then other checks judged less than what happened, and the run is *unknown*.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence, missing_metrics
+from zonequake_analysis.measures.answered_writes import HistoryWrites
 from zonequake_analysis.metrics.counters import (
+    ANSWERED,
     DATA_LOST,
     LOAD_OPERATIONS,
     RESETS,
@@ -18,6 +21,7 @@ from zonequake_analysis.metrics.counters import (
     Counted,
 )
 from zonequake_analysis.metrics.facts import MetricFacts
+from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 RESET_ALERT = "ZonequakePartitionReset"
@@ -45,7 +49,13 @@ def metric_checks(e: Evidence) -> list[Check]:
     found = [_check("metrics", f"not judged: {'; '.join(told)}")] if told else []
     if facts is None or unread:
         return found
-    return [*found, _load_counters(e, facts), _operator_counters(e, facts), _alerts(facts)]
+    return [
+        *found,
+        _load_counters(e, facts),
+        _store_counters(e, facts),
+        _operator_counters(e, facts),
+        _alerts(facts),
+    ]
 
 
 def _check(name: str, summary: str, *, missing: int = 0, checked: int = 0) -> Check:
@@ -100,6 +110,82 @@ def _load_counters(e: Evidence, facts: MetricFacts) -> Check:
             + first_few([text for _, text in problems], _SHOWN)
         )
     return _check("load-counters", summary, missing=missing, checked=total)
+
+
+def _store_counters(e: Evidence, facts: MetricFacts) -> Check:
+    """Compares the writes that the data nodes answered with those that the history holds.
+
+    A node counts a write when it answers it, once however often the answer is lost and the write is
+    repeated: as a total is a lower bound, the history must hold as many that were answered, or may
+    have been. More than all nodes counted it holds only if the nodes' metrics aren't whole.
+    """
+    name = "store-counters"
+    writes = e.writes
+    counted = [] if writes is None else [one for one in facts.counted if _is_of(one, writes)]
+    if writes is None or not counted:
+        return _check(name, "not judged: no data node's counters of answered writes were scraped")
+    first, all_of_them = (
+        sum(one.total for one in counted if one.labels.get("request") in kinds)
+        for kinds in (("first",), ("first", "repeated"))
+    )
+    reset = sum(facts.resets.begun[zone] for zone in writes.zones)
+    missing = first - writes.answered - writes.open - e.quality.refused_operations
+    added = writes.answered - all_of_them
+    gap = _not_whole(e, facts, writes, counted)
+    told = (
+        f"the data nodes answered {first:,} writes at their last scrape, and the history holds "
+        f"{writes.answered:,} that were answered and {writes.open:,} that may have been"
+    )
+    if missing > 0 and not reset:
+        told += (
+            f": it lacks {missing:,} writes, or a client that keeps no history, such as "
+            "`zonequake kv`, wrote to the zone"
+        )
+        return _check(name, told, missing=missing, checked=first)
+    if missing > 0:
+        return _check(
+            name,
+            f"not judged: {told}; a write that is repeated after a reset counts twice",
+        )
+    if gap is not None:
+        told += f"; whether the nodes answered fewer than the history holds can't be told: {gap}"
+    elif added > 0:
+        told += f": {added:,} of its answers were counted by no node"
+        return _check(name, told, missing=added, checked=first)
+    return _check(name, told, checked=first)
+
+
+def _is_of(one: Counted, writes: HistoryWrites) -> bool:
+    return one.metric == ANSWERED and one.labels.get("zone", "") in writes.zones
+
+
+def _not_whole(
+    e: Evidence, facts: MetricFacts, writes: HistoryWrites, counted: Sequence[Counted]
+) -> str | None:
+    """Returns why data nodes may have answered writes that no scrape shows; None if none did."""
+    targets = facts.targets
+    assert targets is not None
+    late_ms = GAP_SCRAPES * targets.usual_scrape_ms
+    unseen = sorted(writes.leaders - {one.target for one in counted})
+    torn = sorted(
+        {one.target for one in counted if not (one.whole and targets.without_gap(one.target))}
+    )
+    if not e.one_clock:
+        return "times of several clocks can't be compared"
+    if not writes.leaders:
+        return "no journal says which nodes led"
+    if unseen:
+        return f"no counter of {first_few(unseen, _SHOWN, separator=', ')} was scraped"
+    if torn:
+        return (
+            f"{first_few(torn, _SHOWN, separator=', ')} began again, or was not scraped all the "
+            "time"
+        )
+    if targets.first_ms + late_ms > facts.start_ms:
+        return "the first scrape came after the history's begin"
+    if writes.last_ms is not None and targets.last_ms - late_ms < writes.last_ms:
+        return "the last scrape came before the history's last write"
+    return None
 
 
 def _operator_counters(e: Evidence, facts: MetricFacts) -> Check:

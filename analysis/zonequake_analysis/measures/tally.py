@@ -60,6 +60,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: bytes  # int64, function × slice
     bad: bytes  # int32, function × slice
     places: list[PartitionAnswers]
+    last_write_ns: int | None = None  # the end of the last answered operation that is no read
 
 
 def tally(ops: pa.Table, over: Extent) -> Tally:
@@ -78,6 +79,7 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
     np.maximum.at(max_ns, row, latency[shown])
     failed = np.flatnonzero(load & ~ok)
     bad = np.bincount(f[failed] * over.slices + at[failed], minlength=_F * over.slices)
+    writes = fin[ok & (f != Function.READ.value)]
     outcomes = np.bincount((role * _F + f) * _OUTCOMES + outcome, minlength=_ROLES * _F * _OUTCOMES)
     return Tally(
         outcomes=outcomes.astype(np.int64).tobytes(),
@@ -88,6 +90,7 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
         places=_places(
             ops, at, ok & ((role != RoleCode.PROBE.value) | (latency <= PROBE_DEADLINE_NS))
         ),
+        last_write_ns=int(writes.max()) if len(writes) else None,
     )
 
 

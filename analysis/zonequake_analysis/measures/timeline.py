@@ -67,6 +67,7 @@ class Timeline:
     latencies: dict[str, Latencies]  # by function, of role load
     partitions: tuple[PartitionRow, ...]
     counts: dict[tuple[str, str, str], int]  # (role, function, outcome) -> operations
+    last_write_ns: int | None = None  # the end of the last answered operation that is no read
 
     @property
     def end_ns(self) -> int:
@@ -94,11 +95,13 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
     longest, bad = np.zeros((2, len(functions) * slices), np.int64)
     outcomes = np.zeros(len(RoleCode) * len(functions) * len(OutcomeCode), np.int64)
     places: dict[int, tuple[PartitionAnswers, Ints]] = {}
+    last_writes = []
     for one in tallies:
         counts[np.frombuffer(one.cells, np.int32)] += np.frombuffer(one.counts, np.int32)
         np.maximum(longest, np.frombuffer(one.max_ns, np.int64), out=longest)
         bad += np.frombuffer(one.bad, np.int32)
         outcomes += np.frombuffer(one.outcomes, np.int64)
+        last_writes += [] if one.last_write_ns is None else [one.last_write_ns]
         for place in one.places:
             _, answers = places.setdefault(
                 place.partition_id, (place, np.zeros((4, slices), np.int64))
@@ -142,6 +145,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
         latencies={f: one for f, one in latencies.items() if one.ok.any() or one.bad.any()},
         partitions=tuple(sorted(rows, key=lambda row: (row.zone, row.partition))),
         counts=by_outcome,
+        last_write_ns=max(last_writes, default=None),
     )
 
 

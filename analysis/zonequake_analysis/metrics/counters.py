@@ -24,7 +24,8 @@ from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, fell, since
 LOAD_OPERATIONS = "zonequake_load_operations_total"
 RESETS = "zonequake_operator_resets_total"
 DATA_LOST = "zonequake_operator_data_lost_total"
-HELD = (LOAD_OPERATIONS, RESETS, DATA_LOST)
+ANSWERED = "zonequake_store_writes_answered_total"
+HELD = (LOAD_OPERATIONS, RESETS, DATA_LOST, ANSWERED)
 """Counters that are compared with another record of the run."""
 
 ALERTS = "ALERTS"

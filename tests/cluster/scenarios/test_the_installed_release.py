@@ -119,6 +119,7 @@ def test_the_releases_prometheus_has_the_alerts_and_what_they_look_at(words: Wor
         'zonequake_operator_zone_condition{zone="seen",namespace="zonequake"}',
         "zonequake_operator_resets_total",
         "zonequake_store_catch_up_bytes_total",
+        "zonequake_store_writes_answered_total",
         "zonequake_store_replica_role",
     ):
         deadline_s = time.monotonic() + PATIENCE_S

@@ -51,6 +51,7 @@ from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.replica.status import route_of
 from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
+from zonequake_store.replica.writes import AnsweredWrites
 from zonequake_store.serving.journal import EventJournal
 from zonequake_store.serving.journal_entries import note_core, note_replica
 from zonequake_store.storage.cells import MemoryCells, Overlay, View
@@ -70,6 +71,7 @@ class Counters:
 
     `request_times`: of clients' requests, from their frame to their answer.
     `removed_catch_up_bytes`: what replicas that don't run any more sent to catching-up peers.
+    `answered`: the writes that were answered, by zone.
     """
 
     turns: int = 0
@@ -80,6 +82,7 @@ class Counters:
     request_times: Durations = field(default_factory=Durations)
     loop_lag_s: float = 0.0
     longest_loop_lag_s: float = 0.0
+    answered: dict[str, AnsweredWrites] = field(default_factory=dict)
 
     def lagged(self, lag_s: float) -> None:
         """Records that a tick came so much late."""
@@ -318,6 +321,7 @@ class Host(Edge):
         """Lets a replica take part from now on."""
         self.waiting.pop(replica.group, None)
         self.replicas[replica.group] = replica
+        replica.answered = self.counters.answered.setdefault(replica.record.zone, replica.answered)
         self.watch.admit(replica)
         if self.draining:
             replica.core_now().refuse_leadership(True)

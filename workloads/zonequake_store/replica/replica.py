@@ -35,7 +35,7 @@ from zonequake_store.replica.requests import (
     fault_in,
     fault_in_transaction,
 )
-from zonequake_store.replica.writes import OfferedWrite, WaitingWrites
+from zonequake_store.replica.writes import AnsweredWrites, OfferedWrite, WaitingWrites
 from zonequake_store.state.commands import (
     AppendCommand,
     CasCommand,
@@ -118,6 +118,7 @@ class Replica:
         self._client_address = client_address
         self._clock_ms = clock_ms
         self._writes = WaitingWrites()
+        self.answered = AnsweredWrites()
         self._reads = WaitingReads()
         self._handover = WaitingForSuccessor(most=MAX_WAITING_PER_REPLICA)
         self.transactions = TransactionManager(
@@ -375,7 +376,9 @@ class Replica:
             if outcome is None or proposal.term != term:
                 proposal.answer(self._not_leader(proposal.id, self.leader))
             else:
-                proposal.answer(outcome_reply(proposal.id, outcome))
+                reply = outcome_reply(proposal.id, outcome)
+                self.answered.count(reply, first=outcome.index == index)
+                proposal.answer(reply)
         if entries:
             self.core_now().applied(entries[-1].index)
 

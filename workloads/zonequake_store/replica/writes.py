@@ -33,6 +33,24 @@ class ProposedWrite:
     term: int
 
 
+@dataclass(slots=True)
+class AnsweredWrites:
+    """Counts the writes, appends and cas that were answered `ok`, also a cas that found another
+    value.
+
+    `first`: by the entry that had the effect; `repeated`: by one of the same id that came again.
+    """
+
+    first: int = 0
+    repeated: int = 0
+
+    def count(self, reply: Reply, *, first: bool) -> None:
+        """Counts the reply to a write."""
+        if reply.status is ReplyStatus.OK:
+            self.first += first
+            self.repeated += not first
+
+
 class WaitingWrites:
     """The writes that wait for an answer. A caller that takes writes out must propose or answer
     them.

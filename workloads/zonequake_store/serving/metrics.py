@@ -70,6 +70,7 @@ class NodeCollector(Collector):
             buckets=times.buckets,
             sum_value=times.sum_s,
         )
+        yield self._answered()
         storage, watch, lease = self._host.storage, self._host.watch, self._host.lease
         now_s = boottime_s()
         for name, text, value in (
@@ -112,6 +113,20 @@ class NodeCollector(Collector):
             under_way.add_metric((environment,), duration_s)
         yield under_way
         yield from self._replicas()
+
+    def _answered(self) -> Metric:
+        """Counts from 0 on for each zone that has or had a replica here, or the first write would
+        be no increase.
+        """
+        found = CounterMetricFamily(
+            "zonequake_store_writes_answered",
+            "Writes, appends and cas answered ok; repeated: an earlier entry had the effect.",
+            labels=("zone", "request"),
+        )
+        for zone, answered in self._host.counters.answered.items():
+            found.add_metric((zone, "first"), answered.first)
+            found.add_metric((zone, "repeated"), answered.repeated)
+        return found
 
     def _replicas(self) -> Iterator[Metric]:
         roles = ", ".join(f"{value} {role}" for role, value in _ROLES.items())

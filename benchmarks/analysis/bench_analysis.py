@@ -32,7 +32,7 @@ from benchmarks.analysis.engines import cost_of
 from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.cli import analyze
 
-LIMIT_S = 120
+LIMIT_S = 50
 """For 10 million operations (docs/performance.md)."""
 
 _READ = """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from urllib.parse import urlencode
 
 import jinja2
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.importing.values import original_values
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.rebalances import STAGES
@@ -24,15 +26,19 @@ from zonequake_analysis.report.page_data import (
     partitions_by_severity,
     timeless_rows,
 )
+from zonequake_analysis.report.shortened import brief
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.time_rows import Axis
-from zonequake_analysis.report.witness_text import severity_of
+from zonequake_analysis.report.witness_text import MOST_OPERATIONS, severity_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.kinds import named
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, MARKS, Check
 
 MOST_WINDOWS = 200
+MOST_LISTED = 300
+"""Rebalances, and resets, that the page lists."""
+
 MOST_ROWS = 24
 """Partitions that are shown at first; a button shows the others."""
 
@@ -81,6 +87,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
         lstrip_blocks=True,
     )
     environment.filters["duration"] = svg.duration
+    environment.filters["few"] = partial(first_few, most=8, separator=", ")
     e, drawn = judgement.evidence, judgement.timeline
     originals = original_values(run)
     axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
@@ -112,6 +119,8 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
         stages=STAGES,
         windows=windows[:MOST_WINDOWS],
         windows_left_out=max(0, len(windows) - MOST_WINDOWS),
+        most_faults=time_rows.MOST_FAULTS,
+        most_listed=MOST_LISTED,
         resets=reset_rows(e),
         reset_columns=RESET_COLUMNS,
         violations=[
@@ -194,8 +203,9 @@ def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[S
 
 
 def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str, object]:
-    finding, operations = shown.finding, shown.witness.operations
-    names = aliases(operations)
+    finding, operations = shown.finding, shown.witness.operations[:MOST_OPERATIONS]
+    about, value = finding.value, finding.value
+    names = aliases(operations, about)
     place = {
         "kind": f"{named((finding.check, finding.kind))[0]}/{finding.kind}",
         "partition": f"{finding.zone}/{finding.partition}",
@@ -204,10 +214,14 @@ def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str,
     return {
         "link": f"#{urlencode(place)}",
         "finding": finding,
-        "value": None if finding.value is None else originals.get(finding.value, finding.value),
+        "key": brief(finding.key),
+        "value": None if value is None else brief(originals.get(value, str(value))),
         "explained": _EXPLAINED.get(finding.kind, ""),
         "proven": shown.witness.proven,
-        "chart": svg.witness_chart(operations, names),
-        "operations": [(o, svg.label(o, originals), svg.label(o, names)) for o in operations],
-        "aliases": [(alias, originals.get(value, value)) for value, alias in names.items()],
+        "chart": svg.witness_chart(operations, names, about),
+        "operations": [
+            (o, svg.label(o, originals, about), svg.label(o, names, about)) for o in operations
+        ],
+        "left_out": len(shown.witness.operations) - len(operations),
+        "aliases": [(alias, brief(originals.get(one, str(one)))) for one, alias in names.items()],
     }

@@ -177,7 +177,7 @@ def _operation(
         None if never else svg.duration(o.step.fin_ns - o.step.inv_ns),
         _shown(o.op),
         o.process,
-        _shown(svg.label(o, dict(originals))),
+        _shown(svg.label(o, originals, one.value)),
         o.outcome + (" (final)" if o.role == "final" else ""),
         o.term,
         o.index,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 from zonequake_analysis.metrics.spans import Stretch
 from zonequake_analysis.metrics.tasks.curve import Curve
+from zonequake_analysis.report.shortened import MOST_ELEMENTS, brief, ends_of
 from zonequake_analysis.untrusted_text import visible
 
 WIDTH = 1160
@@ -63,7 +64,9 @@ def _line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "
     return f'<line {place} class="{style}">{inner}</line>'
 
 
-def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str]) -> str:
+def witness_chart(
+    operations: Sequence[WitnessOperation], names: Mapping[int, str], about: int | None = None
+) -> str:
     """Returns operations as bars in a row per process; moments in order, not to scale."""
     moments = sorted(
         {t for o in operations for t in (o.step.inv_ns, o.step.fin_ns) if t != NEVER_NS}
@@ -88,7 +91,7 @@ def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str])
             style = "read" if o.step.f is Function.READ or o.step.refused else "write"
             style += " never" if never else ""
             body.append(_rect(x, y + 5, max(26, end - x), 23, f"op {style}", o.op, 'rx="4"'))
-            body.append(_text(x + 7, y + 21, label(o, names), "op-label"))
+            body.append(_text(x + 7, y + 21, label(o, names, about), "op-label"))
     return _svg(
         "witness",
         "Witness",
@@ -142,15 +145,23 @@ def curve_chart(line: Curve, during: Stretch, start_ms: int, told: Callable[[flo
     )
 
 
-def label(o: WitnessOperation, names: dict[int, str]) -> str:
-    """Returns an operation in a few signs: `write b`, `read → a`, `cas a → b`, `append c`."""
+def label(o: WitnessOperation, names: Mapping[int, str], about: int | None = None) -> str:
+    """Returns an operation in a few signs: `write b`, `read → a`, `cas a → b`, `append c`.
+
+    A long list is shown by its ends, and by what stands beside the value `about`.
+    """
+
+    def one(value: int) -> str:
+        return brief(names.get(value, str(value)))
 
     def name(value: object) -> str:
         if value is None:
             return "∅"
         if isinstance(value, tuple):
-            return "[" + " ".join(names.get(v, str(v)) for v in value) + "]"
-        return names.get(value, str(value)) if isinstance(value, int) else str(value)
+            shown = ["…" if v is None else one(v) for v in ends_of(value, about)]
+            size = f" of {len(value):,} elements" if len(value) > MOST_ELEMENTS else ""
+            return f"[{' '.join(shown)}]{size}"
+        return one(value) if isinstance(value, int) else str(value)
 
     s = o.step
     match s.f:

@@ -20,13 +20,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
 from zonequake_analysis.measures.timeline import PartitionRow, Timeline, all_of
+from zonequake_analysis.report.shortened import brief
 from zonequake_analysis.report.svg import duration, escaped
 
 LATENCY_HEIGHT, RATE_HEIGHT = 170, 70
 MOST_REBALANCES = 60
+MOST_FAULTS = 200
+MOST_LEADER_LINES = 1000
+"""Most changes of leaders with a line of their own: with more, neighbours share one."""
+
 MOST_STRIP_CELLS = 60_000
 """Most cells of all partitions together: with more, neighbouring slices become one, by maximum."""
 
@@ -134,14 +140,14 @@ def phase_row(axis: Axis, events: Sequence[RecordedEvent]) -> str:
 def fault_rows(axis: Axis, faults: Sequence[FaultLanding]) -> str:
     """Returns the faults as bars, from their start until they had recovered, in few rows."""
     lanes: list[_Lane] = []
-    for fault in faults:
+    for fault in faults[:MOST_FAULTS]:
         if fault.start_ns is None:
             continue
         end_ns = _end_ns(fault)
         x, end = axis.within(fault.start_ns), axis.within(end_ns)
         times = f" ×{fault.times}" if fault.times > 1 else ""
         title = (
-            f"{fault.name}{times}: {fault.type} on {', '.join(fault.targets)}, "
+            f"{fault.name}{times}: {fault.type} on {first_few(fault.targets, 8, separator=', ')}, "
             f"{axis.seconds(fault.start_ns):.2f} to {axis.seconds(end_ns):.2f} s"
         )
         lane = next((one for one in lanes if one.taken_until <= x), None)
@@ -179,7 +185,7 @@ def behind(axis: Axis, faults: Sequence[FaultLanding], events: Sequence[Recorded
             1,
             "fault",
         )
-        for fault in faults
+        for fault in faults[:MOST_FAULTS]
         if fault.start_ns is not None
     ]
     for _, at_ns, _ in phases(events, axis.end_ns):
@@ -276,18 +282,26 @@ def rate_row(axis: Axis, drawn: Timeline) -> str:
 
 
 def leader_row(axis: Axis, events: Sequence[RecordedEvent]) -> str:
-    """Returns a line for each change of a leader; empty if there was none."""
+    """Returns a line for each change of a leader, or for several that are close together where
+    there are many; empty if there was none.
+    """
+    changes = [event for event in events if event.kind == "leader.change"]
+    together: dict[int, list[RecordedEvent]] = {}
+    for number, event in enumerate(changes):
+        share = axis.within(event.time) / axis.length_s
+        place = number if len(changes) <= MOST_LEADER_LINES else int(share * MOST_LEADER_LINES)
+        together.setdefault(place, []).append(event)
     lines = []
-    for event in events:
-        if event.kind == "leader.change":
-            title = (
-                f"{axis.seconds(event.time):.2f} s: partition {event.partition} → "
-                f"{event.text('leader') or 'none'}, term {event.text('term')}"
-            )
-            x = _n(axis.within(event.time))
-            lines.append(
-                f'<path class="leader" d="M{x} 2V14"><title>{escaped(title)}</title></path>'
-            )
+    for some in together.values():
+        first, last = some[0], some[-1]
+        title = (
+            f"{axis.seconds(first.time):.2f} s: partition {first.partition} → "
+            f"{brief(first.text('leader')) or 'none'}, term {brief(first.text('term'))}"
+        )
+        if len(some) > 1:
+            title += f"; {len(some) - 1:,} more changes until {axis.seconds(last.time):.2f} s"
+        x = _n(axis.within(first.time))
+        lines.append(f'<path class="leader" d="M{x} 2V14"><title>{escaped(title)}</title></path>')
     return row("leaders", plot(axis, 16, lines), "leaders") if lines else ""
 
 
@@ -350,4 +364,6 @@ def rebalance_rows(axis: Axis, found: Sequence[Rebalance]) -> str:
             body.append(_rect(x, 2, axis.within(until) - x, 11, style, title))
         label = f"p{rebalance.partition} · {rebalance.token}"
         rows.append(row(escaped(label), plot(axis, 15, body), "rebalance"))
+    if left_out := len(found) - len(rows):
+        rows.append(row("", f'<span class="soft">{left_out:,} more are not drawn</span>'))
     return "".join(rows)

@@ -8,7 +8,11 @@ from zonequake_analysis.checks.search.witness import Finding, Witness
 from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
+from zonequake_analysis.report.shortened import brief
 from zonequake_analysis.verdict import Check
+
+MOST_OPERATIONS = 24
+"""Most operations of one witness that a report lists: those of a proof are fewer."""
 
 _CHECKS = {
     "lost": "lost-writes",
@@ -48,8 +52,9 @@ def witness_text(
     where = f"{finding.zone}/{finding.partition} " if finding.partition is not None else ""
     proof = "no order explains these" if witness.proven else "as recorded"
     lines = [f"{finding.kind}: {where}key {finding.key} ({proof})"]
-    names = aliases(witness.operations)
-    for operation in witness.operations:
+    shown, about = witness.operations[:MOST_OPERATIONS], finding.value
+    names = aliases(shown, about)
+    for operation in shown:
         step = operation.step
         end = "…" if step.fin_ns == NEVER_NS else f"{(step.fin_ns - start_ns) / 1e9:.3f}"
         key = f"  key {operation.key}" if operation.key not in ("", finding.key) else ""
@@ -58,9 +63,13 @@ def witness_text(
         )
         lines.append(
             f"  {(step.inv_ns - start_ns) / 1e9:9.3f} – {end:>9} s  process {operation.process:<4} "
-            f"{operation.node or '–'}  {svg.label(operation, names)}{key}{place}"
+            f"{operation.node or '–'}  {svg.label(operation, names, about)}{key}{place}"
         )
-    lines += [f"  {alias} = {originals.get(value, value)}" for value, alias in names.items()]
+    if left_out := len(witness.operations) - len(shown):
+        lines.append(f"  and {left_out:,} more operations")
+    lines += [
+        f"  {alias} = {brief(str(originals.get(value, value)))}" for value, alias in names.items()
+    ]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import PlaceError, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
@@ -83,7 +84,7 @@ def test_an_analysis_whose_files_are_refused_leaves_neither_report_nor_tables_be
             raise PlaceError(f"{place}: access denied")
         write_file(place, content)
 
-    monkeypatch.setattr(cli, "build_session", lambda **_: None)
+    monkeypatch.setattr(cli, "build_session", local_session)
     monkeypatch.setattr(cli, "judge_run", judge_run)
     monkeypatch.setattr(write, "render_page", lambda *_, **__: "passed")
     monkeypatch.setattr(write, "verdict_document", lambda *_: without_analysis([]))

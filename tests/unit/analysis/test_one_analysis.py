@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.inputs.completeness import RecordedRun
@@ -28,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "history" / "load-0.jsonl").write_text("{}\n")
     for name in TOLD_FILES:
         (tmp_path / name).write_text('{"schema":1,"verdict":"passed","checks":[]}')
-    monkeypatch.setattr(cli, "build_session", lambda **_: None)
+    monkeypatch.setattr(cli, "build_session", local_session)
     return tmp_path
 
 
@@ -160,6 +161,7 @@ def test_a_killed_analysis_leaves_no_verdict_and_the_folder_to_the_next(run: Pat
 
 ENDED_BY_SIGTERM = """
 import os, signal, sys
+from types import SimpleNamespace
 from zonequake_analysis import cli
 from zonequake_analysis.jvm import local_jvm
 
@@ -167,7 +169,7 @@ def ends(*_, **__):
     os.kill(os.getpid(), signal.SIGTERM)
     raise AssertionError("it went on")
 
-cli.build_session = lambda **_: None
+cli.build_session = lambda **_: SimpleNamespace(_sc=SimpleNamespace(master="local[2]"))
 local_jvm.end = lambda: print("its JVM ended")
 step = sys.argv.pop(1)
 setattr(cli if step == "judge_run" else cli.AnalysisClaim, step, ends)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyarrow.fs import LocalFileSystem
 
+from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
@@ -108,7 +109,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     run = Path(key(RUN))
     (run / "history").mkdir(parents=True)
     (run / "history" / "load-0.jsonl").write_text("{}\n")
-    monkeypatch.setattr(cli, "build_session", lambda **_: None)
+    monkeypatch.setattr(cli, "build_session", local_session)
     monkeypatch.setattr(cli, "keep_at_exit", lambda *_: None)
     return run
 

@@ -16,11 +16,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, OPS, Function
-from zonequake_analysis.post_mortem import candidates as module
 from zonequake_analysis.post_mortem.candidates import Candidates, Sought, candidates
 from zonequake_analysis.post_mortem.shown import Shown, witnesses
 from zonequake_analysis.storage.place import Place
 
+CANDIDATES = "zonequake_analysis.post_mortem.candidates"
 MS = 1_000_000
 BUSY, OTHER = 1, 2
 ALL = 20_000
@@ -30,7 +30,7 @@ LATE = ALL * MS
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_analysis.post_mortem.candidates.in_tasks", without_spark)
+    monkeypatch.setattr(f"{CANDIDATES}.in_tasks", without_spark)
 
 
 def position(index: int) -> int:
@@ -173,7 +173,7 @@ def near(files: list[Place], **wanted: Any) -> Candidates:
 def test_the_nearest_of_all_files_are_taken_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_OPERATIONS", 20)
+    monkeypatch.setattr(f"{CANDIDATES}.MOST_OPERATIONS", 20)
     rows = busy(400)
     long = op(Function.WRITE, 5 * MS, -1, fin=300 * MS, op="long")
     unanswered = op(Function.WRITE, 6 * MS, -2, fin=NEVER_NS, outcome=2, op="unanswered")
@@ -194,7 +194,7 @@ def test_the_nearest_of_all_files_are_taken_and_no_more(
 def test_elements_of_lists_are_bounded_and_the_findings_own_list_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ELEMENTS", 1000)
+    monkeypatch.setattr(f"{CANDIDATES}.MOST_ELEMENTS", 1000)
     lists = [op(Function.READ, n * MS, list(range(300))) for n in range(10)]
     own = op(Function.READ, 10 * MS, list(range(5000)))
     append = op(Function.APPEND, 11 * MS, 7)
@@ -210,7 +210,7 @@ def test_elements_of_lists_are_bounded_and_the_findings_own_list_stays(
 def test_answers_at_a_place_are_of_any_key_bounded_and_no_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_OPERATIONS", 10)
+    monkeypatch.setattr(f"{CANDIDATES}.MOST_OPERATIONS", 10)
     at_place = [op(Function.READ, n * MS, 1, key=n % 5, index=9) for n in range(100)]
     writes = [op(Function.WRITE, 90 * MS + n, n, key=n, index=9) for n in (1, 2)]
     copied = op(Function.WRITE, 3 * MS, 3, key=8, index=9, copy=True)

@@ -21,7 +21,6 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from zlib import crc32
 
 from zonequake_protocol.client import RouteReply
@@ -34,7 +33,7 @@ from zonequake_store.network.peer_protocol import Messages, TransactionLetter, e
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.catch_up import NodeCatchUpHost
-from zonequake_store.node.durations import Durations
+from zonequake_store.node.counters import Counters
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.node.heartbeats import Heartbeats
 from zonequake_store.node.letters import LetterRouter
@@ -51,7 +50,6 @@ from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.replica.status import route_of
 from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
-from zonequake_store.replica.writes import AnsweredWrites
 from zonequake_store.serving.journal import EventJournal
 from zonequake_store.serving.journal_entries import note_core, note_replica
 from zonequake_store.storage.cells import MemoryCells, Overlay, View
@@ -63,31 +61,6 @@ _log = logging.getLogger("zonequake_store")
 FLUSH_S = 1.0
 # A replica that changes more than this between two flushes is flushed at once.
 _FLUSH_BYTES = 8 << 20
-
-
-@dataclass(slots=True)
-class Counters:
-    """The node's counters since its start.
-
-    `request_times`: of clients' requests, from their frame to their answer.
-    `removed_catch_up_bytes`: what replicas that don't run any more sent to catching-up peers.
-    `answered`: the writes that were answered, by zone.
-    """
-
-    turns: int = 0
-    writes_applied: int = 0
-    requests: int = 0
-    frames_dropped: int = 0
-    removed_catch_up_bytes: int = 0
-    request_times: Durations = field(default_factory=Durations)
-    loop_lag_s: float = 0.0
-    longest_loop_lag_s: float = 0.0
-    answered: dict[str, AnsweredWrites] = field(default_factory=dict)
-
-    def lagged(self, lag_s: float) -> None:
-        """Records that a tick came so much late."""
-        self.loop_lag_s = lag_s
-        self.longest_loop_lag_s = max(self.longest_loop_lag_s, lag_s)
 
 
 class Host(Edge):

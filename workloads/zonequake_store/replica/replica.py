@@ -409,12 +409,8 @@ class Replica:
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
         if leader is None or leader == self.me:
             return Reply(id_, ReplyStatus.NOT_LEADER)
-        return Reply(
-            id_,
-            ReplyStatus.NOT_LEADER,
-            leader=leader.node,
-            leader_address=self._client_address(leader.node),
-        )
+        address = self._client_address(leader.node)
+        return Reply(id_, ReplyStatus.NOT_LEADER, leader=leader.node, leader_address=address)
 
     def raise_token(self, token: int) -> None:
         """Note a token that an order or a configuration carried."""

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -195,6 +196,21 @@ def test_images_lie_in_the_registry_for_this_architecture_with_their_bills(
         assert len(components) > 50
 
 
+def images_of(registry: Registry, *chart: str) -> set[str]:
+    """The images of the registry that the chart runs."""
+    rendered = run(
+        *(str(helm_path()), "template", "zq", *chart),
+        *("--set", "faultAgent.enabled=true", "--kube-version", "1.34.4"),
+    )
+    return {
+        container["image"]
+        for document in yaml.safe_load_all(rendered)
+        if document and document["kind"] in ("Deployment", "StatefulSet", "DaemonSet")
+        for container in document["spec"]["template"]["spec"]["containers"]
+        if container["image"].startswith(registry.address)
+    }
+
+
 def test_helm_takes_the_chart_from_the_registry_and_its_images_are_there(
     registry: Registry, pushed: Path, dist: Path
 ) -> None:
@@ -202,18 +218,19 @@ def test_helm_takes_the_chart_from_the_registry_and_its_images_are_there(
     charts = f"oci://{registry.address}/charts"
     (chart,) = dist.glob("*.tgz")
     run(helm, "push", "--plain-http", str(chart), charts)
-    rendered = run(
-        *(helm, "template", "zq", f"{charts}/zonequake", "--version", VERSION, "--plain-http"),
-        *("--set", "faultAgent.enabled=true", "--kube-version", "1.34.4"),
-    )
-    images = {
-        container["image"]
-        for document in yaml.safe_load_all(rendered)
-        if document and document["kind"] in ("Deployment", "StatefulSet", "DaemonSet")
-        for container in document["spec"]["template"]["spec"]["containers"]
-        if container["image"].startswith(registry.address)
-    }
+    images = images_of(registry, f"{charts}/zonequake", "--version", VERSION, "--plain-http")
     assert images == {f"{registry.repository}/{name}:{VERSION}" for name in IN_WORKLOADS}
     for image in images:
         path, _, tag = image.removeprefix(f"{registry.address}/").rpartition(":")
         assert registry.manifest(path, tag)["manifests"]
+
+
+def test_the_wheels_chart_asks_for_the_images_of_the_registry(
+    registry: Registry, dist: Path, tmp_path: Path
+) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path)
+    chart = tmp_path / "zonequake_cluster/shipped/charts/zonequake"
+    expected = {f"{registry.repository}/{name}:{VERSION}" for name in IN_WORKLOADS}
+    assert images_of(registry, str(chart)) == expected

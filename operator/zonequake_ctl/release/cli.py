@@ -21,7 +21,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 Images = Annotated[
     list[str] | None,
-    typer.Option("--image", help="store=REFERENCE: use an image of your registry."),
+    typer.Option("--image", help="NAME=REFERENCE: use this image of your registry; repeatable."),
 ]
 FaultAgent = Annotated[
     bool,
@@ -38,7 +38,8 @@ Values = Annotated[
 
 @app.command(
     rich_help_panel=CLUSTER,
-    epilog="Example: zonequake install --context kind-chaos --image store=registry.example/store:1",
+    epilog="Example: zonequake install --context kind-chaos "
+    "--set images.repository=registry.example/zonequake",
 )
 @expanded
 def install(

@@ -44,7 +44,7 @@ _COMMANDS = (
     (
         "simulate",
         "zonequake_simulation.command",
-        "chaos,store,analysis",
+        "chaos,operator,store,analysis",
         "Search for faults in virtual time; replay and shrink a seed.",
         ANALYSIS,
     ),
@@ -116,6 +116,8 @@ _COMMANDS = (
 
 MOUNTED = {name: module for name, module, *_ in _COMMANDS}
 """The modules by the commands' names."""
+EXTRAS = {name: extras for name, _, extras, *_ in _COMMANDS}
+"""The extras that each command needs, separated by commas, by the commands' names."""
 
 
 def mount_all(app: typer.Typer) -> None:

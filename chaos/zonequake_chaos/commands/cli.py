@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="zonequake",
     help="Chaos testing over a Kubernetes deployment, with proof about histories.",
+    epilog="Example: zonequake demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

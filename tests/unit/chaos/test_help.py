@@ -89,9 +89,9 @@ def test_every_mounted_command_is_looked_at() -> None:
     assert groups | unsaid == set(MOUNTED)
 
 
-@pytest.mark.parametrize("name", [*MOUNTED, "zq"])
+@pytest.mark.parametrize("name", [*MOUNTED, "zq", "zonequake"])
 def test_the_help_of_a_group_has_an_example_of_one_of_its_commands(name: str) -> None:
-    group = known(typer.main.get_command({**MOUNTED, "zq": zq}[name]))
+    group = known(typer.main.get_command({**MOUNTED, "zq": zq, "zonequake": zonequake}[name]))
     if isinstance(group, TyperGroup):
         examples = {f"Example: {words}" for words in ALL}
         assert any((group.epilog or "").startswith(example) for example in examples)

@@ -76,6 +76,8 @@ def test_one_of_several_masters_is_enough() -> None:
         closed.bind(("127.0.0.1", 0))
         ports = closed.getsockname()[1], server.getsockname()[1]
         check_reachable(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
+        server.setblocking(False)
+        server.accept()[0].close()  # raises if nothing has connected
 
 
 @pytest.mark.parametrize("beginning", ["k8s://", "k8s://https://", "k8s://http://"])
@@ -134,8 +136,11 @@ def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2, 3]", "yarn"])
-def test_other_masters_are_left_to_spark(master: str) -> None:
+def test_other_masters_are_left_to_spark(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *words, **_: tried.append(words))
     check_reachable(master)
+    assert tried == []
 
 
 @pytest.mark.parametrize("master", ["spark://somewhere", "spark://:7077", "spark://a:port"])

@@ -27,6 +27,8 @@ INSTEAD = {
     r"somebody else's (?:process|connection|request)": '"another process\'s", "another client\'s"',
     r"it is told of": '"is reported"',
     r"lays? hands on": '"uses", "writes"',
+    r"behind (?:its|the) proof": '"after …"',
+    r"analys(?:e|ed|er|ers|ing)": '"analyze", as the command',
     r"needn't": '"need not"',
     r"oughtn't|shan't": '"must not"',
     r"lest|thereof|wherein|hereof|whence|thence": "a sentence of its own",
@@ -56,6 +58,9 @@ _NO_ACTION = re.compile(
 _ARTICLE = re.compile(r"(?:The|A|An)\b(?=\s)")
 _QUESTION = re.compile(r"[A-Z][^.?]*\?")
 _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
+_PERSON_SEEN = re.compile(rf"{_PERSON.pattern}|\b(?:nobody|anybody|everybody)\b", re.IGNORECASE)
+"""In texts that users see."""
+_NO_PERSON = "the node, process, client or person that it is"
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
 
@@ -63,10 +68,12 @@ _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 def riddles(source: str) -> Iterator[tuple[int, str, str]]:
     """Yields line from 1, words and advice for docstrings of functions, classes and modules that
     begin without a subject or are a question, for those of functions but properties that begin with
-    an article, and for people-words in docstrings and texts.
+    an article, and for people-words in docstrings and, some more of them, in texts.
     """
+    tree = ast.parse(source)
+    unseen = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     verb, noun = 'a verb first, as "Returns"', 'a noun first, as "The …" or "A …"'
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = _first(node, _NO_ACTION) or _first(node, _QUESTION)
             if found is None and not _is_property(node):
@@ -76,12 +83,20 @@ def riddles(source: str) -> Iterator[tuple[int, str, str]]:
             found, advice = _first(node, _NO_SUBJECT) or _first(node, _QUESTION), noun
         else:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                for person in _PERSON.finditer(node.value):
+                persons = _PERSON if id(node) in unseen else _PERSON_SEEN
+                for person in persons.finditer(node.value):
                     line = node.lineno + node.value.count("\n", 0, person.start())
-                    yield line, person.group(), "the node, process, client or person that it is"
+                    yield line, person.group(), _NO_PERSON
             continue
         if found is not None:
             yield node.body[0].lineno, found, advice
+
+
+def people_seen(template: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line from 1, word and advice for people-words in a page that users see."""
+    for number, line in enumerate(template.splitlines(), 1):
+        for person in _PERSON_SEEN.finditer(line):
+            yield number, person.group(), _NO_PERSON
 
 
 def _first(
@@ -121,6 +136,7 @@ def main(names: list[str]) -> int:
         for line, words, instead in [
             *findings(text),
             *(riddles(text) if is_product else ()),
+            *(people_seen(text) if name.endswith(".j2") else ()),
         ]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")

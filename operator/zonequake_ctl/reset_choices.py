@@ -1,7 +1,7 @@
 """The nodes from which a person may let a partition go on, and the data given up with each
 (`zonequake reset`; design §3, hole 7: "by hand a reset may always choose among all holders").
 
-    [A..E] ─▶ [A], and A died before anybody had its log    B to E hold older data
+    [A..E] ─▶ [A], and A died before another had its log    B to E hold older data
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> 
     assert replica.configuration is not None
     lineage, user = replica.configuration.lineage, _user(replica)
     given_up = [
-        f"all that was written since the reset to {few(link.nodes)}: lineage {link.token}, behind "
+        f"all that was written since the reset to {few(link.nodes)}: lineage {link.token}, after "
         f"{position_text(link.since)}"
         for link in keys.chain
         if link.token > lineage and node not in link.nodes

@@ -87,7 +87,7 @@ def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(
 def test_the_tables_of_a_store_answer_as_those_of_the_folder(
     run: Path, server: S3Server, told_here: dict[str, Any]
 ) -> None:
-    del told_here  # it is analysed
+    del told_here  # it is analyzed
     shutil.copytree(run, server.bucket / "tables" / run.name)
     query = (
         "SELECT f.check, f.kind, f.key, o.f, count(*) AS n FROM findings f LEFT JOIN ops o "

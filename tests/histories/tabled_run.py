@@ -40,7 +40,7 @@ LOST_S, LOST_ELEMENT_S, STALE_S = 31, 10, 65
 
 
 def write_tabled_run(run: Path) -> None:
-    """Writes the folder, as the harness leaves it: not analysed."""
+    """Writes the folder, as the harness leaves it: not analyzed."""
     write_operations(run / "history" / "load-0.jsonl", _load())
     planted = [
         *anomalies.plant("lost", START_NS + LOST_S * S).operations,

@@ -41,7 +41,7 @@ def _windows(e: Evidence) -> Check:
     a, expected = e.availability, e.description.expectations
     limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
     proven_limit = expected.max_reset_after_proof_ms
-    words = ("", " with a reset", " behind its proof")
+    words = ("", " with a reset", " after its proof")
     limits = [
         (most, f"{most:,.0f} ms{word}")
         for most, word in zip((limit, reset_limit, proven_limit), words, strict=True)
@@ -64,13 +64,13 @@ def _windows(e: Evidence) -> Check:
         proven = max(w.proven_ns for w in by_reset) / 1e6
         summary += (
             f"; {len(by_reset)} ended by a reset, the longest {most:,.0f} ms, and {proven:,.0f} ms "
-            f"behind the proof of the last loss"
+            f"after the proof of the last loss"
         )
     summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
     verdict = Verdict.PASSED
     if not a.vantages:
         verdict = Verdict.UNKNOWN if limits else Verdict.PASSED
-        summary = "not judged: nobody probed"
+        summary = "not judged: there are no probes"
     elif over:
         verdict = Verdict.SLO_BREACHED
         summary += f"; {over} are certainly longer than {' or '.join(text for _, text in limits)}"

@@ -49,7 +49,7 @@ def _resets(e: Evidence) -> Check:
         cut, lineage = unrecorded[0]
         verdict = Verdict.UNKNOWN
         summary += (
-            f"; nobody recorded how lineage {lineage} of {cut.zone}/{cut.partition} began, so what "
+            f"; no record shows how lineage {lineage} of {cut.zone}/{cut.partition} began, so what "
             "it took can't be told"
         )
     elif verdict is Verdict.PASSED and wanted is not None and found < wanted:
@@ -137,7 +137,7 @@ def _availability(e: Evidence) -> Check:
             f"{beside} answers of an older lineage after a newer one led, for instance in "
             f"{at.zone}/{at.partition}: {'; '.join(at.examples)}"
         )
-    good = "nobody answered without a majority or beside a survivor"
+    good = "no node answered without a majority or beside a survivor"
     return Check(
         name="forbidden-availability",
         verdict=Verdict.VIOLATED if words else Verdict.PASSED,

@@ -69,7 +69,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
 def _set_checks(e: Evidence) -> list[Check]:
     reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
     named = {
-        "phantoms": (("phantom",), "values were read that nobody wrote"),
+        "phantoms": (("phantom",), "values were read that no operation wrote"),
         "aborted-reads": (("aborted",), "values were read whose writes certainly failed"),
         "duplicates": (
             ("duplicate", "applied-twice"),

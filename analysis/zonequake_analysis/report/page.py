@@ -47,9 +47,9 @@ _SCRIPTS = ("d3.min.js", "time_axis.js", "findings.js")
 _EXPLAINED = {
     "lost": "An acknowledged write that the last read of its key no longer shows.",
     "stale": "A read that misses a write which was acknowledged, or seen, before it began.",
-    "flicker": "A read that misses what nobody had acknowledged, and reads before and after show.",
+    "flicker": "A read that misses an unacknowledged write, which reads before and after show.",
     "session": "A process that was answered from an earlier place than before.",
-    "phantom": "A value was read that nobody wrote.",
+    "phantom": "A value was read that no operation wrote.",
     "aborted": "A value was read although its write certainly failed.",
     "duplicate": "An element stands twice in a list: one request was applied twice.",
     "applied-twice": "A value was read before the place at which its write was acknowledged: the "

@@ -1,4 +1,4 @@
-"""`zonequake sql-shell RUN`: the tables of an analysed run, in SQL.
+"""`zonequake sql-shell RUN`: the tables of an analyzed run, in SQL.
 
 Exit codes: 0 answered, 254 wrong usage, as a statement that can't be answered or a run without
 tables is, 255 the tables can't be opened.

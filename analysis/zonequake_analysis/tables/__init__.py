@@ -1,4 +1,4 @@
-"""The tables of an analysed run, for SQL: `open_tables(spark, "runs/x")`."""
+"""The tables of an analyzed run, for SQL: `open_tables(spark, "runs/x")`."""
 
 from zonequake_analysis.tables.opened import open_tables
 

@@ -1,4 +1,4 @@
-"""Opens the tables of an analysed run in a Spark session, each as a temporary view.
+"""Opens the tables of an analyzed run in a Spark session, each as a temporary view.
 
 On a file system that Spark itself reads, Spark scans the files. In a store tasks read them through
 the run's own place, each row group in a task, as the analysis itself does.

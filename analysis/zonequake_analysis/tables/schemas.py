@@ -1,4 +1,4 @@
-"""The tables of an analysed run, with the names and types of their columns (docs/tables.md).
+"""The tables of an analyzed run, with the names and types of their columns (docs/tables.md).
 
 Times end in `_ns` and are of the run's own clock, as in the history; those in `_ms` are unix time,
 as in the tables of metrics. Lengths end in `_ns`.

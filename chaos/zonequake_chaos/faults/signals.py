@@ -27,7 +27,7 @@ import os, sys
 number, programs = int(sys.argv[1]), sys.argv[2:]
 print("ready", flush=True)
 if not sys.stdin.readline():
-    sys.exit("nobody said when")
+    sys.exit("the signal to begin did not come")
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         if programs:

@@ -263,7 +263,7 @@ class ControlPlane:
 
     def _zone_object(self) -> Object:
         zone = self.objects.get("distributionzones", ZONE)
-        assert zone is not None, "nobody drops it"
+        assert zone is not None, "no step drops it"
         return zone
 
     # ── what is stored ───────────────────────────────────────────────────────────────────────
@@ -301,7 +301,7 @@ class ControlPlane:
         and nodes.
         """
         spec = zone.spec
-        assert isinstance(spec, ZoneSpec), "nobody writes a spec that can't be used"
+        assert isinstance(spec, ZoneSpec), "no step writes a spec that can't be used"
         asked = spec.filter, spec.partitions, spec.replicas
         if self._sets is not None and self._sets[0] == asked:
             return self._sets[1][number]

@@ -202,4 +202,4 @@ def test_a_lineage_whose_begin_nobody_recorded_makes_the_run_unknown(judge: Judg
     told = [event for event in events() if event["kind"] != "group.reset"]
     checks = judge(told=told, resets=None, restored_at_least=0)
     assert checks["resets"].verdict is Verdict.UNKNOWN
-    assert "nobody recorded how lineage 7 of z1/0 began" in checks["resets"].summary
+    assert "no record shows how lineage 7 of z1/0 began" in checks["resets"].summary

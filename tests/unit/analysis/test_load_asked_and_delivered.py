@@ -141,7 +141,7 @@ SENTENCE = (
 def test_the_headline_says_so_in_a_sentence_of_its_own_behind_any_verdict() -> None:
     assert headline_of() == SENTENCE
     violated = headline_of(found=found({("sets", "phantom"): 2}))
-    assert violated == f"2 values were read that nobody wrote. {SENTENCE}"
+    assert violated == f"2 values were read that no operation wrote. {SENTENCE}"
     problems = headline_of(uncovered=3, bad_events=("events.jsonl:1: rubbish",))
     assert problems.endswith(f". {SENTENCE}")
     assert problems.count("delivered") == 1

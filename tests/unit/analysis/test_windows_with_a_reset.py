@@ -113,7 +113,7 @@ def test_a_reset_has_its_time_from_the_proof_of_the_last_loss(
     limits = Expectations(max_window_ms=500, max_reset_after_proof_ms=limit_ms)
     check = judged(found, limits)
     assert check.verdict is verdict
-    assert ("4,000 ms behind the proof" in check.summary) == (proof is ENDED_AT_12)
+    assert ("4,000 ms after the proof" in check.summary) == (proof is ENDED_AT_12)
 
 
 def test_the_whole_window_is_judged_beside_what_lies_behind_the_proof() -> None:
@@ -121,7 +121,7 @@ def test_the_whole_window_is_judged_beside_what_lies_behind_the_proof() -> None:
     limits = Expectations(max_reset_window_ms=5000, max_reset_after_proof_ms=4000)
     check = judged(found, limits)
     assert check.verdict is Verdict.SLO_BREACHED
-    assert "5,000 ms with a reset or 4,000 ms behind its proof" in check.summary
+    assert "5,000 ms with a reset or 4,000 ms after its proof" in check.summary
 
 
 def test_a_window_without_a_reset_keeps_the_general_limit() -> None:

@@ -76,7 +76,7 @@ AGAIN = replace(
     chain=(*CHAIN[:1], AssignmentsLink(nodes=("A", "B"), term=8_000_000_002, index=22, token=8)),
 )
 GIVEN_UP = (
-    "all that was written since the reset to C: lineage 5, behind term 1, index 21 (lineage 5)"
+    "all that was written since the reset to C: lineage 5, after term 1, index 21 (lineage 5)"
 )
 
 

@@ -205,7 +205,7 @@ def old(index: int, **changes: object) -> ReplicaStatus:
 def test_holders_of_older_lineages_are_listed_with_what_each_would_give_up() -> None:
     proof = prove(dead(), topology("BCD", "A"), B=old(18), C=old(20), D=old(20))
     since = (
-        "gives up all that was written since the reset to A: lineage 5, behind term 1, index 21 "
+        "gives up all that was written since the reset to A: lineage 5, after term 1, index 21 "
         "(lineage 5)"
     )
     assert proof.lines() == [

@@ -44,6 +44,8 @@ def test_a_new_file_is_looked_at_before_it_is_added(tmp_path: Path) -> None:
         ("It waits For ever.", "'For ever': write"),
         ('raise ValueError("wrong words")', "'wrong words': write"),
         ("an error that nobody expected", "'nobody expected': write"),
+        ("4,000 ms behind the proof", "'behind the proof': write"),
+        ("an analysed run", "'analysed': write"),
     ],
 )
 def test_a_planted_word_is_found_in_its_line(tmp_path: Path, line: str, told: str) -> None:
@@ -94,6 +96,7 @@ def test_a_docstring_with_a_verb_and_one_of_a_class_are_left_alone(tmp_path: Pat
         ('def a() -> int:\n    """Until it ends."""\n', "2: 'Until': write a verb first"),
         ('X = 1\n"""The age.\n\nWhoever reads it."""\n', "4: 'Whoever': write the node"),
         ('raise ValueError("somebody else wrote it")\n', "1: 'somebody': write the node"),
+        ('said = f"not judged: nobody probed {1}"\n', "1: 'nobody': write the node"),
     ],
 )
 def test_a_planted_riddle_is_found_in_its_line(tmp_path: Path, source: str, told: str) -> None:
@@ -124,4 +127,18 @@ def test_a_docstring_of_a_property_may_begin_with_an_article(
     file.write_text(
         f'class A:\n    @{decorator}\n    def held(self) -> int:\n        """The number."""\n'
     )
+    assert words(str(file)).returncode == 0
+
+
+def test_a_page_that_users_see_names_no_people(tmp_path: Path) -> None:
+    file = tmp_path / "page.html.j2"
+    file.write_text("<p>\nNobody probed.</p>\n")
+    done = words(str(file))
+    assert done.returncode == 1
+    assert f"{file}:2: 'Nobody': write the node" in done.stdout
+
+
+def test_words_for_people_stay_in_docstrings_and_names(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('NOBODY = 0\n"""The number that nobody has; analyses have others."""\n')
     assert words(str(file)).returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,9 @@ from rich.table import Table
 from zonequake_cluster.choice import choose_cluster
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host.limited_volumes import SMALLEST_MEBIBYTES, STORAGE_CLASS
-from zonequake_cluster.provider import ClusterStatus
+from zonequake_cluster.provider import Cluster, ClusterStatus
 from zonequake_kube.errors import HarnessError, UsageError
+from zonequake_kube.options import context_option, expanded, kubeconfig_option
 
 EXIT_NOT_RUNNING = 1
 EXIT_USAGE = 254
@@ -35,39 +37,52 @@ Name = Annotated[
     str | None,
     typer.Option("--name", help="Name of the embedded cluster. Default: one per clone or user."),
 ]
-Context = Annotated[
-    str | None, typer.Option("--context", help="Use this context instead of the embedded cluster.")
-]
+Context = Annotated[str | None, context_option("Use this context instead of the embedded cluster.")]
 Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Kubeconfig of the context. Default: as for kubectl."),
+    Path | None, kubeconfig_option("Kubeconfig of the context. Default: as for kubectl.")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Names an embedded cluster, or another one by its context."""
+
+    name: Name = None
+    context: Context = None
+    kubeconfig: Kubeconfig = None
+
+    def choose(self) -> Cluster:
+        """Finds the cluster. Raises UsageError."""
+        return choose_cluster(self.name, self.context, self.kubeconfig, say=_say)
 
 
 @app.command(epilog="Example: zonequake cluster up")
-def up(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+@expanded
+def up(where: ClusterOptions) -> None:
     """Start the embedded node, or check that another cluster can be used."""
     with _reporting():
-        cluster = choose_cluster(name, context, kubeconfig, say=_say)
+        cluster = where.choose()
         cluster.up()
         _say(f"kubeconfig: {cluster.kubeconfig}")
 
 
 @app.command(epilog="Example: zonequake cluster down")
-def down(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+@expanded
+def down(where: ClusterOptions) -> None:
     """Stop the embedded node and remove its files."""
     with _reporting():
-        cluster = choose_cluster(name, context, kubeconfig, say=_say)
+        cluster = where.choose()
         cluster.down()
         if cluster.embedded:
             _say(f"cluster {cluster.name} is gone")
 
 
 @app.command(epilog="Example: zonequake cluster status")
-def status(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+@expanded
+def status(where: ClusterOptions) -> None:
     """Show what runs, since when, and where the logs are; exit code 1 if not ready."""
     with _reporting():
-        found = choose_cluster(name, context, kubeconfig, say=_say).status()
+        found = where.choose().status()
     _show(found)
     if not found.ready:
         raise typer.Exit(EXIT_NOT_RUNNING)

@@ -1,29 +1,27 @@
-"""Options of the commands that work on a cluster: once here, and not in each signature.
-
-A command takes a class of them as one parameter, and `@expanded` makes an option of each field.
-"""
+"""Options of the commands that work on a cluster: once here, and not in each signature."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import context_option, kubeconfig_option
 
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", help="Default: the embedded cluster's; $KUBECONFIG if --context."),
+    kubeconfig_option("Default: the embedded cluster's; $KUBECONFIG if --context."),
 ]
-Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig to use.")]
+UserKubeconfig = Annotated[
+    Path | None, kubeconfig_option("Default: $KUBECONFIG, then the embedded cluster's.")
+]
+Context = Annotated[str | None, context_option("Context of the kubeconfig to use.")]
 
 
 def _namespace(name: str) -> str:
@@ -66,10 +64,7 @@ class ReleaseOptions:
 class UserOptions:
     """Names a namespace with zones: where kubectl looks, else in the embedded cluster."""
 
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option("--kubeconfig", help="Default: $KUBECONFIG, then the embedded cluster's."),
-    ] = None
+    kubeconfig: UserKubeconfig = None
     context: Context = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
@@ -91,32 +86,3 @@ def wrong_words(error: TyperException) -> str:
     if not callable(details):
         return said
     return "; ".join([said, *(f"found {detail['input']!r}" for detail in details())])
-
-
-def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command an option for each field of its parameters that are dataclasses."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-
-    def parameters() -> Iterator[inspect.Parameter]:
-        for name, own in inspect.signature(command).parameters.items():
-            if name not in groups:
-                yield own.replace(annotation=hints[name], kind=own.KEYWORD_ONLY)
-                continue
-            types = get_type_hints(groups[name], include_extras=True)
-            for field in fields(groups[name]):
-                default = own.empty if field.default is MISSING else field.default
-                yield inspect.Parameter(
-                    field.name, own.KEYWORD_ONLY, default=default, annotation=types[field.name]
-                )
-
-    @functools.wraps(command)
-    def call(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, group in groups.items():
-            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
-        command(**values)
-
-    expanded_parameters = list(parameters())
-    call.__signature__ = inspect.Signature(expanded_parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in expanded_parameters}
-    return call

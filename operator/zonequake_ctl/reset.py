@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.options import UserOptions, expanded
+from zonequake_ctl.options import UserOptions
 from zonequake_ctl.reset_by_hand import (
     proofs_of,
     refusal,
@@ -30,6 +30,7 @@ from zonequake_ctl.reset_by_hand import (
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import expanded
 from zonequake_operator.resources.model import ResetRequest
 
 REFUSED, UNFINISHED = 1, 2

@@ -21,7 +21,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from zonequake_ctl.context import NoCluster, ReleasePlace
-from zonequake_ctl.options import UserOptions, expanded
+from zonequake_ctl.options import UserOptions
 from zonequake_ctl.sql.parser import parse
 from zonequake_ctl.sql.statements import Statement
 from zonequake_ctl.sql.translate import (
@@ -38,6 +38,7 @@ from zonequake_ctl.sql.translate import (
 from zonequake_ctl.sql.views import Rows
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import Conflict, NotFound, UsageError, unreadable
+from zonequake_kube.options import expanded
 
 ATTEMPTS = 3
 """Attempts at a change that another client's write kept from being stored."""

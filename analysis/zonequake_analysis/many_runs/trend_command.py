@@ -13,7 +13,13 @@ from typing import Annotated
 import typer
 
 from zonequake_analysis.first_few import first_few
-from zonequake_analysis.run_argument import FolderOfRuns, path_or_uri
+from zonequake_analysis.run_argument import (
+    Archives,
+    DriverHost,
+    FolderOfRuns,
+    Master,
+    path_or_uri,
+)
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
@@ -45,17 +51,9 @@ def trend_command(
             help="Table to write. Default: trend.parquet beside the page.",
         ),
     ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Spark master, default local[*].")
-    ] = None,
-    driver_host: Annotated[
-        str | None,
-        typer.Option(help="Address at which the workers of --master find this process."),
-    ] = None,
-    archives: Annotated[
-        Path | None,
-        typer.Option(help="Python of the workers of --master: a file of executor-archive."),
-    ] = None,
+    master: Master = None,
+    driver_host: DriverHost = None,
+    archives: Archives = None,
 ) -> None:
     """Show how each objective went over many runs and versions, with its change points.
 

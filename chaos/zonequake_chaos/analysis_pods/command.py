@@ -11,8 +11,9 @@ from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import expanded
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 

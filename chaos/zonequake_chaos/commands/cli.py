@@ -22,10 +22,11 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.mounted import mount_all
 from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.closed_output import ends_with_its_reader
-from zonequake_ctl.options import ReleaseOptions, expanded, wrong_words
+from zonequake_ctl.options import ReleaseOptions, wrong_words
 from zonequake_ctl.release.cli import LOOK
 from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
+from zonequake_kube.options import expanded
 
 if TYPE_CHECKING:
     from zonequake_chaos.cleanup.prove import CleanupProof

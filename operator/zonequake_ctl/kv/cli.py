@@ -23,8 +23,9 @@ import typer
 
 from zonequake_ctl.kv.credentials import own_credentials
 from zonequake_ctl.kv.words import FORMS, transaction_of, value_of
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.options import expanded
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import (
     Connections,

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_ctl.release.certificates import Certificates
 from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import expanded
 
 app = typer.Typer(
     add_completion=False,

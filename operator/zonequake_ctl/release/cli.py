@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_ctl.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import expanded
 
 LOOK, CLUSTER = "Look", "Cluster and release"
 

@@ -15,10 +15,11 @@ from typer.exceptions import TyperException
 
 from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.options import expanded, wrong_words
+from zonequake_ctl.options import wrong_words
 from zonequake_ctl.zq.look import find_current
 from zonequake_ctl.zq.status import show_status
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
+from zonequake_kube.options import context_option, expanded, kubeconfig_option
 
 FAILED_EXIT_CODE = 1
 
@@ -33,8 +34,8 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 
-Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.")]
-Context = Annotated[str | None, typer.Option("--context", help="Default: the current context.")]
+Kubeconfig = Annotated[Path | None, kubeconfig_option("Default: $KUBECONFIG.")]
+Context = Annotated[str | None, context_option("Default: the current context.")]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Default: the namespace of the context.")
 ]

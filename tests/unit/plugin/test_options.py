@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 import typer.main
 
-from zonequake_ctl.options import expanded
+from zonequake_kube.options import expanded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,3 +108,14 @@ def test_what_mypy_knows_no_types_of_is_imported() -> None:
     mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
     excused = [name for each in mypy["overrides"] for name in each["module"]]
     assert [name for name in excused if name.removesuffix(".*") not in imported()] == []
+
+
+def test_mypy_looks_at_every_script_but_those_of_the_site() -> None:
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    scripts = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "scripts").rglob("*.py")
+        if "docs" not in path.parts
+    }
+    assert scripts
+    assert scripts - set(mypy["packages"]) == set()

@@ -132,3 +132,12 @@ def _all() -> list[Quantity]:
 
 QUANTITIES = {quantity.name: quantity for quantity in _all()}
 """Quantities by name, in the order in which they are shown."""
+
+
+def number(value: float) -> str:
+    """Returns a number with as many digits as are useful."""
+    if math.isinf(value):
+        return "∞"
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

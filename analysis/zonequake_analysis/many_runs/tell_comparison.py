@@ -19,7 +19,7 @@ from zonequake_analysis.many_runs.comparison import (
 from zonequake_analysis.many_runs.intervals import FEWEST_RUNS
 from zonequake_analysis.many_runs.measured_run import MeasuredRun
 from zonequake_analysis.many_runs.metric_rows import MetricMedian, MetricRow, MetricSide
-from zonequake_analysis.many_runs.quantities import Better, Estimate
+from zonequake_analysis.many_runs.quantities import Better, Estimate, number
 from zonequake_analysis.markdown import cell
 from zonequake_analysis.untrusted_text import plain
 
@@ -241,27 +241,27 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _shown(estimate: Estimate | None, unit: str) -> str:
     if estimate is None:
         return "–"
-    words = f"{_number(estimate.value)} {unit}".strip().replace(" /s", "/s")
+    words = f"{number(estimate.value)} {unit}".strip().replace(" /s", "/s")
     if estimate.low == estimate.value == estimate.high:
         return words
-    return f"{words} [{_number(estimate.low)} … {_number(estimate.high)}]"
+    return f"{words} [{number(estimate.low)} … {number(estimate.high)}]"
 
 
 def _changed(row: Row) -> str:
     if row.change is None:
         return "–"
     if row.kind is BoundKind.RATIO:
-        return f"×{_number(row.change.value)}"
+        return f"×{number(row.change.value)}"
     sign = "+" if row.change.value >= 0 else "−"
-    return f"{sign}{_number(abs(row.change.value))}"
+    return f"{sign}{number(abs(row.change.value))}"
 
 
 def _bounded(row: Row) -> str:
     if row.bound is None:
         return ""
     if row.kind is BoundKind.ADDED:
-        return f"+{_number(row.bound)}"
-    return f"×{_number(row.bound)} at {'most' if row.quantity.better is Better.LOWER else 'least'}"
+        return f"+{number(row.bound)}"
+    return f"×{number(row.bound)} at {'most' if row.quantity.better is Better.LOWER else 'least'}"
 
 
 def _moved(row: MetricRow) -> tuple[str, str]:
@@ -278,14 +278,6 @@ def _moved(row: MetricRow) -> tuple[str, str]:
 
 def _median(median: MetricMedian) -> str:
     return f"{median.value:.4g} [{median.low:.4g} … {median.high:.4g}]"
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "∞"
-    if value == int(value) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -18,6 +18,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from zonequake_analysis.many_runs.quantities import number
 from zonequake_analysis.many_runs.trend_rows import LevelChange, Series, TrendRow
 from zonequake_analysis.untrusted_text import plain
 from zonequake_analysis.verdict import Verdict
@@ -37,15 +38,6 @@ _LETTER_PX = 6.6
 _APART_PX = 6.0
 _LEAST_LABEL_PX = 70.0
 """A name of a version may be as wide as that, however few runs it has."""
-
-
-def number(value: float) -> str:
-    """Returns a number with as many digits as are useful."""
-    if math.isinf(value):
-        return "∞"
-    if value == int(value) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def with_unit(value: float, unit: str) -> str:

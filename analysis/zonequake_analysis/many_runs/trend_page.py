@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import jinja2
 
 from zonequake_analysis.first_few import first_few
+from zonequake_analysis.many_runs.quantities import number
 from zonequake_analysis.many_runs.trend_charts import (
     chart,
     day,
     highest,
-    number,
     verdict_strip,
     with_unit,
 )

@@ -1,5 +1,8 @@
 """Identities: one DNS name per role and release, in the certificate's subject alternative names.
 
+`operator.zq.shop.zonequake.internal` is the operator of the release `zq` in the namespace `shop`.
+`internal` is kept for private use: no name below it can be registered.
+
 A DNS name and not a URI, because the library itself then verifies the server that a client has
 reached, and because helm's own functions can write nothing else into a certificate. Pure.
 """
@@ -8,9 +11,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-
-TOP = "zonequake.internal"
-"""`internal` is kept for private use: no name below it can be registered."""
 
 
 class TlsRole(enum.StrEnum):
@@ -22,13 +22,8 @@ class TlsRole(enum.StrEnum):
     HARNESS = "harness"
 
 
-def domain_of(release: str, namespace: str) -> str:
-    """Returns the suffix of all identities of a release."""
-    return f"{release}.{namespace}.{TOP}"
-
-
 def identity_of(role: str, domain: str) -> str:
-    """Returns the identity of a role of the release."""
+    """Returns the identity of a role; `domain` is the suffix of all identities of a release."""
     return f"{role}.{domain}"
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from zonequake_cluster.supply.certificate_authority import Authority, Credential
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import TlsRole, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 from zonequake_tls.settings import TlsSettings
 
-DOMAIN = domain_of("zq", "test")
+DOMAIN = "zq.test.zonequake.internal"
 
 
 class Certificates:

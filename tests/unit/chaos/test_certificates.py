@@ -19,11 +19,11 @@ from zonequake_ctl.release.certificates import Certificates
 from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import NotFound, UsageError, WaitExpired
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import TlsRole, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettings
 
-DOMAIN = domain_of("zq", "test")
+DOMAIN = "zq.test.zonequake.internal"
 PODS = {
     "zq-default-0": TlsRole.STORE,
     "zq-default-1": TlsRole.STORE,

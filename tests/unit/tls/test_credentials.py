@@ -9,10 +9,10 @@ import pytest
 
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import TlsRole, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 from zonequake_tls.settings import TlsSettings
 
-DOMAIN = domain_of("zq", "shop")
+DOMAIN = "zq.shop.zonequake.internal"
 
 
 class Files:

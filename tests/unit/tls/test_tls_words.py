@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from zonequake_tls.certificate_check import ExaminingContext, IdentityRefused
-from zonequake_tls.identity import allowed_by, domain_of
+from zonequake_tls.identity import allowed_by
 from zonequake_tls.listener import reason_of
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
-DOMAIN = domain_of("zq", "shop")
+DOMAIN = "zq.shop.zonequake.internal"
 GOOD = {"ZQ_TLS_DIR": "/tls", "ZQ_TLS_DOMAIN": DOMAIN}
 
 

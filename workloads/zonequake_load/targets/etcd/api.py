@@ -82,10 +82,6 @@ class _Put(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
 
 
-class _Moved(msgspec.Struct, frozen=True):
-    """etcd says nothing when leadership has moved, not even a header."""
-
-
 class _TxnResponse(msgspec.Struct, frozen=True, kw_only=True):
     response_range: Range | None = None
 
@@ -215,11 +211,6 @@ class EtcdApi:
         """All members, as the one that answers knows them."""
         body = {"linearizable": False}
         return (await self._ask("/v3/cluster/member/list", body, _Members)).members
-
-    async def move_leader(self, member_id: int) -> None:
-        """Hand leadership over; only the leader takes this."""
-        body = {"targetID": str(member_id)}
-        await self._ask("/v3/maintenance/transfer-leadership", body, _Moved)
 
     async def hash_kv(self, revision: int = 0) -> Hash:
         """Returns the hash of the member that answers, at `revision` (0: its newest)."""

@@ -115,6 +115,7 @@ def _run(command: tuple[str, ...], environment: dict[str, str], log: str) -> Non
     os.environ.clear()
     os.environ.update(environment)
     importlib.reload(kube_config)  # which reads the environment once, as it is imported
+    # Python puts it there as it starts; this process was forked from one that started without it.
     sys.path[:0] = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     try:
         if command[0] == "-m":

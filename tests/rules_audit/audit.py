@@ -57,6 +57,7 @@ def run_tests(tests: Collection[str], mutation: Mutation | None) -> Run:
         results = Path(folder) / "results.xml"
         if mutation is not None:
             _write_copy(mutation, Path(folder))
+            # This process imports the mutated copy, not the sources; it ends with the mutation.
             sys.path.insert(0, folder)
             os.environ["PYTHONPATH"] = folder  # for programs that tests start
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"

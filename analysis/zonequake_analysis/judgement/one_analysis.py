@@ -108,7 +108,7 @@ class AnalysisClaim:
 def _locked(run: Path) -> Iterator[Callable[[], None]]:
     """Holds a folder of this machine; the kernel releases it when the process ends.
 
-    One without histories is held by none: there is nothing to analyse.
+    One without histories is held by none: there is nothing to analyze.
     """
     try:
         held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)

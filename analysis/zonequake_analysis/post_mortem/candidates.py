@@ -125,7 +125,7 @@ def _look(files: Sequence[Place], sought: Sequence[Sought], number: int) -> Made
             partitioning=None,
             use_threads=False,
         )
-    yield 0, to_bytes(_nearest_of_each(sought, [rows] * len(sought)))
+    yield 0, to_bytes(_nearest_of_each(sought, [rows.cast(_SHAPE)] * len(sought)))
 
 
 def _nearest_of_all(sought: Sequence[Sought], _bucket: int, made: Sequence[bytes]) -> bytes:

@@ -79,7 +79,7 @@ def lacking(module: str, extras: list[str]) -> set[str]:
     optional = PROJECT["optional-dependencies"]
     every = [each for name, extra in optional.items() if name != "all" for each in extra]
     has = brought(PROJECT["dependencies"] + [each for name in extras for each in optional[name]])
-    return (closure(module) & brought(every)) - has
+    return set(closure(module)) & brought(every) - has
 
 
 @pytest.mark.parametrize("command", MOUNTED)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.warm_processes import PRELOADED, WarmProcess, start_process
 
+ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "SAID": "by the test"}
 
 
@@ -21,9 +23,18 @@ def started(tmp_path: Path, program: str, *words: str) -> tuple[WarmProcess, Pat
 
 
 def test_what_is_preloaded_is_imported_already(tmp_path: Path) -> None:
-    program = f"import sys; print(set({PRELOADED!r}) - sys.modules.keys())"
-    process, log = started(tmp_path, program)
-    assert process.wait(120) == 0
+    program, log = tmp_path / "program.py", tmp_path / "log"
+    program.write_text(f"import sys; print(set({PRELOADED!r}) - sys.modules.keys())")
+    # In a process of its own: this one may have a server already, that of another test.
+    starter = tmp_path / "starter.py"
+    starter.write_text(
+        "from pathlib import Path\nfrom tests.warm_processes import WarmProcess\n\n"
+        "if __name__ == '__main__':\n"
+        f"    process = WarmProcess(({str(program)!r},), {ENVIRONMENT!r}, Path({str(log)!r}))\n"
+        "    raise SystemExit(process.wait(120))\n"
+    )
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    subprocess.run([sys.executable, starter], env={**os.environ, "PYTHONPATH": path}, check=True)
     assert log.read_text() == "set()\n"
 
 

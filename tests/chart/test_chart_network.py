@@ -65,7 +65,7 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
     )
     harness = {**harness, "metadata": {"namespace": NAMESPACE}}
     installed = Installation.of(harness)
-    plan = LoadPlan(zone="z", seeds=["s:1"], pods=1)
+    plan = LoadPlan(client="some:client", zone="z", seeds=["s:1"], pods=1)
     members = EtcdObjects(
         name="zq-etcd-default",
         pool="default",

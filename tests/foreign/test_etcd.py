@@ -50,7 +50,7 @@ async def a_run(
 ) -> Findings:
     """Load while `story` happens, then final reads; the histories are in the folder `run`."""
     plan = LoadPlan(
-        target="etcd",
+        client="zonequake_load.targets.etcd.target:connect",
         zone="z",
         seeds=etcd.seeds,
         workloads=[

@@ -27,8 +27,8 @@ import msgspec
 import uvloop
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.errors import LoadError, PlanError
+from zonequake_load.pod.clients import client_for
 from zonequake_load.pod.control import LoadPlan
 from zonequake_load.pod.history import Recorder, machine_clock
 from zonequake_load.pod.identity import begin_incarnation
@@ -36,7 +36,6 @@ from zonequake_load.pod.load import LoadPod
 from zonequake_load.pod.recovery import read_past
 from zonequake_load.pod.server import make_app
 from zonequake_load.pod.tally import OperationTally
-from zonequake_load.pod.targets import target_for
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
 from zonequake_tls.identity import TlsRole
@@ -105,7 +104,7 @@ async def run(settings: LoadSettings) -> None:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    connections = _connections(settings.tls, registry)
+    credentials = _credentials(settings.tls, registry)
     settings.directory.mkdir(parents=True, exist_ok=True)
     recovered = read_past(settings.directory)
     for name in recovered.damaged:
@@ -118,7 +117,7 @@ async def run(settings: LoadSettings) -> None:
         ordinal=settings.ordinal,
         incarnation=incarnation,
         directory=settings.directory,
-        target=target_for(settings.plan, rng, connections),
+        target=client_for(settings.plan, rng, credentials),
         recorder=Recorder(
             settings.directory, f"{settings.pod}-{incarnation}", settings.plan.zone, machine_clock()
         ),
@@ -148,16 +147,16 @@ async def run(settings: LoadSettings) -> None:
         await serving.close()
 
 
-def _connections(tls: TlsSettings | None, registry: CollectorRegistry) -> Connections:
+def _credentials(tls: TlsSettings | None, registry: CollectorRegistry) -> Credentials | None:
     """Raises PlanError."""
     if tls is None:
-        return Connections()
+        return None
     try:
         credentials = Credentials(tls, TlsRole.LOAD)
     except UnusableCredentials as error:
         raise PlanError(str(error)) from error
     registry.register(CertificateCollector(credentials))
-    return Connections(dialer(credentials), renew_s=tls.renew_s)
+    return credentials
 
 
 def main() -> int:

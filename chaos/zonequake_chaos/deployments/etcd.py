@@ -46,6 +46,7 @@ from zonequake_load.targets.etcd.records import (
 from zonequake_protocol.admin import StoreEvent
 
 TARGET = "etcd"
+CLIENT = "zonequake_load.targets.etcd.target:connect"
 
 
 class EtcdDeployment:
@@ -81,17 +82,16 @@ class EtcdDeployment:
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
         """Returns a plan with as many keys for the one group as our store has in all partitions."""
         plan = load_plan(
+            client=CLIENT,
+            seeds=self._members.endpoints,
             zone=zone,
             load=self._spec.load,
-            installation=self._installation,
             seed=seed,
             final_timeout_s=self._spec.times.final_timeout_s,
         )
         many = zone.partitions
         return msgspec.structs.replace(
             plan,
-            target=TARGET,
-            seeds=self._members.endpoints,
             workloads=[
                 msgspec.structs.replace(
                     workload, keys_per_partition=workload.keys_per_partition * many

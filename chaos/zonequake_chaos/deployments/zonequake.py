@@ -22,6 +22,9 @@ from zonequake_kube.client import Kube
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 
+CLIENT = "zonequake_load.targets.zonequake:connect"
+CLIENT_PORT = 7002
+
 
 class ZonequakeDeployment:
     """See `protocol.Deployment`. The release is installed; a run sizes its pools and creates its
@@ -41,10 +44,12 @@ class ZonequakeDeployment:
         return SystemDescription(name="zonequake", version=version("zonequake"))
 
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
+        at = self._installation
         return load_plan(
+            client=CLIENT,
+            seeds=[f"{at.store_service}.{at.namespace}.svc:{CLIENT_PORT}"],
             zone=zone,
             load=self._spec.load,
-            installation=self._installation,
             seed=seed,
             final_timeout_s=self._spec.times.final_timeout_s,
         )

@@ -24,7 +24,6 @@ from zonequake_load.pod.control import (
 from zonequake_tls.identity import TlsRole
 
 LOAD_PORT = 8081
-CLIENT_PORT = 7002
 RUN_LABEL = "zonequake.io/run"
 _VOLUME_SIZE = "2Gi"
 _TLS_FOLDER = "/tls"
@@ -32,9 +31,15 @@ _TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
 
 
 def load_plan(
-    *, zone: RunZone, load: RunLoad, installation: Installation, seed: int, final_timeout_s: float
+    *,
+    client: str,
+    seeds: list[str],
+    zone: RunZone,
+    load: RunLoad,
+    seed: int,
+    final_timeout_s: float,
 ) -> LoadPlan:
-    """Returns the plan of all load pods of one zone."""
+    """Returns the plan of all load pods of one zone; `client` and `seeds` as in `LoadPlan`."""
     workloads: list[RegisterWorkload | AppendListWorkload] = []
     if load.register_rate:
         workloads.append(
@@ -50,10 +55,10 @@ def load_plan(
                 keys_per_partition=load.list_keys_per_partition,
             )
         )
-    host = f"{installation.store_service}.{installation.namespace}.svc"
     return LoadPlan(
+        client=client,
         zone=zone.name,
-        seeds=[f"{host}:{CLIENT_PORT}"],
+        seeds=seeds,
         pods=load.pods,
         workloads=workloads,
         probes=Probes(budget_per_second=load.probe_rate) if load.probe_rate else None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.patience import PATIENCE_S
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
-from zonequake_load.targets.zonequake import key_for_partition
+from zonequake_load.targets.keys import key_for_partition
 
 if TYPE_CHECKING:
     from tests.kube.operator.relay import Relay

@@ -21,7 +21,7 @@ from zonequake_ctl.zq.support_report import write_report
 from zonequake_kube.errors import UsageError
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
-from zonequake_load.targets.zonequake import key_for_partition
+from zonequake_load.targets.keys import key_for_partition
 
 pytestmark = pytest.mark.kube
 

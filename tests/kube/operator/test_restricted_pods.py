@@ -52,7 +52,7 @@ def pods() -> dict[str, dict[str, Any]]:
         next(o for o in objects if o["metadata"]["name"] == "zq-harness" and "data" in o)
         | {"metadata": {"namespace": "n"}}
     )
-    plan = LoadPlan(zone="z", seeds=["s:1"], pods=1)
+    plan = LoadPlan(client="some:client", zone="z", seeds=["s:1"], pods=1)
     objects += load_objects(name="zq-load-z", run_id="r", plan=plan, installation=installed)
     found: dict[str, dict[str, Any]] = {}
     for one in objects:

@@ -23,7 +23,7 @@ from tests.kube.operator.machine import Machine
 from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Relay
 from tests.patience import PATIENCE_S
-from zonequake_load.targets.zonequake import key_for_partition
+from zonequake_load.targets.keys import key_for_partition
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer

@@ -34,7 +34,7 @@ class Pods:
         sink(b"{}\n")
 
     def load(self) -> LoadPods:
-        plan = LoadPlan(zone="z", seeds=["zq:7080"], pods=3)
+        plan = LoadPlan(client="a:connect", zone="z", seeds=["zq:7080"], pods=3)
         return LoadPods(kube=cast("Kube", self), clock=SystemClock(), name="load", plan=plan)
 
 

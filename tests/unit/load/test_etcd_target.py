@@ -15,11 +15,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.unit.load.reference_etcd import Endpoint, ReferenceEtcd, Spoilt
-from zonequake_load.client.connection import Connections
-from zonequake_load.errors import PlanError, TargetError
+from zonequake_load.errors import TargetError
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
-from zonequake_load.pod.control import LoadPlan
-from zonequake_load.pod.targets import target_for
 from zonequake_load.targets.etcd.records import key_of
 from zonequake_load.targets.etcd.target import EtcdTarget
 
@@ -337,9 +334,3 @@ async def test_what_does_not_run_is_said_at_the_opening(
     target = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
     with pytest.raises(TargetError, match="cannot connect"):
         await target.open()
-
-
-def test_an_unknown_target_is_named() -> None:
-    plan = LoadPlan(target="zookeeper", zone="z", seeds=["127.0.0.1:1"])
-    with pytest.raises(PlanError, match="found target 'zookeeper'"):
-        target_for(plan, random.Random(1), Connections())

@@ -38,8 +38,8 @@ class ReadsAt(StrEnum):
     """The replica that linearizable reads are sent to first: the leader, or any replica in turn.
 
     A correct store's follower refuses and names the leader, so `any` costs one more trip; a store
-    whose followers answer by themselves shows it. etcd's members all take linearizable reads, which
-    are always asked of each in turn.
+    whose followers answer by themselves shows it. A target whose members all take linearizable
+    reads asks each in turn always.
 
     `local` asks any replica for its own state, however old, and still claims in the history that
     the read was linearizable: what the checks must find stale on a sound store. Final reads are
@@ -128,10 +128,11 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `processes`: operations of the workloads outstanding at once in one pod.
     `deadline_ms` bounds an operation with all its attempts, `attempt_ms` each attempt.
     `final_timeout_s` bounds the final reads, `operations_per_key` the history of one key.
-    `target`: `zonequake`, or `etcd`, whose `seeds` are its members' client ports, whose `zone` is a
-    prefix of keys, and which is one partition.
+    `client`: the function that builds the target's client, as MODULE:FUNCTION
+    (`zonequake_load.targets.context`).
     """
 
+    client: Annotated[str, msgspec.Meta(pattern=r"^[\w.]+:\w+$")]
     zone: str
     seeds: Annotated[list[str], msgspec.Meta(min_length=1)]
     pods: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
@@ -146,7 +147,6 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     operations_per_key: Annotated[int, msgspec.Meta(ge=100)] = 100_000
     reads_at: ReadsAt = ReadsAt.LEADER
     seed: int = 0
-    target: str = "zonequake"
 
 
 class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """Defines what the load can be sent to: one protocol with few methods (design §5).
 
-Load, probes, history and checks know only this. A new target is a module under `targets/` and a
-case in `pod/targets.py` (docs/how-to/test-another-system.md).
+Load, probes, history and checks know only this. A plan names the function that builds a target's
+client (docs/how-to/test-another-system.md).
 """
 
 from __future__ import annotations

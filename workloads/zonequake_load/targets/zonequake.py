@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 from zonequake_load.client.client import Client
+from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.operation import Limits, OnceId, Operation, Outcome
-from zonequake_protocol.client import partition_of
+from zonequake_load.pod.control import ReadsAt
+from zonequake_load.targets.context import ClientContext
+from zonequake_load.targets.keys import key_for_partition
 
 
 class ZonequakeTarget:
@@ -37,14 +38,19 @@ class ZonequakeTarget:
         return key_for_partition(stem, partition, self.partitions)
 
 
-def key_for_partition(stem: str, partition: int, partitions: int) -> str:
-    """Returns `stem` with the first number appended that puts the key into `partition`.
-
-    crc32 spreads well: the search takes about `partitions` steps.
-    """
-    assert 0 <= partition < partitions
-    for suffix in itertools.count():
-        key = f"{stem}.{suffix}"
-        if partition_of(key, partitions) == partition:
-            return key
-    raise AssertionError("unreachable")
+def connect(context: ClientContext) -> ZonequakeTarget:
+    """Builds the client of one zone; its seeds are client ports of data nodes."""
+    credentials = context.credentials
+    connections = (
+        Connections(dialer(credentials), renew_s=credentials.settings.renew_s)
+        if credentials is not None
+        else Connections()
+    )
+    client = Client(
+        context.zone,
+        list(context.seeds),
+        rng=context.rng,
+        reads_anywhere=context.reads_at is not ReadsAt.LEADER,
+        connections=connections,
+    )
+    return ZonequakeTarget(client)

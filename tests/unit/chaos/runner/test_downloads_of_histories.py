@@ -82,7 +82,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 async def load(cluster: Any, place: ReleasePlace) -> AsyncIterator[LoadPods]:
     cluster.phases["zq-load-z-0"] = "done"
     async with await place.connect() as kube:
-        plan = LoadPlan(zone="z", seeds=["zq:7080"])
+        plan = LoadPlan(client="some:client", zone="z", seeds=["zq:7080"])
         yield LoadPods(
             kube=kube, clock=SystemClock(), name="zq-load-z", plan=plan, piece_bytes=2_000_000
         )

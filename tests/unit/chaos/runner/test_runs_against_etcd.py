@@ -88,7 +88,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     dumped = (folder.path / "dumps" / f"0-{MEMBERS[0]}.jsonl").read_text().splitlines()
     assert json.loads(dumped[1]) == {"key": "a", "value": 7, "index": 9}
     (plan,) = cluster.plans
-    assert plan["target"] == "etcd"
+    assert plan["client"] == "zonequake_load.targets.etcd.target:connect"
     assert plan["seeds"][0] == "zq-etcd-default-0.zq-etcd-default.zonequake.svc:2379"
     assert plan["workloads"][0]["keys_per_partition"] == 16, "those of four partitions"
     written = yaml.safe_load((folder.path / "run.yaml").read_text())

@@ -35,6 +35,7 @@ from zonequake_load.operation import (
     Outcome,
     Type,
 )
+from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.etcd.api import (
     EtcdApi,
     Header,
@@ -56,7 +57,7 @@ from zonequake_load.targets.etcd.records import (
     stored,
 )
 from zonequake_load.targets.etcd.wire import EtcdWire
-from zonequake_load.targets.zonequake import key_for_partition
+from zonequake_load.targets.keys import key_for_partition
 from zonequake_protocol.client import Value
 
 OPEN_TIMEOUT_S = 5.0
@@ -375,3 +376,8 @@ def _blames_endpoint(error: AttemptError | EtcdError) -> bool:
 
 def _value(kvs: list[KeyValue]) -> Value:
     return read(kvs[0].value) if kvs else None
+
+
+def connect(context: ClientContext) -> EtcdTarget:
+    """Builds the client of one prefix; its seeds are client ports of members."""
+    return EtcdTarget(context.zone, list(context.seeds), rng=context.rng)

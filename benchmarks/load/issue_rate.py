@@ -35,7 +35,7 @@ async def cpu_s(pods: LoadPods, pod: LoadPod) -> float:
 
 async def measure(rate: float, seconds: float, seeds: list[str]) -> str:
     plan = LoadPlan(
-        client="zonequake_load.targets.zonequake:connect",
+        client="zonequake_target_store.client:connect",
         zone=ZONE,
         seeds=seeds,
         workloads=[RegisterWorkload(operations_per_second=rate)],

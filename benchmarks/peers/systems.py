@@ -13,10 +13,10 @@ from benchmarks.store.figures import NODES, create, leaders, pid_of
 from tests.foreign.local_etcd import LocalEtcd
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
-from zonequake_load.targets.etcd.target import EtcdTarget
 from zonequake_load.targets.protocol import Target
-from zonequake_load.targets.zonequake import ZonequakeTarget
 from zonequake_store.raft.api import RaftSettings
+from zonequake_target_etcd.client.target import EtcdTarget
+from zonequake_target_store.client import ZonequakeTarget
 
 ZONE = "peers"
 

@@ -18,11 +18,13 @@ from tests.chart.conftest import (
 from tests.chart.network_model import End, Policies, Port
 from tests.chart.network_table import Connection, listed
 from tests.chart.rights import PAGE
-from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
+from zonequake_chaos.kit.member_set import MemberSet, member_objects
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_objects
-from zonequake_chaos.scenario.run import RunEtcd
+from zonequake_chaos.scenario.run import RunTarget
 from zonequake_load.pod.control import LoadPlan
+from zonequake_target_etcd.members import PORTS, container
+from zonequake_target_etcd.package import TARGET
 
 pytestmark = pytest.mark.chart
 
@@ -65,19 +67,24 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
     )
     harness = {**harness, "metadata": {"namespace": NAMESPACE}}
     installed = Installation.of(harness)
-    plan = LoadPlan(client="some:client", zone="z", seeds=["s:1"], pods=1)
-    members = EtcdObjects(
+    plan = LoadPlan(client=TARGET.client.connect, zone="z", seeds=["s:1"], pods=1)
+    members = MemberSet(
         name="zq-etcd-default",
+        program="etcd",
         pool="default",
         count=3,
         namespace=NAMESPACE,
         image="an/etcd:1",
+        pull_policy="IfNotPresent",
         fsync=True,
-        settings=RunEtcd(),
+        ports=PORTS,
+        settings=RunTarget(),
     )
     return [
-        *load_objects(name="zq-load-z", run_id="r", plan=plan, installation=installed),
-        *etcd_objects(members, run_id="r", installation=installed),
+        *load_objects(
+            name="zq-load-z", run_id="r", plan=plan, code=TARGET.client, installation=installed
+        ),
+        *member_objects(members, container(members, token="r"), run_id="r", installation=installed),
     ]
 
 
@@ -145,7 +152,7 @@ def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
 ) -> None:
     everybody = ends(documents)
     assert {*everybody} == {
-        *("store", "operator", "prometheus", "test", "fault-agent", "load", "etcd"),
+        *("store", "operator", "prometheus", "test", "fault-agent", "load", "target"),
         *("analysis", "analysis-executor"),
         *NOT_OURS,
     }
@@ -155,12 +162,15 @@ def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
 
 
 def test_a_missing_row_and_a_missing_rule_are_found(documents: list[Document]) -> None:
-    page, row = PAGE.read_text(), "| load | etcd | 2379 | reads and writes |\n"
+    page, row = (
+        PAGE.read_text(),
+        "| load | target | 2379 | reads and writes (`networkPolicy.target.clients`) |\n",
+    )
     assert row in page
-    gone = Connection("load", "etcd", Port(2379))
+    gone = Connection("load", "target", Port(2379))
     assert walked(documents) - set(listed(page.replace(row, ""))) == {gone}
     planted = deepcopy(documents)
-    (policy,) = [d for d in planted if d["metadata"]["name"] == "zq-etcd"]
+    (policy,) = [d for d in planted if d["metadata"]["name"] == "zq-target"]
     clients = policy["spec"]["ingress"][1]
     assert clients["ports"] == [{"protocol": "TCP", "port": 2379}]
     clients["from"] = clients["from"][1:]
@@ -234,3 +244,13 @@ def test_clients_and_scrapers_of_ones_own_are_let_in(render: Render) -> None:
 
 def test_policies_are_there_only_when_asked_for(render: Render) -> None:
     assert not [d for d in render() if d["kind"] == "NetworkPolicy"]
+
+
+def test_a_target_may_have_other_ports(render: Render) -> None:
+    ports = ("networkPolicy.target.clients={5432,8008}", "networkPolicy.target.peers={5433}")
+    policies = Policies(render(sets=(*EVERYTHING, *ports)), namespace=NAMESPACE)
+    load, target = of_us("load"), of_us("target")
+    through = {n for n in (2379, 5432, 5433, 8008) if policies.connects(load, target, Port(n))}
+    assert through == {5432, 8008}
+    assert policies.connects(target, target, Port(5433))
+    assert not policies.connects(target, target, Port(5432))

@@ -22,6 +22,7 @@ from zonequake_agent.pods import PROC, PodProcess
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
+from zonequake_chaos.kit.members import dump_file, group_of
 from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
@@ -30,7 +31,8 @@ from zonequake_load.pod.control import (
     ReadsAt,
     RegisterWorkload,
 )
-from zonequake_load.targets.etcd.records import dump_file, dump_prefix, key_of
+from zonequake_target_etcd.client.records import dump_prefix, key_of
+from zonequake_target_etcd.members import dumped
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -50,7 +52,7 @@ async def a_run(
 ) -> Findings:
     """Load while `story` happens, then final reads; the histories are in the folder `run`."""
     plan = LoadPlan(
-        client="zonequake_load.targets.etcd.target:connect",
+        client="zonequake_target_etcd.client:connect",
         zone="z",
         seeds=etcd.seeds,
         workloads=[
@@ -75,13 +77,14 @@ async def a_run(
     return check_contract(files)
 
 
-async def dumped(etcd: LocalEtcd, run: Path) -> None:
+async def dump_all(etcd: LocalEtcd, run: Path) -> None:
     """A dump of each member, all of one revision."""
     revision = await etcd.settled()
     (run / "dumps").mkdir()
     for name in NAMES:
         dump = await etcd.api(name).dump(dump_prefix("z"), revision=revision)
-        (run / "dumps" / f"0-{name}.jsonl").write_bytes(dump_file(dump, zone="z", node=name))
+        content = dump_file(dumped(dump, zone="z"), group=group_of("z", "etcd"), node=name)
+        (run / "dumps" / f"0-{name}.jsonl").write_bytes(content)
 
 
 async def judged(spark: SparkSession, run: Path) -> Judgement:
@@ -114,7 +117,7 @@ async def test_a_leader_killed_under_load_loses_nothing_and_all_members_end_equa
     run = tmp_path / "run"
     findings = await a_run(etcd, pods, run, kill_the_leader)
     check_final_reads(findings)
-    await dumped(etcd, run)
+    await dump_all(etcd, run)
     judgement = await judged(spark, run)
     assert said(judgement) == {}
     audit = judgement.evidence.audit
@@ -157,7 +160,7 @@ async def test_a_leader_ends_at_its_first_failed_sync_and_nothing_is_lost(
 
     run = tmp_path / "run"
     check_final_reads(await a_run(etcd, pods, run, fail_the_leaders_syncs))
-    await dumped(etcd, run)
+    await dump_all(etcd, run)
     assert said(await judged(spark, run)) == {}
 
 
@@ -224,7 +227,7 @@ async def test_linearizable_reads_pass_while_leaders_move_and_followers_are_cut_
     run = tmp_path / "run"
     findings = await a_run(etcd, pods, run, moved_then_cut_off_then_hung)
     check_final_reads(findings)
-    await dumped(etcd, run)
+    await dump_all(etcd, run)
     assert said(await judged(spark, run)) == {}
 
 
@@ -266,7 +269,7 @@ async def test_a_member_whose_disk_changed_values_is_found_by_its_hash_and_by_wh
 
     run = tmp_path / "run"
     await a_run(etcd, pods, run, change_values)
-    await dumped(etcd, run)
+    await dump_all(etcd, run)
     judgement = await judged(spark, run)
     found = said(judgement)
     assert found["diverged"][0] is Verdict.VIOLATED

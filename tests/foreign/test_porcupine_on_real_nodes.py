@@ -39,7 +39,7 @@ async def a_run(nodes: LocalNodes, pods: LoadPods, run: Path, *, reads_at: Reads
     """Load on three nodes, one of which is killed, in the folder `run`; judged by our analysis."""
     zone = await nodes.create("z", partitions=3, on=THREE)
     plan = LoadPlan(
-        client="zonequake_load.targets.zonequake:connect",
+        client="zonequake_target_store.client:connect",
         zone="z",
         seeds=[f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
         workloads=[

@@ -5,7 +5,6 @@ LoadError
 ├── TargetError      the target can't be opened
 ├── HistoryError     an event could not be recorded: the load must stop
 ├── IdentityError    no unique process or value is left, or the counter on disk is unreadable
-├── EtcdError        etcd answered with an error
 └── AttemptError     one attempt of an operation had no reply
     ├── NotSent         certainly nothing left this machine
     └── OutcomeUnknown  the request left, or may have
@@ -44,16 +43,3 @@ class NotSent(AttemptError):
 
 class OutcomeUnknown(AttemptError):
     """The attempt may have an effect: now, later, or never."""
-
-
-class EtcdError(LoadError):
-    """etcd answered with an error. `code` is gRPC's, `message` etcd's own words.
-
-    `certain`: whether what was asked certainly has no effect, neither now nor later.
-    """
-
-    def __init__(self, *, code: int, message: str, certain: bool) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.certain = certain

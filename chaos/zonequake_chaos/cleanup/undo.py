@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from zonequake_agent.failing_syncs import FailingSyncs
-from zonequake_chaos.deployments.etcd import delete_etcd
 from zonequake_chaos.faults.kinds.disk_full import empty_volume
 from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
 from zonequake_chaos.faults.kinds.scale import set_replicas
@@ -17,8 +16,8 @@ from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, asked
 from zonequake_chaos.record.cleanup_journal import (
     ContinueProcess,
     Debt,
-    DeleteEtcd,
     DeleteLoad,
+    DeleteObjects,
     DeleteZone,
     EmptyVolume,
     JoinNetwork,
@@ -29,6 +28,7 @@ from zonequake_chaos.record.cleanup_journal import (
     ResumeComponent,
 )
 from zonequake_kube.client import Kube
+from zonequake_kube.deletion import erase, wait_erased
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
 
 ZONE_GONE_S = 60.0
@@ -66,8 +66,9 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShe
             await delete_load(kube, debt.name)
         case DeleteZone():
             await delete_zone(kube, debt.zone)
-        case DeleteEtcd():
-            await delete_etcd(kube, debt.name)
+        case DeleteObjects():
+            await erase(kube, debt.labels, debt.kinds)
+            await wait_erased(kube, debt.labels)
 
 
 def _within_reach(shell: NodeShell | None, debt: Debt) -> NodeShell:

@@ -20,7 +20,6 @@ from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.mounted import mount_all
-from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.options import ReleaseOptions, wrong_words
 from zonequake_ctl.release.cli import LOOK
@@ -113,10 +112,13 @@ StoreSecret = Annotated[
     ),
 ]
 TargetOption = Annotated[
-    str, typer.Option("--target", help="System under test: zonequake or etcd.")
+    str | None,
+    typer.Option(
+        "--target", help="System under test; see `zonequake target list`. Default: the scenario's."
+    ),
 ]
 TargetImage = Annotated[
-    str | None, typer.Option("--image", help="Image to use instead of the default etcd.")
+    str | None, typer.Option("--image", help="Image to use instead of the target's own.")
 ]
 RunName = Annotated[str | None, typer.Argument(help="Run folder, or name of a run.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running afterwards.")]
@@ -138,7 +140,7 @@ def run(
     analyze: Analyze = Where.HERE,
     no_analyze: NoAnalyze = False,
     store_secret: StoreSecret = "",
-    target: TargetOption = OURS,
+    target: TargetOption = None,
     image: TargetImage = None,
 ) -> None:
     """Run a scenario against an installed release and judge it."""
@@ -147,7 +149,6 @@ def run(
     from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
     from zonequake_chaos.commands.run import RunOptions, planned, print_dry_run
     from zonequake_chaos.commands.upload import chosen_place
-    from zonequake_chaos.deployments.choice import TargetChoice
 
     folder, store = chosen_place(out)
     options = RunOptions(
@@ -159,7 +160,8 @@ def run(
         analyze=not no_analyze,
         in_cluster=analyze is Where.IN_CLUSTER and not no_analyze,
         store_secret=store_secret,
-        choice=TargetChoice(target=target, image=image),
+        target=target,
+        image=image,
     )
 
     if dry_run:

@@ -27,20 +27,21 @@ from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
 from zonequake_chaos.commands.upload import move_to_store
-from zonequake_chaos.deployments.choice import DEFAULT, TargetChoice, deployment_for
-from zonequake_chaos.deployments.names import OURS
-from zonequake_chaos.deployments.protocol import SystemDescription
 from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
+from zonequake_chaos.kit.deployment import SystemDescription
+from zonequake_chaos.kit.registry import find_target
+from zonequake_chaos.kit.suited import check_suited
+from zonequake_chaos.kit.target import TargetPackage, TargetPlace
 from zonequake_chaos.load.installation import installation
 from zonequake_chaos.node_access.agent_pods import shell_for
 from zonequake_chaos.node_access.own_machine import OwnMachine
-from zonequake_chaos.observe.observer import Observer, StoreMemberSource
+from zonequake_chaos.observe.observer import MemberSource, Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
 from zonequake_chaos.record.upload import sent_to
-from zonequake_chaos.runner.consent import check_consent, check_dumps, longest_s
+from zonequake_chaos.runner.consent import check_consent, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import RunProgress
@@ -49,8 +50,9 @@ from zonequake_chaos.runner.runner import Runner
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.control import without_control
-from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_chaos.scenario.run import ChaosRun, with_target
 from zonequake_ctl.context import ReleasePlace
+from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError, in_words
 
 RUNS = Path("runs")
@@ -62,6 +64,7 @@ LOOK_S = 1.2
 class RunOptions:
     """The options of a run, as the user gave them.
 
+    `target`, `image`: replace those of the scenario's `spec.target`.
     `store`: the place that the run is brought to while it goes on; its folder is a spool then.
     `in_cluster`: the analysis of a run in a store is done by pods; `store_secret`: the name of the
     Secret with the store's credentials, empty for the release's own.
@@ -72,7 +75,8 @@ class RunOptions:
     seed: int | None
     out: Path | None
     analyze: bool
-    choice: TargetChoice = DEFAULT
+    target: str | None = None
+    image: str | None = None
     store: Place | None = None
     in_cluster: bool = False
     store_secret: str = ""
@@ -101,17 +105,20 @@ class RunEnd:
 
 
 def planned(options: RunOptions) -> ChaosRun:
-    """Returns the scenario. Raises ManifestError, PlanRefused if its faults would break its floor,
-    and UsageError if it can't be run against the target."""
+    """Returns the scenario, with its target's name. Raises ManifestError, PlanRefused if its faults
+    would break its floor, and UsageError if it can't be run against the target."""
     if options.in_cluster and options.store is None:
         raise UsageError(
             "--analyze in-cluster: found a run folder of this machine, which pods can't reach; "
             "expected --out with a URI such as s3://bucket/prefix"
         )
     run = manifest.load(options.scenario, options.overrides)
-    if options.choice.foreign:  # all members hold data: no control is possible
+    run = with_target(run, name=options.target, image=options.image)
+    package = find_target(run.spec.target.name)
+    run = with_target(run, name=package.name)
+    if not package.has_control:
         run = without_control(run)
-    options.choice.check(run)
+    check_suited(package, run)
     check_plan(run)
     return run
 
@@ -120,20 +127,26 @@ async def print_dry_run(options: RunOptions, place: ReleasePlace, console: Conso
     """Prints the plan with the targets as they would be now. Changes nothing."""
     run = planned(options)
     seed = seed_of(options)
-    plan = build_plan(run, seed=seed, target=options.choice.foreign)
-    if options.choice.target == OURS:  # the run creates all others itself
-        view = await _view(place)
+    package = find_target(run.spec.target.name)
+    plan = build_plan(run, seed=seed, target=_made_by_run(package))
+    if package.in_release:  # others are made by the run
+        async with await place.connect() as kube:
+            view = await _view(kube, package.standing_members(kube))
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
 
 
-async def _view(place: ReleasePlace) -> ClusterView:
-    async with await place.connect() as kube:
-        await kube.version()
-        observer = Observer(kube=kube, clock=SystemClock(), member_source=StoreMemberSource(kube))
-        async with observer.watching():
-            await asyncio.sleep(LOOK_S)
-            return observer.view()
+def _made_by_run(package: TargetPackage) -> str:
+    """Returns the target's name; empty if it is there before the run."""
+    return "" if package.in_release else package.name
+
+
+async def _view(kube: Kube, source: MemberSource) -> ClusterView:
+    await kube.version()
+    observer = Observer(kube=kube, clock=SystemClock(), member_source=source)
+    async with observer.watching():
+        await asyncio.sleep(LOOK_S)
+        return observer.view()
 
 
 async def run_once(
@@ -148,21 +161,22 @@ async def run_once(
         ceiling_s = await check_consent(kube, embedded=node is not None)
         limit_s = longest_s(run, ceiling_s)
         installed = await installation(kube, place.release)
-        if not options.choice.foreign:
-            check_dumps(installed)
+        package = find_target(run.spec.target.name)
+        package.check_release(installed)
         shell = shell_for(kube, installed, node)
         check_node(run.spec.faults, node)
         check_shell(run.spec.faults, shell)
         run_id = _run_id(run)
         await check_unmarked(kube, place.release)
-        deployment = await deployment_for(
-            options.choice,
-            run,
-            kube=kube,
-            run_id=run_id,
-            installation=installed,
-            node=node,
-            say=console.print,
+        deployment = await package.deployment(
+            TargetPlace(
+                kube=kube,
+                run=run,
+                run_id=run_id,
+                installation=installed,
+                node=node,
+                say=console.print,
+            )
         )
         folder = RunFolder.create(options.out or RUNS / run_id)
         record = RunRecord(
@@ -189,7 +203,7 @@ async def run_once(
         if options.store is not None:
             say = partial(console.print, style="yellow", markup=False)
             held.enter_context(sent_to(folder, options.store, say))
-        plan = build_plan(run, seed=seed, target=options.choice.foreign)
+        plan = build_plan(run, seed=seed, target=_made_by_run(package))
         print_plan(console, plan)
         progress = RunProgress(plan=plan, console=console, clock=clock)
         runner = Runner(
@@ -328,8 +342,8 @@ def replay_command(options: RunOptions, seed: int) -> str:
     """Returns the command that repeats the run, on any cluster that the reader names."""
     words = ["zonequake", "run", options.scenario, "--seed", str(seed)]
     words += [word for override in options.overrides for word in ("--set", override)]
-    words += ["--target", options.choice.target] if options.choice.foreign else []
-    words += ["--image", options.choice.image] if options.choice.image is not None else []
+    words += ["--target", options.target] if options.target is not None else []
+    words += ["--image", options.image] if options.image is not None else []
     return shlex.join(words)
 
 

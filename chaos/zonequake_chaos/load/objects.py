@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.scenario.run import RunLoad, RunZone
 from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
@@ -26,6 +27,12 @@ from zonequake_tls.identity import TlsRole
 LOAD_PORT = 8081
 RUN_LABEL = "zonequake.io/run"
 _VOLUME_SIZE = "2Gi"
+_PLAN_KEY = "plan.json"
+_SOURCES_FOLDER = "/client"
+_SOURCES_MOUNT = {"name": "client", "mountPath": _SOURCES_FOLDER, "readOnly": True}
+_PYTHON_PATH = f"/app:{_SOURCES_FOLDER}"
+"""The image's own path (Dockerfile), and the target's client after it."""
+
 _TLS_FOLDER = "/tls"
 _TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
 
@@ -75,7 +82,7 @@ def load_plan(
 
 
 def load_objects(
-    *, name: str, run_id: str, plan: LoadPlan, installation: Installation
+    *, name: str, run_id: str, plan: LoadPlan, code: ClientCode, installation: Installation
 ) -> list[Json]:
     """Returns all objects of one zone's load, in the order in which to apply them."""
     labels = {
@@ -86,18 +93,23 @@ def load_objects(
         "zonequake.io/load": name,
     }
     return [
-        _config_map(name, labels, plan),
+        _config_map(name, labels, plan, code.files()),
         _service(name, labels),
-        _stateful_set(name, labels, plan, installation),
+        _stateful_set(name, labels, plan, code, installation),
     ]
 
 
-def _config_map(name: str, labels: Mapping[str, str], plan: LoadPlan) -> Json:
+def _config_map(
+    name: str, labels: Mapping[str, str], plan: LoadPlan, sources: Mapping[str, str]
+) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "labels": labels},
-        "data": {"plan.json": json.dumps(msgspec.to_builtins(plan), indent=1)},
+        "data": {
+            _PLAN_KEY: json.dumps(msgspec.to_builtins(plan), indent=1),
+            **{_source_key(number): text for number, text in enumerate(sources.values())},
+        },
     }
 
 
@@ -115,8 +127,17 @@ def _service(name: str, labels: Mapping[str, str]) -> Json:
     }
 
 
+def _source_key(number: int) -> str:
+    """Returns the key of a source: a key can't be a path, which the volume gives it again."""
+    return f"source-{number}"
+
+
 def _stateful_set(
-    name: str, labels: Mapping[str, str], plan: LoadPlan, installation: Installation
+    name: str,
+    labels: Mapping[str, str],
+    plan: LoadPlan,
+    code: ClientCode,
+    installation: Installation,
 ) -> Json:
     return {
         "apiVersion": "apps/v1",
@@ -133,7 +154,7 @@ def _stateful_set(
             },
             "template": {
                 "metadata": {"labels": labels},
-                "spec": _pod_spec(name, installation),
+                "spec": _pod_spec(name, code, installation),
             },
             "volumeClaimTemplates": [
                 {
@@ -148,8 +169,11 @@ def _stateful_set(
     }
 
 
-def _pod_spec(name: str, installation: Installation) -> Json:
+def _pod_spec(name: str, code: ClientCode, installation: Installation) -> Json:
     tls = installation.tls
+    sources = [
+        {"key": _source_key(number), "path": path} for number, path in enumerate(code.files())
+    ]
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -158,11 +182,12 @@ def _pod_spec(name: str, installation: Installation) -> Json:
         "containers": [
             {
                 "name": "load",
-                "image": installation.load_image,
+                "image": code.image or installation.load_image,
                 "imagePullPolicy": installation.load_pull_policy,
                 "args": ["python", "-m", "zonequake_load"],
                 "env": [
-                    {"name": "ZQ_LOAD_PLAN", "value": "/plan/plan.json"},
+                    *([{"name": "PYTHONPATH", "value": _PYTHON_PATH}] if sources else []),
+                    {"name": "ZQ_LOAD_PLAN", "value": f"/plan/{_PLAN_KEY}"},
                     {"name": "ZQ_LOAD_DIR", "value": "/history"},
                     {
                         "name": "ZQ_LOAD_POD",
@@ -185,12 +210,21 @@ def _pod_spec(name: str, installation: Installation) -> Json:
                     {"name": "plan", "mountPath": "/plan", "readOnly": True},
                     {"name": "history", "mountPath": "/history"},
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                    *([_SOURCES_MOUNT] if sources else []),
                     *([] if tls is None else [_TLS_MOUNT]),
                 ],
             }
         ],
         "volumes": [
-            {"name": "plan", "configMap": {"name": name}},
+            {
+                "name": "plan",
+                "configMap": {"name": name, "items": [{"key": _PLAN_KEY, "path": _PLAN_KEY}]},
+            },
+            *(
+                [{"name": "client", "configMap": {"name": name, "items": sources}}]
+                if sources
+                else []
+            ),
             {"name": "tmp", "emptyDir": {}},
             *([] if tls is None else [tls.volume(TlsRole.LOAD)]),
         ],

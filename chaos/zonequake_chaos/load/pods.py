@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load.histories import HistoryCopy
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import LOAD_PORT, load_objects
@@ -47,6 +48,7 @@ class LoadPods:
         clock: RunClock,
         name: str,
         plan: LoadPlan,
+        code: ClientCode,
         piece_bytes: int | None = None,
     ) -> None:
         """`piece_bytes`: the size at which the copy of a history file goes on in a next one."""
@@ -56,6 +58,7 @@ class LoadPods:
         self._clock = clock
         self._name = name
         self._plan = plan
+        self._code = code
 
     @property
     def names(self) -> list[str]:
@@ -64,7 +67,11 @@ class LoadPods:
     async def start(self, *, run_id: str, installation: Installation, timeout_s: float) -> None:
         """Applies the objects and waits until every pod is Ready. Raises WaitExpired."""
         for manifest in load_objects(
-            name=self._name, run_id=run_id, plan=self._plan, installation=installation
+            name=self._name,
+            run_id=run_id,
+            plan=self._plan,
+            code=self._code,
+            installation=installation,
         ):
             await self._kube.apply(manifest)
 

@@ -20,15 +20,7 @@ from zonequake_chaos.record.clock import RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired, in_words
-from zonequake_kube.objects import (
-    ADMIN_PORT,
-    STORE_LABELS,
-    Json,
-    KeysView,
-    PodView,
-    keys_view,
-    pod_view,
-)
+from zonequake_kube.objects import Json, KeysView, PodView, keys_view, pod_view
 from zonequake_protocol.admin import ReplicasReport
 
 ARMED_INTERVAL_S = 0.06
@@ -76,26 +68,6 @@ class MemberSource(Protocol):
         Raises ClusterError without an answer, msgspec.MsgspecError for one that can't be read.
         """
         ...
-
-
-class StoreMemberSource:
-    """The members of our own store: data nodes report, the operator keeps Partition resources."""
-
-    pod_labels = STORE_LABELS
-    journals = True
-    fixed_keys = None
-    ports = LinkPorts(peers=7001, clients=7002)
-
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
-        self._decoder = msgspec.json.Decoder(ReplicasReport)
-
-    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
-        return self._decoder.decode(
-            await self._kube.pod_proxy(
-                pod.name, ADMIN_PORT, "/admin/v1/replicas", timeout_s=timeout_s
-            )
-        )
 
 
 class Observer:

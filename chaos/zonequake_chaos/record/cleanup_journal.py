@@ -97,10 +97,14 @@ class DeleteZone(msgspec.Struct, frozen=True, kw_only=True, tag="delete_zone"):
     zone: str
 
 
-class DeleteEtcd(msgspec.Struct, frozen=True, kw_only=True, tag="delete_etcd"):
-    """Nothing of the run's etcd is left."""
+class DeleteObjects(msgspec.Struct, frozen=True, kw_only=True, tag="delete_objects"):
+    """No object of these kinds with these labels is left, and no pod with them.
 
-    name: str
+    `labels` is a selector; kinds whose objects would recreate others come first.
+    """
+
+    labels: str
+    kinds: list[str]
 
 
 Debt = (
@@ -114,7 +118,7 @@ Debt = (
     | RestoreClock
     | DeleteLoad
     | DeleteZone
-    | DeleteEtcd
+    | DeleteObjects
 )
 
 HEALING = (
@@ -133,7 +137,7 @@ The node's components come first: without an API server nothing else can be paid
 emptied once its pod may be there again.
 """
 
-_ORDER = (*HEALING, DeleteLoad, DeleteZone, DeleteEtcd, RestoreScale)
+_ORDER = (*HEALING, DeleteLoad, DeleteZone, DeleteObjects, RestoreScale)
 """The number of nodes comes last: a zone is erased from its nodes as long as they are there."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_ctl.release.install import ALLOWED, CAP_LABEL, LABEL
 from zonequake_kube.client import Kube
@@ -83,14 +82,3 @@ def planned_s(run: ChaosRun) -> float:
             for fault in run.spec.faults
         )
     )
-
-
-def check_dumps(installed: Installation) -> None:
-    """Raises GuardError if the release's data nodes allow no dumps."""
-    if not installed.gives_dumps:
-        raise GuardError(
-            f"release {installed.release} allows no dumps of replicas (its value harness.dumps is "
-            "false), which a run needs to compare replicas: allow them with `zonequake install`, "
-            f"or with `helm upgrade {installed.release} CHART --reuse-values --set "
-            "harness.dumps=true`, CHART being the one that it was installed from"
-        )

@@ -19,9 +19,9 @@ from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.cleanup.undo import pay
-from zonequake_chaos.deployments.collect import pod_logs
-from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.faults.life import FaultWorld
+from zonequake_chaos.kit.collect import pod_logs
+from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.load.histories import PIECE_BYTES, Followed
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
@@ -118,6 +118,7 @@ class Runner:
                 clock=clock,
                 name=_load_name(installation, zone),
                 plan=deployment.load_plan(zone, seed=seed + index),
+                code=deployment.client,
                 piece_bytes=PIECE_BYTES if follow_histories else None,
             )
             for index, zone in enumerate(run.spec.zones)

@@ -34,3 +34,14 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Count = Annotated[int, Meta(ge=1, le=65_000)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+VariableName = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a name of letters, digits and _"),
+]
+FilePath = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00]+)+$",
+        description="an absolute path of a file, without . and ..",
+    ),
+]

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
+import msgspec
 import yaml
 
+from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
     Fault,
@@ -74,6 +76,7 @@ def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
         raise ManifestError(f"{where}: expected a mapping with kind: ChaosRun at the top")
     for override in overrides:
         _override(document.setdefault("spec", {}), override)
+    _refuse_a_targets_own_key(document.get("spec"), where)
     try:
         run = convert(document, ChaosRun, "$")
     except NotExpectedError as error:
@@ -81,6 +84,18 @@ def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
     for problem in _contradictions(run):
         raise ManifestError(f"{where}: {problem}")
     return run
+
+
+def _refuse_a_targets_own_key(spec: object, where: str) -> None:
+    """Raises ManifestError if `spec` has a target's name as a key, as it once had."""
+    known = {field.encode_name for field in msgspec.structs.fields(RunSpec)}
+    for key in spec if isinstance(spec, dict) else ():
+        if key not in known and key in target_names():
+            raise ManifestError(
+                f"{where}: $.spec: found the key {key!r}, the name of a target, whose settings are "
+                f"now in spec.target: expected target: {{name: {key}, image, args, env, files}}; "
+                "options of its members are texts in args"
+            )
 
 
 def _override(spec: object, override: str) -> None:

@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Meta
 
 from zonequake_chaos.scenario.faults import Fault
-from zonequake_chaos.scenario.fields import Count, ManifestPart, Name, Seconds
+from zonequake_chaos.scenario.fields import (
+    Count,
+    FilePath,
+    ManifestPart,
+    Name,
+    Seconds,
+    VariableName,
+)
 from zonequake_load.pod.control import ReadsAt
 
 Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
@@ -66,11 +73,25 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 
 
-class RunEtcd(ManifestPart, frozen=True, kw_only=True):
-    """The start options of the members of `--target etcd`; the defaults are etcd's own."""
+class RunTarget(ManifestPart, frozen=True, kw_only=True):
+    """The system under test: an installed target, and how its members are started.
 
-    heartbeat_ms: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    election_timeout_ms: Annotated[int, Meta(ge=5, le=50_000)] = 1_000
+    `name` is empty for the system that the release itself is. `image` replaces the target's own.
+    `args` and `env` are added to the members' own; `files` are texts by their paths in the members'
+    containers.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
+    image: Annotated[str, Meta(min_length=1)] | None = None
+    args: list[str] = msgspec.field(default_factory=list)
+    env: dict[VariableName, str] = msgspec.field(default_factory=dict)
+    files: dict[FilePath, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def changed(self) -> list[str]:
+        """The names of the fields that change how members are started."""
+        given = {"image": self.image, "args": self.args, "env": self.env, "files": self.files}
+        return [name for name, value in given.items() if value]
 
 
 class RunTimes(ManifestPart, frozen=True, kw_only=True):
@@ -151,7 +172,7 @@ class RunSpec(ManifestPart, frozen=True, kw_only=True):
     zones: Annotated[list[RunZone], Meta(min_length=1, max_length=10)]
     control: Control | None = None
     load: RunLoad = msgspec.field(default_factory=RunLoad)
-    etcd: RunEtcd = msgspec.field(default_factory=RunEtcd)
+    target: RunTarget = msgspec.field(default_factory=RunTarget)
     times: RunTimes = msgspec.field(default_factory=RunTimes)
     faults: list[Fault] = msgspec.field(default_factory=list)
     floor: Floor | None = None
@@ -166,3 +187,12 @@ class ChaosRun(ManifestPart, frozen=True, kw_only=True):
     kind: Literal["ChaosRun"]
     metadata: Metadata
     spec: RunSpec
+
+
+def with_target(run: ChaosRun, *, name: str | None, image: str | None = None) -> ChaosRun:
+    """Returns the same run against another target, or another image of it; None keeps either."""
+    given = {"name": name, "image": image}
+    target = msgspec.structs.replace(
+        run.spec.target, **{field: value for field, value in given.items() if value is not None}
+    )
+    return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, target=target))

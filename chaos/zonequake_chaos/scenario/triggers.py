@@ -110,3 +110,8 @@ class OnSettled(ManifestPart, frozen=True, kw_only=True, tag_field="when", tag="
 
 
 Trigger = AtOnce | AfterTime | OnStage | OnKey | OnLeader | OnNodes | OnSettled
+
+
+def trigger_type(trigger: Trigger) -> str:
+    """Returns the trigger's `when`, as in the file."""
+    return str(type(trigger).__struct_config__.tag)

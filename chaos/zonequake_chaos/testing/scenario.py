@@ -34,8 +34,6 @@ from zonequake_chaos.commands.run import (
     run_once,
 )
 from zonequake_chaos.commands.upload import chosen_place
-from zonequake_chaos.deployments.choice import TargetChoice
-from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
@@ -116,13 +114,15 @@ class OwnScenario:
         document: dict[str, Any],
         overrides: Sequence[str],
         place: ReleasePlace,
-        choice: TargetChoice,
+        target: str | None,
+        image: str | None,
         seed: int,
         out: Path,
         store: Place | None,
         replay: str,
     ) -> None:
-        self._choice = choice
+        self._target = target
+        self._image = image
         self._document = document
         self._overrides = overrides
         self._place = place
@@ -167,7 +167,8 @@ class OwnScenario:
             document=_begin(name, marked),
             overrides=list(marked.get("set", ())),
             place=place,
-            choice=TargetChoice(target=marked.get("target", OURS), image=marked.get("image")),
+            target=marked.get("target"),
+            image=marked.get("image"),
             seed=drawn,
             out=(folder or RUNS) / called,
             store=None if store is None else store / called,
@@ -229,7 +230,8 @@ class OwnScenario:
             out=folder,
             store=None if self._store is None else self._store.parent / folder.name,
             analyze=True,
-            choice=self._choice,
+            target=self._target,
+            image=self._image,
         )
         planned(options)
         self._folders.append(folder)

@@ -116,6 +116,11 @@ podSelector:
     - {key: app.kubernetes.io/component, operator: In, values: [{{ .components }}]}
 {{- end }}
 
+{{/* TCP ports as a list of a policy. */}}
+{{- define "zonequake.tcp" -}}
+[{{ range $at, $port := . }}{{ if $at }}, {{ end }}{protocol: TCP, port: {{ $port }}}{{ end }}]
+{{- end }}
+
 {{- define "zonequake.addresses" -}}
 {{- range . }}
 - ipBlock: {cidr: {{ . }}}

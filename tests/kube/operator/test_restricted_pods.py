@@ -15,6 +15,7 @@ from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_objects
 from zonequake_cluster.supply import tools
 from zonequake_load.pod.control import LoadPlan
+from zonequake_target_store.package import TARGET
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -52,8 +53,10 @@ def pods() -> dict[str, dict[str, Any]]:
         next(o for o in objects if o["metadata"]["name"] == "zq-harness" and "data" in o)
         | {"metadata": {"namespace": "n"}}
     )
-    plan = LoadPlan(client="some:client", zone="z", seeds=["s:1"], pods=1)
-    objects += load_objects(name="zq-load-z", run_id="r", plan=plan, installation=installed)
+    plan = LoadPlan(client=TARGET.client.connect, zone="z", seeds=["s:1"], pods=1)
+    objects += load_objects(
+        name="zq-load-z", run_id="r", plan=plan, code=TARGET.client, installation=installed
+    )
     found: dict[str, dict[str, Any]] = {}
     for one in objects:
         if one["kind"] == "Pod":

@@ -51,7 +51,7 @@ async def nodes(
 
 def plan_for(nodes: LocalNodes) -> LoadPlan:
     return LoadPlan(
-        client="zonequake_load.targets.zonequake:connect",
+        client="zonequake_target_store.client:connect",
         zone="z",
         seeds=[f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
         workloads=[

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.processes
 
 def plan_for(store: ReferenceStore, pods: int = 1) -> LoadPlan:
     return LoadPlan(
-        client="zonequake_load.targets.zonequake:connect",
+        client="zonequake_target_store.client:connect",
         zone=ZONE,
         seeds=store.addresses,
         pods=pods,

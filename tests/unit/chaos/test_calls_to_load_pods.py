@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube
@@ -35,7 +36,13 @@ class Pods:
 
     def load(self) -> LoadPods:
         plan = LoadPlan(client="a:connect", zone="z", seeds=["zq:7080"], pods=3)
-        return LoadPods(kube=cast("Kube", self), clock=SystemClock(), name="load", plan=plan)
+        return LoadPods(
+            kube=cast("Kube", self),
+            clock=SystemClock(),
+            name="load",
+            plan=plan,
+            code=ClientCode(connect=plan.client),
+        )
 
 
 def refused(text: str) -> ClusterError:

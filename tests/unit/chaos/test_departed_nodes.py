@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.deployments import zones
 from zonequake_kube.errors import NotFound, WaitExpired
+from zonequake_target_store import zones
 
 
 class Operator:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zonequake_chaos.load.installation import Installation
-from zonequake_chaos.runner.consent import check_dumps
 from zonequake_kube.errors import GuardError
+from zonequake_target_store.package import TARGET
 
 
 def installed(**words: str) -> Installation:
@@ -16,9 +16,9 @@ def installed(**words: str) -> Installation:
 
 def test_a_release_that_keeps_its_dumps_in_is_refused_with_what_to_do() -> None:
     with pytest.raises(GuardError, match=r"--set harness\.dumps=true"):
-        check_dumps(installed(dumps="false"))
+        TARGET.check_release(installed(dumps="false"))
 
 
 def test_one_that_gives_them_is_taken_and_so_is_one_from_before_that_word() -> None:
-    check_dumps(installed(dumps="true"))
-    check_dumps(installed())
+    TARGET.check_release(installed(dumps="true"))
+    TARGET.check_release(installed())

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.deployments.etcd_objects import EtcdObjects
-from zonequake_chaos.deployments.etcd_observer import report_of
+from zonequake_chaos.kit.members import group_of, report_of
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
-from zonequake_chaos.scenario.run import RunEtcd
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.objects import KeysView, PodView, pod_view
-from zonequake_load.targets.etcd.api import EtcdStatus, Header
+from zonequake_protocol.admin import ReplicasReport
+from zonequake_target_etcd.client.api import EtcdStatus, Header
+from zonequake_target_etcd.members import status_of
 
-MEMBERS = EtcdObjects(
-    name="zq-etcd-default",
-    pool="default",
-    count=3,
-    namespace="ns",
-    image="some/etcd:1",
-    fsync=True,
-    settings=RunEtcd(),
-)
+PODS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]
 
 
 def pod(name: str, restarts: int = 0) -> PodView:
@@ -50,15 +42,19 @@ def pod(name: str, restarts: int = 0) -> PodView:
     )
 
 
+def reported(name: str, status: EtcdStatus) -> ReplicasReport:
+    return report_of(pod(name), status_of(status), group=group_of("z", "etcd"), pods=PODS)
+
+
 def seen(*statuses: EtcdStatus | None) -> ClusterView:
     nodes = [
         NodeView(
             pod=pod(name),
-            report=report_of(pod(name), status, zone="z", members=MEMBERS) if status else None,
+            report=reported(name, status) if status else None,
         )
-        for name, status in zip(MEMBERS.pods, statuses, strict=True)
+        for name, status in zip(PODS, statuses, strict=True)
     ]
-    keys = [KeysView(zone="z", partition=0, stable=tuple(MEMBERS.pods))]
+    keys = [KeysView(zone="z", partition=0, stable=tuple(PODS))]
     return assemble(at_ns=0, began_ns=0, nodes=nodes, keys=keys)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.made_up_nodes import node_identity
-from zonequake_chaos.deployments.zones import refusal
 from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicasReport
+from zonequake_target_store.zones import refusal
 
 FILTER = '$[?(@.disk == "gold")]'
 

@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.observe.observer import Observer, StoreMemberSource
+from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired
 from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicasReport
+from zonequake_target_store.data_nodes import DataNodeSource
 
 
 class Api:
@@ -28,7 +29,7 @@ class Api:
 
 async def test_a_watch_that_broke_ends_a_wait_with_its_cause() -> None:
     kube = cast("Kube", Api())
-    observer = Observer(kube=kube, clock=SystemClock(), member_source=StoreMemberSource(kube))
+    observer = Observer(kube=kube, clock=SystemClock(), member_source=DataNodeSource(kube))
     async with observer.watching():
         with pytest.raises(HarnessError, match="the watch of the cluster failed: KeyError: 'spec'"):
             await observer.wait(
@@ -58,7 +59,7 @@ class Deleting(Api):
         await asyncio.Event().wait()
 
 
-class Deaf(StoreMemberSource):
+class Deaf(DataNodeSource):
     """Its requests end in their own error when they are cancelled, as at the end of their time."""
 
     def __init__(self, kube: Kube) -> None:

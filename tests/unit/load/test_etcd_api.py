@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import (
+from zonequake_target_etcd.client.api import (
     PAGE_KEYS,
     EtcdApi,
     has_mod_revision,
@@ -17,6 +16,7 @@ from zonequake_load.targets.etcd.api import (
     put_request,
     range_request,
 )
+from zonequake_target_etcd.client.errors import EtcdError
 
 
 def text(raw: bytes) -> str:

@@ -11,17 +11,18 @@ from zonequake_analysis.inputs.run_folder import read_dumps
 from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.measures.acknowledged import Acknowledged
 from zonequake_analysis.measures.replica_audit import Audit, audit
-from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import EtcdDump, KeyValue
-from zonequake_load.targets.etcd.records import (
+from zonequake_chaos.kit.members import dump_file, group_of
+from zonequake_target_etcd.client.api import EtcdDump, KeyValue
+from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.records import (
     TERM,
-    dump_file,
     elements,
     filler_of,
     key_of,
     read,
     stored,
 )
+from zonequake_target_etcd.members import dumped
 
 REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)
 LIST = KeyValue(key=key_of("z", "l"), value=stored([1, 2]), mod_revision=5)
@@ -36,7 +37,7 @@ ACKNOWLEDGED = (
 def audited(folder: Path, *dumps: EtcdDump) -> Audit:
     (folder / "dumps").mkdir()
     for number, dump in enumerate(dumps):
-        content = dump_file(dump, zone="z", node=f"m{number}")
+        content = dump_file(dumped(dump, zone="z"), group=group_of("z", "etcd"), node=f"m{number}")
         (folder / "dumps" / f"0-m{number}.jsonl").write_bytes(content)
     return audit(ACKNOWLEDGED, [], read_dumps(folder))
 

@@ -17,8 +17,8 @@ import pytest
 from tests.unit.load.reference_etcd import Endpoint, ReferenceEtcd, Spoilt
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
-from zonequake_load.targets.etcd.records import key_of
-from zonequake_load.targets.etcd.target import EtcdTarget
+from zonequake_target_etcd.client.records import key_of
+from zonequake_target_etcd.client.target import EtcdTarget
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
@@ -56,8 +56,8 @@ def limits(*, total_s: float = 30.0, attempt_s: float = 10.0, retry: bool = True
 @pytest.fixture(autouse=True)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nothing is sent because this process had no turn."""
-    monkeypatch.setattr("zonequake_load.targets.etcd.wire.CONNECT_TIMEOUT_S", 30.0)
-    monkeypatch.setattr("zonequake_load.targets.etcd.target.OPEN_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_target_etcd.client.target.OPEN_TIMEOUT_S", 60.0)
 
 
 @asynccontextmanager
@@ -285,7 +285,7 @@ async def test_a_refusal_goes_to_the_next_endpoint_at_once(
 ) -> None:
     two.endpoints[0].always = NO_LEADER
     # A pause would outlast the operation.
-    monkeypatch.setattr("zonequake_load.targets.etcd.target.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_target_etcd.client.target.PAUSE_MIN_S", 60.0)
     outcomes = [await of_two.execute(write(n), limits()) for n in (1, 2)]
     assert [outcome.type for outcome in outcomes] == [Type.OK, Type.OK]
 
@@ -329,7 +329,7 @@ async def test_bounded_reads_also_ask_who_is_cut_off(
 async def test_what_does_not_run_is_said_at_the_opening(
     etcd: ReferenceEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_load.targets.etcd.target.OPEN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("zonequake_target_etcd.client.target.OPEN_TIMEOUT_S", 3.0)
     await etcd.stop_one(etcd.endpoints[0])
     target = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
     with pytest.raises(TargetError, match="cannot connect"):

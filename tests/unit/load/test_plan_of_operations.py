@@ -157,7 +157,7 @@ def test_probe_keys_are_of_one_pod_and_change_before_they_have_too_long_a_histor
 
 def test_preload_has_every_register_key_and_the_bulk_once() -> None:
     plan = LoadPlan(
-        client="zonequake_load.targets.zonequake:connect",
+        client="zonequake_target_store.client:connect",
         zone="z",
         seeds=["s:1"],
         workloads=[RegisterWorkload(keys_per_partition=3, filler_bytes=10), AppendListWorkload()],

@@ -40,7 +40,7 @@ paid = []
 
 async def run_once(ask, place, console):
     run = manifest.load(ask.scenario, ask.overrides)
-    print("target", ask.choice.target, ask.choice.image)
+    print("target", ask.target, ask.image)
     print("into", ask.out, "and", ask.store)
     folder = RunFolder.create(ask.out)
     (folder.path / "run.yaml").write_text(

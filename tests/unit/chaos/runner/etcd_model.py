@@ -35,9 +35,9 @@ class ClusterWithEtcd(FakeCluster):
         self._birth(name)
         pod = self.pods[name]
         pod["metadata"]["labels"] = {
-            "app.kubernetes.io/component": "etcd",
+            "app.kubernetes.io/component": "target",
             "app.kubernetes.io/name": "zonequake",
-            "zonequake.io/etcd": NAME,
+            "zonequake.io/target": NAME,
             "zonequake.io/pool": "default",
             "zonequake.io/program": "etcd",
         }
@@ -74,7 +74,7 @@ class ClusterWithEtcd(FakeCluster):
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         selected = request.query.get("labelSelector", "")
-        if "zonequake.io/etcd" not in selected or request.query.get("watch"):
+        if "zonequake.io/target" not in selected or request.query.get("watch"):
             return await super()._collection(request)
         plural = request.match_info["plural"]
         if request.method == "DELETE":

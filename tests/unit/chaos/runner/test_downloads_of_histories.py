@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.chaos.runner.fake_cluster import FakeCluster
+from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load import histories
 from zonequake_chaos.load.histories import Followed
 from zonequake_chaos.load.pods import LoadPods
@@ -84,7 +85,12 @@ async def load(cluster: Any, place: ReleasePlace) -> AsyncIterator[LoadPods]:
     async with await place.connect() as kube:
         plan = LoadPlan(client="some:client", zone="z", seeds=["zq:7080"])
         yield LoadPods(
-            kube=kube, clock=SystemClock(), name="zq-load-z", plan=plan, piece_bytes=2_000_000
+            kube=kube,
+            clock=SystemClock(),
+            name="zq-load-z",
+            plan=plan,
+            code=ClientCode(connect=plan.client),
+            piece_bytes=2_000_000,
         )
 
 

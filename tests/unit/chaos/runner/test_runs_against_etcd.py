@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -17,15 +18,15 @@ from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import RunOptions, planned, run_once
-from zonequake_chaos.deployments.choice import TargetChoice
-from zonequake_chaos.deployments.etcd_objects import EtcdObjects, etcd_objects
+from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
 from zonequake_chaos.load.installation import Installation
-from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteEtcd
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
-from zonequake_chaos.scenario.run import RunEtcd
+from zonequake_chaos.scenario.run import RunTarget, with_target
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import UsageError
+from zonequake_kube.errors import ManifestError, UsageError
+from zonequake_target_etcd.members import PORTS, container
 
 Events = Callable[[Path], list[dict[str, Any]]]
 
@@ -47,7 +48,8 @@ def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> RunO
         seed=1,
         out=out,
         analyze=False,
-        choice=TargetChoice(target=target, image="some/etcd:1"),
+        target=target,
+        image="some/etcd:1",
     )
 
 
@@ -88,7 +90,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     dumped = (folder.path / "dumps" / f"0-{MEMBERS[0]}.jsonl").read_text().splitlines()
     assert json.loads(dumped[1]) == {"key": "a", "value": 7, "index": 9}
     (plan,) = cluster.plans
-    assert plan["client"] == "zonequake_load.targets.etcd.target:connect"
+    assert plan["client"] == "zonequake_target_etcd.client:connect"
     assert plan["seeds"][0] == "zq-etcd-default-0.zq-etcd-default.zonequake.svc:2379"
     assert plan["workloads"][0]["keys_per_partition"] == 16, "those of four partitions"
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
@@ -162,7 +164,7 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
 ) -> None:
     (tmp_path / "run").mkdir()
     journal = CleanupJournal(tmp_path / "run")
-    journal.owe(DeleteEtcd(name="zq-etcd-default"))
+    journal.owe(DeleteObjects(labels="zonequake.io/target=zq-etcd-default", kinds=list(KINDS)))
     async with await place.connect() as kube:
         proof = await clean_up(
             kube,
@@ -173,7 +175,7 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
             journal=CleanupJournal(tmp_path / "run"),
         )
     assert proof.problems == []
-    labels = "zonequake.io/etcd=zq-etcd-default"
+    labels = "zonequake.io/target=zq-etcd-default"
     assert f"statefulsets {labels}" in cluster.deleted
     assert f"persistentvolumeclaims {labels}" in cluster.deleted
     assert CleanupJournal(tmp_path / "run").debts == []
@@ -188,7 +190,7 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         seed=1,
         out=tmp_path / "run",
         analyze=False,
-        choice=TargetChoice(target="etcd"),
+        target="etcd",
     )
     with pytest.raises(UsageError, match="needs --image"):
         await run_once(asked, place, quiet_console())
@@ -210,12 +212,14 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         ("clock-step", (), f"keep one, for instance by --set '{ONE_ZONE}'"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),
         ("leader-kill", ("expectations={resets: 1}",), "expects forced resets"),
-        ("leader-kill", ("etcd={heartbeatMilliseconds: 300}",), "at least 5 times"),
+        ("leader-kill", ("target.args=[--heartbeat-interval=300]",), "at least 5 times"),
+        ("leader-kill", ("target.args=[--name, x]",), "--name, which the run sets itself"),
+        ("leader-kill", ("target.args=[--election-timeout]",), "expected milliseconds"),
         ("leader-kill", ("zones.0.dataNodesFilter=$.x",), "members are fixed"),
         (
             "leader-kill",
             ("faults.0.trigger={when: key, key: pending}",),
-            "waits for the key pending of a Partition",
+            "waits for a key of a Partition",
         ),
     ],
 )
@@ -250,7 +254,8 @@ def test_scenarios_without_zones_of_their_own_kind_go_for_both(
 ) -> None:
     run = planned(ask(scenario, tmp_path))
     shipped = manifest.load(scenario, ask(scenario, tmp_path).overrides)
-    assert run == without_control(shipped), "its members all hold data: none can be a control"
+    named = with_target(shipped, name="etcd", image="some/etcd:1")
+    assert run == without_control(named), "its members all hold data: none can be a control"
 
 
 def test_a_scenario_of_two_zones_goes_for_etcd_as_its_refusal_says(tmp_path: Path) -> None:
@@ -259,22 +264,43 @@ def test_a_scenario_of_two_zones_goes_for_etcd_as_its_refusal_says(tmp_path: Pat
 
 
 def test_an_unknown_target_is_refused_and_an_image_of_ours_too(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected zonequake or etcd"):
+    with pytest.raises(UsageError, match=r"found no target 'consul'; installed are: .*etcd"):
         planned(ask("leader-kill", tmp_path, target="consul"))
-    with pytest.raises(UsageError, match="--image goes with --target etcd"):
+    with pytest.raises(UsageError, match=r"target\.image can't be changed by a run"):
         planned(ask("leader-kill", tmp_path, target="zonequake"))
 
 
-def test_members_start_with_the_scenarios_time_outs_and_sync_their_disks_unless_told() -> None:
-    def arguments(*, fsync: bool) -> list[str]:
-        members = EtcdObjects(
+def test_the_scenario_may_name_the_target_and_a_plan_has_its_name(tmp_path: Path) -> None:
+    asked = RunOptions(
+        scenario="leader-kill",
+        overrides=["target={name: etcd, args: [--snapshot-count=5], env: {A_B: c}}"],
+        seed=1,
+        out=tmp_path,
+        analyze=False,
+    )
+    assert planned(asked).spec.target == RunTarget(
+        name="etcd", args=["--snapshot-count=5"], env={"A_B": "c"}
+    )
+    assert planned(dataclasses.replace(asked, overrides=[])).spec.target.name == "zonequake"
+
+
+def test_members_start_as_the_target_and_the_scenario_say() -> None:
+    def pod_of(*, fsync: bool) -> dict[str, Any]:
+        members = MemberSet(
             name="zq-etcd-default",
+            program="etcd",
             pool="default",
             count=3,
             namespace="ns",
             image="some/etcd:1",
+            pull_policy="IfNotPresent",
             fsync=fsync,
-            settings=RunEtcd(heartbeat_ms=200, election_timeout_ms=1500),
+            ports=PORTS,
+            settings=RunTarget(
+                args=["--heartbeat-interval=200"],
+                env={"GOFAIL_FAILPOINTS": "some=panic"},
+                files={"/etc/etcd/more.conf": "a: b"},
+            ),
         )
         installation = Installation(
             release="zq",
@@ -285,15 +311,44 @@ def test_members_start_with_the_scenarios_time_outs_and_sync_their_disks_unless_
             prometheus_service="",
             tls=None,
         )
-        objects = etcd_objects(members, run_id="run-1", installation=installation)
+        objects = member_objects(
+            members, container(members, token="run-1"), run_id="run-1", installation=installation
+        )
+        (files,) = [o for o in objects if o["kind"] == "ConfigMap"]
+        assert list(files["data"].values()) == ["a: b"]
         (found,) = [o for o in objects if o["kind"] == "StatefulSet"]
-        words = found["spec"]["template"]["spec"]["containers"][0]["args"]
-        assert isinstance(words, list)
-        return words
+        pod = found["spec"]["template"]["spec"]
+        assert isinstance(pod, dict)
+        return pod
 
-    started = arguments(fsync=True)
-    assert {"--heartbeat-interval=200", "--election-timeout=1500"} <= set(started)
-    assert "--unsafe-no-fsync" not in started
-    assert "--unsafe-no-fsync" in arguments(fsync=False)
-    (cluster,) = [word for word in started if word.startswith("--initial-cluster=")]
+    (started, hands) = pod_of(fsync=True)["containers"]
+    assert started["args"][-1] == "--heartbeat-interval=200", "after the target's own"
+    assert {"name": "GOFAIL_FAILPOINTS", "value": "some=panic"} in started["env"]
+    (mount,) = [m for m in started["volumeMounts"] if m["name"] == "files"]
+    assert (mount["mountPath"], mount["subPath"]) == ("/etc/etcd/more.conf", "file-0")
+    assert "--unsafe-no-fsync" not in started["args"]
+    assert "--unsafe-no-fsync" in pod_of(fsync=False)["containers"][0]["args"]
+    (cluster,) = [word for word in started["args"] if word.startswith("--initial-cluster=")]
     assert cluster.count("zq-etcd-default.ns.svc:7001") == 3
+    assert (started["image"], hands["image"]) == ("some/etcd:1", "zonequake/store:1")
+
+
+def test_the_former_key_of_a_target_is_refused_with_the_new_one(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"expected target: \{name: etcd, image, args"):
+        planned(ask("leader-kill", tmp_path, "etcd={heartbeatMilliseconds: 300}"))
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("target.files={etc/x: y}", "an absolute path"),
+        ("target.files={/etc/../x: y}", "an absolute path"),
+        ("target.env={1A: y}", "a name of letters, digits and _"),
+        ("target.args=--x", "a list"),
+        ("target.nam=x", 'unknown key "nam"'),
+    ],
+)
+def test_a_targets_settings_are_checked(tmp_path: Path, override: str, words: str) -> None:
+    with pytest.raises(ManifestError) as refused:
+        planned(ask("leader-kill", tmp_path, override))
+    assert words in str(refused.value)

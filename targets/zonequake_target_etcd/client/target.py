@@ -25,7 +25,7 @@ import msgspec
 
 from zonequake_load.client.attempts import LAST_ATTEMPT_NS, PAUSE_MAX_S, PAUSE_MIN_S
 from zonequake_load.client.connection import addresses_of
-from zonequake_load.errors import AttemptError, EtcdError, NotSent, TargetError
+from zonequake_load.errors import AttemptError, NotSent, TargetError
 from zonequake_load.operation import (
     AttemptOutcomes,
     Function,
@@ -36,7 +36,9 @@ from zonequake_load.operation import (
     Type,
 )
 from zonequake_load.targets.context import ClientContext
-from zonequake_load.targets.etcd.api import (
+from zonequake_load.targets.keys import key_for_partition
+from zonequake_protocol.client import Value
+from zonequake_target_etcd.client.api import (
     EtcdApi,
     Header,
     KeyValue,
@@ -45,8 +47,9 @@ from zonequake_load.targets.etcd.api import (
     put_request,
     range_request,
 )
-from zonequake_load.targets.etcd.endpoints import Endpoints
-from zonequake_load.targets.etcd.records import (
+from zonequake_target_etcd.client.endpoints import Endpoints
+from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.records import (
     LINEAGE,
     PARTITION,
     TERM,
@@ -56,9 +59,7 @@ from zonequake_load.targets.etcd.records import (
     read,
     stored,
 )
-from zonequake_load.targets.etcd.wire import EtcdWire
-from zonequake_load.targets.keys import key_for_partition
-from zonequake_protocol.client import Value
+from zonequake_target_etcd.client.wire import EtcdWire
 
 OPEN_TIMEOUT_S = 5.0
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.observe.observer import MemberSource, Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
@@ -37,6 +38,11 @@ class Deployment(Protocol):
     It records in the journal what it will create, or change for the length of the run, before it
     does so.
     """
+
+    @property
+    def client(self) -> ClientCode:
+        """The code that the load pods reach the system with."""
+        ...
 
     @property
     def member_source(self) -> MemberSource:

@@ -1,4 +1,4 @@
-"""Our own store as a target."""
+"""The client of our own store, by the client library."""
 
 from __future__ import annotations
 

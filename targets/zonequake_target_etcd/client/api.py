@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from zonequake_load.errors import EtcdError
+from zonequake_target_etcd.client.errors import EtcdError
 
 Post = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
 

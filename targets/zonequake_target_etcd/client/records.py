@@ -1,4 +1,4 @@
-"""The load's records in etcd, the order that it reads from it, and a dump as a file. Pure.
+"""The load's records in etcd, and the order that it reads from it. Pure.
 
     <zone>/k/<key>   a register's integer or a list's integers, as JSON text
     <zone>/f/<key>   a register's filler, in the same transaction: a compare of the value, which is
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import msgspec
 
-from zonequake_load.errors import EtcdError
-from zonequake_load.targets.etcd.api import EtcdDump
 from zonequake_protocol.client import Value
+from zonequake_target_etcd.client.api import EtcdDump
+from zonequake_target_etcd.client.errors import EtcdError
 
 LINEAGE = 0
 TERM = 1
@@ -57,32 +57,9 @@ def elements(raw: bytes) -> list[int]:
     raise EtcdError(code=_FAILED_PRECONDITION, message=message, certain=True)
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    group: str
-    node: str
-    incarnation: str
-    applied: int
-    log_index: int | None
-    term: int
-    lineage: int
-    digest: str
-    keys: int
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    key: str
-    value: Value
-    index: int
-
-
 def dump_prefix(zone: str) -> bytes:
     """Begins the keys that a dump of the zone holds; fillers are left to the hash."""
     return f"{zone}/k/".encode()
-
-
-def group_of(zone: str) -> str:
-    """Returns the name of the one group, in the form of a store's: zone, owner, partition."""
-    return f"{zone}.etcd.{PARTITION}"
 
 
 def digest_of(dump: EtcdDump) -> str:
@@ -90,32 +67,3 @@ def digest_of(dump: EtcdDump) -> str:
     compaction.
     """
     return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"
-
-
-def dump_file(dump: EtcdDump, *, zone: str, node: str) -> bytes:
-    """Renders a replica dump (docs/interfaces.md, "Run folder") of one member: header, then its
-    keys.
-
-    `dump` is of `dump_prefix(zone)`; `node` is the member's name.
-    """
-    prefix = dump_prefix(zone)
-    header = _Header(
-        group=group_of(zone),
-        node=node,
-        incarnation=f"{dump.member_id:016x}",
-        applied=dump.revision,
-        log_index=dump.log_index,
-        term=TERM,
-        lineage=LINEAGE,
-        digest=digest_of(dump),
-        keys=len(dump.kvs),
-    )
-    entries = [
-        _Entry(
-            key=kv.key.removeprefix(prefix).decode(errors="replace"),
-            value=read(kv.value),
-            index=kv.mod_revision,
-        )
-        for kv in dump.kvs
-    ]
-    return b"".join(msgspec.json.encode(line) + b"\n" for line in (header, *entries))

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from zonequake_chaos.deployments.collect import applied_alike, dump_replicas, store_events
-from zonequake_chaos.deployments.protocol import SystemDescription
-from zonequake_chaos.deployments.zones import create_zone, wait_available, wait_departed
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.collect import applied_alike
+from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_plan
-from zonequake_chaos.observe.observer import Observer, StoreMemberSource
+from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
 from zonequake_chaos.record.event_log import EventLog
@@ -21,23 +21,30 @@ from zonequake_chaos.scenario.run import RunSpec, RunZone
 from zonequake_kube.client import Kube
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
+from zonequake_target_store.data_nodes import DataNodeSource
+from zonequake_target_store.replicas import dump_replicas, store_events
+from zonequake_target_store.zones import create_zone, wait_available, wait_departed
 
-CLIENT = "zonequake_load.targets.zonequake:connect"
-CLIENT_PORT = 7002
 
-
-class ZonequakeDeployment:
-    """See `protocol.Deployment`. The release is installed; a run sizes its pools and creates its
+class StoreDeployment:
+    """See `deployment.Deployment`. The release is installed; a run sizes its pools and creates its
     own zones."""
 
     def __init__(
-        self, *, kube: Kube, spec: RunSpec, run_id: str, installation: Installation
+        self,
+        *,
+        kube: Kube,
+        spec: RunSpec,
+        run_id: str,
+        installation: Installation,
+        client: ClientCode,
     ) -> None:
         self._kube = kube
         self._spec = spec
         self._run_id = run_id
         self._installation = installation
-        self.member_source = StoreMemberSource(kube)
+        self.client = client
+        self.member_source = DataNodeSource(kube)
 
     @property
     def described(self) -> SystemDescription:
@@ -46,8 +53,8 @@ class ZonequakeDeployment:
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
         at = self._installation
         return load_plan(
-            client=CLIENT,
-            seeds=[f"{at.store_service}.{at.namespace}.svc:{CLIENT_PORT}"],
+            client=self.client.connect,
+            seeds=[f"{at.store_service}.{at.namespace}.svc:{self.member_source.ports.clients}"],
             zone=zone,
             load=self._spec.load,
             seed=seed,

@@ -1,1 +1,0 @@
-"""The kinds of systems under test that come with the harness."""

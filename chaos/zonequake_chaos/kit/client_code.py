@@ -1,0 +1,67 @@
+"""The code of a target's client, and how it reaches the load pods.
+
+The module that has the client, a file or a package, is mounted into them; so the release's own load
+image serves every target whose client needs nothing else than that image has. It may import
+`zonequake_load`, but nothing else of its own distribution.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_kube.errors import UsageError
+
+MOST_BYTES = 900_000
+"""A ConfigMap may hold 1 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCode:
+    """A target's client: `connect` is the function that builds it, as MODULE:FUNCTION.
+
+    `image`: an image with `zonequake_load`, the client and all that it needs. Default: the
+    release's load image, into which the module is mounted.
+    """
+
+    connect: str
+    image: str = ""
+
+    def files(self) -> Mapping[str, str]:
+        """Returns the module's sources by their paths below a folder of Python packages; none if
+        an image has them. Raises UsageError.
+        """
+        if self.image:
+            return {}
+        module = self.connect.partition(":")[0]
+        try:
+            spec = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None or spec.origin is None:
+            raise UsageError(
+                f"the target's client {self.connect}: found no module {module}: expected a file or "
+                "a package beside the target's own modules"
+            )
+        return _sources(module, Path(spec.origin), package=spec.submodule_search_locations)
+
+
+def _sources(module: str, origin: Path, *, package: list[str] | None) -> Mapping[str, str]:
+    place = module.replace(".", "/")
+    found = (
+        {f"{place}.py": origin.read_text()}
+        if package is None
+        else {
+            f"{place}/{path.relative_to(origin.parent).as_posix()}": path.read_text()
+            for path in sorted(origin.parent.rglob("*.py"))
+        }
+    )
+    size = sum(len(text.encode()) for text in found.values())
+    if size > MOST_BYTES:
+        raise UsageError(
+            f"the target's client {module} has {size} bytes of source, and at most {MOST_BYTES} "
+            "can be mounted: build an image with it, and name that as the client's image"
+        )
+    return found

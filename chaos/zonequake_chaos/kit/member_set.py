@@ -1,0 +1,227 @@
+"""The Kubernetes objects of a target that is a set of equal members: pure builders.
+
+They are as close to our data nodes as possible: the same user, limits and storage, and a Parallel
+StatefulSet with a headless service that names members before they are ready. Each pod also has our
+container `hands`, in the same PID namespace: it sends the signals, so that any image can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import RUN_LABEL
+from zonequake_chaos.observe.view import LinkPorts
+from zonequake_chaos.scenario.run import RunTarget
+from zonequake_kube.objects import (
+    HANDS_CONTAINER,
+    POOL_LABEL,
+    PROGRAM_LABEL,
+    RESTRICTED_CONTAINER,
+    RESTRICTED_POD,
+    Json,
+)
+
+TARGET_LABEL = "zonequake.io/target"
+KINDS = (
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "Service",
+    "ConfigMap",
+    "PersistentVolumeClaim",
+)
+DATA_FOLDER = "/data"
+"""The folder of a member's volume."""
+
+_FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSet:
+    """The members of one run's target. `name` is the name of its StatefulSet and service, and ends
+    with the pool's name, so that a scenario names a member like a data node: `default-0`.
+
+    `program`: the name of the process under test; its container has the same. `files`: texts by
+    their paths in the members' containers, the target's own and the scenario's.
+    """
+
+    name: str
+    program: str
+    pool: str
+    count: int
+    namespace: str
+    image: str
+    pull_policy: str
+    fsync: bool
+    ports: LinkPorts
+    settings: RunTarget
+    volume_size: str = "1Gi"
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> str:
+        """The labels that select all its objects."""
+        return f"{TARGET_LABEL}={self.name}"
+
+    @property
+    def pods(self) -> list[str]:
+        return [f"{self.name}-{ordinal}" for ordinal in range(self.count)]
+
+    def address(self, pod: str, port: int) -> str:
+        return f"{pod}.{self.name}.{self.namespace}.svc:{port}"
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The address of each member for clients."""
+        return [self.address(pod, self.ports.clients) for pod in self.pods]
+
+
+def member_objects(
+    members: MemberSet, container: Json, *, run_id: str, installation: Installation
+) -> list[Json]:
+    """Returns all objects, in the order in which to apply them.
+
+    `container`: the command, arguments, probes and resources of a member; image, environment,
+    volumes and the scenario's own arguments and variables are added.
+    """
+    labels = {
+        "app.kubernetes.io/name": "zonequake",
+        "app.kubernetes.io/component": "target",
+        "app.kubernetes.io/instance": installation.release,
+        RUN_LABEL: run_id,
+        TARGET_LABEL: members.name,
+        POOL_LABEL: members.pool,
+        PROGRAM_LABEL: members.program,
+    }
+    selector = {TARGET_LABEL: members.name}
+    return [
+        *_config_maps(members, labels),
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": selector,
+                "ports": [
+                    {"name": "clients", "port": members.ports.clients},
+                    {"name": "peers", "port": members.ports.peers},
+                ],
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector}},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {
+                "serviceName": members.name,
+                "replicas": members.count,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": selector},
+                "persistentVolumeClaimRetentionPolicy": {
+                    "whenDeleted": "Delete",
+                    "whenScaled": "Retain",
+                },
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": _pod_spec(members, container, installation),
+                },
+                "volumeClaimTemplates": [
+                    {
+                        "metadata": {"name": "data", "labels": labels},
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": members.volume_size}},
+                        },
+                    }
+                ],
+            },
+        },
+    ]
+
+
+def _all_files(members: MemberSet) -> dict[str, str]:
+    return {**members.files, **members.settings.files}
+
+
+def _config_maps(members: MemberSet, labels: Mapping[str, str]) -> list[Json]:
+    texts = _all_files(members)
+    if not texts:
+        return []
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": members.name, "labels": dict(labels)},
+            "data": {f"file-{number}": text for number, text in enumerate(texts.values())},
+        }
+    ]
+
+
+def _pod_spec(members: MemberSet, container: Json, installation: Installation) -> Json:
+    mounts = [
+        {"name": _FILES, "mountPath": path, "subPath": f"file-{number}", "readOnly": True}
+        for number, path in enumerate(_all_files(members))
+    ]
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": RESTRICTED_POD,
+        "containers": [
+            {
+                **container,
+                "name": members.program,
+                "image": members.image,
+                "imagePullPolicy": members.pull_policy,
+                "args": [*container.get("args", []), *members.settings.args],
+                "env": _environment(members, container),
+                "ports": [
+                    {"name": "clients", "containerPort": members.ports.clients},
+                    {"name": "peers", "containerPort": members.ports.peers},
+                ],
+                "securityContext": RESTRICTED_CONTAINER,
+                "volumeMounts": [
+                    {"name": "data", "mountPath": DATA_FOLDER},
+                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                    *mounts,
+                ],
+            },
+            {
+                "name": HANDS_CONTAINER,
+                "image": installation.load_image,
+                "imagePullPolicy": installation.load_pull_policy,
+                "args": ["sleep", "infinity"],
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "16Mi"},
+                    "limits": {"cpu": "200m", "memory": "64Mi"},
+                },
+                "securityContext": RESTRICTED_CONTAINER,
+            },
+        ],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            *([{"name": _FILES, "configMap": {"name": members.name}}] if mounts else []),
+        ],
+    }
+
+
+def _environment(members: MemberSet, container: Json) -> list[Json]:
+    """Returns the variables: the member's name as `POD`, the target's own, and the scenario's,
+    which replace those.
+    """
+    given = members.settings.env
+    return [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        *(each for each in container.get("env", []) if each["name"] not in given),
+        *({"name": name, "value": value} for name, value in given.items()),
+    ]

@@ -1,0 +1,41 @@
+"""Checks that a scenario fits a system that is one group of members with the same data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zonequake_chaos.scenario.run import ChaosRun, RunZone
+
+
+def unsuited_to_one_group(run: ChaosRun) -> Iterator[str]:
+    """Yields each part of zones, pools and expectations that such a system can't have, as text."""
+    spec = run.spec
+    if len(spec.zones) > 1:
+        kept = spec.zones[0]
+        yield (
+            f"it has {len(spec.zones)} zones, and the target is one group: keep one, for instance "
+            f"by --set 'zones=[{{name: {kept.name}, partitions: {kept.partitions}, "
+            f"replicas: {kept.replicas}}}]'"
+        )
+    for zone in spec.zones:
+        yield from _unsuited_zone(zone)
+    if len(spec.pools) > 1:
+        yield f"it has {len(spec.pools)} pools, and the target's members are all alike: keep one"
+    nodes, members = spec.pools[0].replicas, spec.zones[0].replicas
+    if nodes != members:
+        yield (
+            f"its pool has {nodes} nodes for {members} replicas, and each member of the target "
+            f"holds everything: --set pools.0.replicas={members}"
+        )
+    wanted = spec.expectations
+    if wanted.resets or wanted.sacrificed_at_least or wanted.restored_at_least:
+        yield "it expects forced resets, which the target does not do by itself"
+
+
+def _unsuited_zone(zone: RunZone) -> Iterator[str]:
+    if zone.consistency_mode == "HighAvailability":
+        yield f"zone {zone.name} is of mode HighAvailability, which the target does not have"
+    if zone.storage == "Volatile":
+        yield f"zone {zone.name} is volatile, and the target keeps its data on disk"
+    if zone.data_nodes_filter is not None:
+        yield f"zone {zone.name} filters its data nodes, and the target's members are fixed"

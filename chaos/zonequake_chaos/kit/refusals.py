@@ -1,0 +1,54 @@
+"""The parts of a scenario that a target has no counterpart of, as plain values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zonequake_chaos.scenario.faults import Fault, FaultTarget, fault_type
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_chaos.scenario.triggers import trigger_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """Types of faults, triggers and roles that a target refuses, each with the reason.
+
+    A reason goes on after the fault's name: "scales a pool, and its members are fixed".
+    """
+
+    faults: Mapping[str, str] = field(default_factory=dict)
+    triggers: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, run: ChaosRun) -> Iterator[str]:
+        """Yields each refused part of the scenario, as text."""
+        for fault in run.spec.faults:
+            for reason in self._reasons(fault):
+                yield f"fault {fault.name!r} {reason}"
+
+    def _reasons(self, fault: Fault) -> Iterator[str]:
+        target: FaultTarget | None = getattr(fault, "target", None)
+        for table, found in (
+            (self.faults, fault_type(fault)),
+            (self.triggers, trigger_type(fault.trigger)),
+            (self.roles, target.role.value if target is not None else ""),
+        ):
+            if found in table:
+                yield table[found]
+
+
+FIXED_MEMBERS = Refusals(
+    faults={
+        "scale": "scales a pool, and its members are fixed",
+        "operator_pause": "targets our operator, which does not manage it",
+        "operator_kill": "targets our operator, which does not manage it",
+        "reset_by_hand": "resets partitions by hand, which only our operator can do",
+    },
+    triggers={
+        "stage": "waits for a stage of a rebalance, which it does not have",
+        "key": "waits for a key of a Partition, which it does not have",
+    },
+    roles={"catching_up_peer": "targets a catching-up peer, which it does not report"},
+)
+"""The refusals of a system whose members are the same from the beginning of a run to its end."""

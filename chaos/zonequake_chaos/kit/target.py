@@ -1,0 +1,85 @@
+"""A target: a system under test as one installed package.
+
+Its entry point, in the group `zonequake.targets`, is an object of a class that extends
+`TargetPackage`. Nothing else of the harness knows a target by its name (docs/targets.md).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.refusals import Refusals
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.node_access.own_machine import OwnMachine
+from zonequake_chaos.observe.observer import MemberSource
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_kube.client import Kube
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetClaims:
+    """The claims of a target that its conformance suite holds it to.
+
+    `order`: what (lineage, term, index) of an answer are, in a sentence. `repeats`: an operation
+    that may have happened is sent again under its id, and applied once; without it the client must
+    send nothing of that kind twice.
+    """
+
+    order: str
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPlace:
+    """The place of one run: its cluster, its scenario, and the release that it runs against.
+
+    `node` is the embedded cluster of this machine, if the run is on it; `say` prints a line.
+    """
+
+    kube: Kube
+    run: ChaosRun
+    run_id: str
+    installation: Installation
+    node: OwnMachine | None
+    say: Callable[[str], None]
+
+
+class TargetPackage(ABC):
+    """Base of targets.
+
+    `in_release`: the installed release is this system, and a run only sizes it; it is the target of
+    a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    claims: ClassVar[TargetClaims]
+    client: ClassVar[ClientCode]
+    refuses: ClassVar[Refusals] = Refusals()
+    in_release: ClassVar[bool] = False
+    has_control: ClassVar[bool] = False
+
+    @abstractmethod
+    async def deployment(self, place: TargetPlace) -> Deployment:
+        """Returns the deployment of one run, its image in place. Raises UsageError, ChaosError."""
+
+    def unsuited(self, run: ChaosRun) -> Iterator[str]:
+        """Yields each part of the scenario that the target does not support beside what it
+        `refuses`, as text.
+        """
+        yield from ()
+
+    def check_release(self, installation: Installation) -> None:
+        """Raises UsageError if the release lacks what a run against the target needs."""
+        del installation
+
+    def standing_members(self, kube: Kube) -> MemberSource:
+        """Returns the source of the members that are there before a run. Called of a target that is
+        `in_release`.
+        """
+        raise NotImplementedError

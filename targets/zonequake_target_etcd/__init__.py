@@ -1,0 +1,1 @@
+"""etcd as a target: a cluster of its own for each run."""

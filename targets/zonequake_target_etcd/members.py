@@ -1,0 +1,176 @@
+"""The members of an etcd: how they are started, and what they report through the API server.
+
+A member's process is named by its pod and the kubelet's count of container restarts: etcd does not
+report when it started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet
+from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
+from zonequake_chaos.observe.view import LinkPorts
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import REQUEST_TIMEOUT_S
+from zonequake_kube.errors import ClusterError
+from zonequake_kube.objects import Json
+from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_etcd.client.api import EtcdApi, EtcdDump, EtcdStatus
+from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.records import LINEAGE, TERM, digest_of, dump_prefix, read
+
+PROGRAM = "etcd"
+PORTS = LinkPorts(peers=7001, clients=2379)
+_T = TypeVar("_T")
+
+
+class EtcdMembers:
+    """The members of one run (see `members.MemberSystem`)."""
+
+    def __init__(self, kube: Kube, *, run_id: str, zone: str) -> None:
+        self._kube = kube
+        self._run_id = run_id
+        self._zone = zone
+
+    def container(self, members: MemberSet) -> Json:
+        return container(members, token=self._run_id)
+
+    async def version(self, pod: str) -> str:
+        raw = await self._kube.pod_proxy(pod, PORTS.clients, "/version")
+        return str(msgspec.json.decode(raw, type=dict[str, str])["etcdserver"])
+
+    async def status(self, pod: str, *, timeout_s: float) -> MemberStatus:
+        try:
+            return status_of(await self._at(pod, timeout_s).status())
+        except EtcdError as error:
+            raise ClusterError(f"{pod}: {error}") from error
+
+    async def differences(self, pods: Sequence[str], applied: int) -> str:
+        """Compares the hashes of all keys, with their history, at that revision."""
+        hashes = {}
+        for pod in pods:
+            try:
+                hashes[pod] = (await self._at(pod).hash_kv(applied)).hash
+            except EtcdError as error:
+                raise ClusterError(f"{pod}: {error}") from error
+        if len(set(hashes.values())) == 1:
+            return ""
+        return f"hashes of revision {applied} differ: {hashes}"
+
+    async def dump(self, pod: str) -> MemberDump:
+        try:
+            return dumped(await self._at(pod).dump(dump_prefix(self._zone)), zone=self._zone)
+        except EtcdError as error:
+            raise ClusterError(f"{pod}: {error}") from error
+
+    def _at(self, pod: str, timeout_s: float = REQUEST_TIMEOUT_S) -> EtcdApi:
+        """Returns one member's API. Its calls raise ClusterError, EtcdError."""
+
+        async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
+            answer = await self._kube.pod_proxy(
+                pod,
+                PORTS.clients,
+                path,
+                method="POST",
+                body=msgspec.json.encode(body),
+                timeout_s=timeout_s,
+            )
+            found: Mapping[str, Any] = msgspec.json.decode(answer, type=dict[str, Any])
+            return found
+
+        return EtcdApi(post)
+
+
+def container(members: MemberSet, *, token: str) -> Json:
+    """Returns a member's container: names that outlive a pod, and no TLS, as the etcd is the run's
+    alone.
+    """
+    peers = [f"{pod}=http://{members.address(pod, PORTS.peers)}" for pod in members.pods]
+    words = {
+        "name": "$(POD)",
+        "data-dir": f"{DATA_FOLDER}/etcd",
+        "listen-client-urls": f"http://0.0.0.0:{PORTS.clients}",
+        "advertise-client-urls": f"http://{members.address('$(POD)', PORTS.clients)}",
+        "listen-peer-urls": f"http://0.0.0.0:{PORTS.peers}",
+        "initial-advertise-peer-urls": f"http://{members.address('$(POD)', PORTS.peers)}",
+        "initial-cluster": ",".join(peers),
+        "initial-cluster-state": "new",  # a member that has data ignores it
+        "initial-cluster-token": token,
+    }
+    health = {"httpGet": {"path": "/health?serializable=true", "port": "clients"}}
+    return {
+        "command": [PROGRAM],
+        "args": [
+            *(f"--{name}={value}" for name, value in words.items()),
+            *([] if members.fsync else ["--unsafe-no-fsync"]),
+        ],
+        "startupProbe": health | {"periodSeconds": 1, "failureThreshold": 120},
+        "livenessProbe": health | {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
+        "readinessProbe": health | {"periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 2},
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "96Mi"},
+            "limits": {"cpu": "1", "memory": "512Mi"},
+        },
+    }
+
+
+OWN_OPTIONS = frozenset(
+    {
+        "name",
+        "data-dir",
+        "listen-client-urls",
+        "advertise-client-urls",
+        "listen-peer-urls",
+        "initial-advertise-peer-urls",
+        "initial-cluster",
+        "initial-cluster-state",
+        "initial-cluster-token",
+    }
+)
+"""The options that `container` gives, by which members find each other."""
+
+
+def status_of(status: EtcdStatus) -> MemberStatus:
+    """Returns a member's status; `applied` is its revision."""
+    if status.leads:
+        role = ReplicaRole.LEADER
+    else:
+        role = ReplicaRole.FOLLOWER if status.leader else ReplicaRole.CANDIDATE
+    return MemberStatus(
+        role=role,
+        term=status.raft_term,
+        applied=status.header.revision,
+        commit=status.raft_index,
+        storage=_storage(status.header.member_id),
+        knows_leader=status.leader != 0,
+    )
+
+
+def dumped(dump: EtcdDump, *, zone: str) -> MemberDump:
+    """Returns the content of one member; `dump` is of `dump_prefix(zone)`."""
+    prefix = dump_prefix(zone)
+    return MemberDump(
+        applied=dump.revision,
+        log_index=dump.log_index,
+        digest=digest_of(dump),
+        storage=_storage(dump.member_id),
+        keys=[
+            DumpedKey(
+                key=kv.key.removeprefix(prefix).decode(errors="replace"),
+                value=read(kv.value),
+                index=kv.mod_revision,
+            )
+            for kv in dump.kvs
+        ],
+        lineage=LINEAGE,
+        term=TERM,
+    )
+
+
+def _storage(member_id: int) -> str:
+    """Returns a member's id as etcd writes it; it changes if the member loses its data."""
+    return f"{member_id:016x}"

@@ -1,0 +1,81 @@
+"""etcd as a target package."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.member_deployment import MemberSetDeployment
+from zonequake_chaos.kit.member_set import MemberSet
+from zonequake_chaos.kit.one_group import unsuited_to_one_group
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_kube.errors import UsageError
+from zonequake_target_etcd.arguments import unsuited_arguments
+from zonequake_target_etcd.members import OWN_OPTIONS, PORTS, PROGRAM, EtcdMembers
+
+
+class EtcdPackage(TargetPackage):
+    """An etcd that each run creates and removes."""
+
+    name = "etcd"
+    about = "etcd: one group, as many members as the zone has replicas, made by each run."
+    claims = TargetClaims(
+        order="Lineage 0, term 1, and as index the revision: one counter over all keys and leaders."
+    )
+    client = ClientCode(connect="zonequake_target_etcd.client:connect")
+    refuses = FIXED_MEMBERS
+
+    async def deployment(self, place: TargetPlace) -> Deployment:
+        spec, installation = place.run.spec, place.installation
+        (zone,), (pool,) = spec.zones, spec.pools
+        image = spec.target.image
+        if image is None:
+            image = await asyncio.to_thread(_own_image, place)
+        return MemberSetDeployment(
+            place,
+            target=self.name,
+            client=self.client,
+            members=MemberSet(
+                name=f"{installation.release}-{self.name}-{pool.name}",
+                program=PROGRAM,
+                pool=pool.name,
+                count=pool.replicas,
+                namespace=installation.namespace,
+                image=image,
+                pull_policy="IfNotPresent",
+                fsync=zone.fsync,
+                ports=PORTS,
+                settings=spec.target,
+            ),
+            system=EtcdMembers(place.kube, run_id=place.run_id, zone=zone.name),
+        )
+
+    def unsuited(self, run: ChaosRun) -> Iterator[str]:
+        yield from unsuited_to_one_group(run)
+        yield from unsuited_arguments(run.spec.target.args, OWN_OPTIONS)
+
+
+def _own_image(place: TargetPlace) -> str:
+    """Loads the embedded node's own etcd as an image; returns the image's name."""
+    if place.node is None:
+        raise UsageError(
+            "target etcd on a cluster that isn't the embedded one needs --image, a build of etcd "
+            "that the cluster can pull, for instance quay.io/coreos/etcd:v3.6.4"
+        )
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.etcd import build_etcd
+
+    instance = place.node.instance
+    built = build_etcd(progress=place.say)
+    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
+    if built.ref not in cluster.images():
+        place.say(f"loading {built.ref}")
+        cluster.load_image(built.archive)
+    return built.ref
+
+
+TARGET = EtcdPackage()

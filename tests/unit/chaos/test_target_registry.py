@@ -1,0 +1,59 @@
+"""Targets are found by their entry points; what can't be used is said with what to do."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from zonequake_chaos.kit import entries
+from zonequake_chaos.kit.entries import GROUP, target_names
+from zonequake_chaos.kit.registry import find_target
+from zonequake_kube.errors import UsageError
+
+STORE = EntryPoint("zonequake", "zonequake_target_store.package:TARGET", GROUP)
+ETCD = EntryPoint("etcd", "zonequake_target_etcd.package:TARGET", GROUP)
+BROKEN = EntryPoint("broken", "no_such_package:TARGET", GROUP)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
+    monkeypatch.setattr(entries, "entry_points", lambda *, group: list(points))
+
+
+def test_ours_and_etcd_are_installed() -> None:
+    assert {"etcd", "zonequake"} <= set(target_names())
+    assert find_target("etcd").name == "etcd"
+
+
+def test_no_name_is_the_system_that_a_release_is_even_beside_a_broken_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, ETCD, BROKEN, STORE)
+    assert find_target("").name == "zonequake"
+
+
+@pytest.mark.parametrize(
+    ("points", "name", "words"),
+    [
+        ((STORE, ETCD), "consul", "found no target 'consul'; installed are: etcd, zonequake"),
+        ((), "etcd", "installed are: none"),
+        ((BROKEN,), "broken", "can't be loaded from no_such_package:TARGET"),
+        ((EntryPoint("x", "json:loads", GROUP),), "x", "found function at json:loads, expected"),
+        ((EntryPoint("x", ETCD.value, GROUP),), "x", "its package calls it 'etcd'"),
+        ((ETCD, EntryPoint("etcd", STORE.value, GROUP)), "etcd", "two packages have a target"),
+        ((ETCD,), "", "expected one: name the target"),
+        ((STORE, EntryPoint("zonequake", "json:loads", GROUP)), "", "two packages have a target"),
+    ],
+)
+def test_what_can_not_be_used_is_said(
+    monkeypatch: pytest.MonkeyPatch, points: tuple[EntryPoint, ...], name: str, words: str
+) -> None:
+    install(monkeypatch, *points)
+    with pytest.raises(UsageError) as refused:
+        find_target(name)
+    assert words in str(refused.value)
+
+
+def test_a_package_that_is_installed_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, ETCD, ETCD)
+    assert find_target("etcd").name == "etcd"

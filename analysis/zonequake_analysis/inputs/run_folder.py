@@ -195,8 +195,8 @@ def _expectations(holder: RunYaml) -> Expectations:
 
 
 def target_of(document: RunYaml) -> str:
-    """Returns the store under test by `run.yaml`, such as `etcd 3.6.4`; without the version if it
-    never ran.
+    """Returns the store under test by `run.yaml`, as its name and version; without the version
+    if it never ran.
     """
     if "target" not in document:
         return ""

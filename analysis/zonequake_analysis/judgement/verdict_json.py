@@ -22,7 +22,9 @@ from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 from zonequake_analysis.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
 
-OURS = "zonequake"
+HARNESS = "zonequake"
+"""The harness's own key in a run's `versions`."""
+
 SCHEMA = 1
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 REPORT_FILE = "report.html"
@@ -87,6 +89,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     replay: str = ""
     started_wall_ns: int = 0
 
+    @property
+    def tests_itself(self) -> bool:
+        """Whether the target is a part of the harness: `versions` has its name."""
+        return self.target.partition(" ")[0] in self.versions
+
 
 class ExecutorEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A Spark executor that ran tasks of the analysis."""
@@ -144,10 +151,11 @@ class Told:
 
     @property
     def title(self) -> str:
-        """The run's name, and its target if that isn't our own store."""
-        target = self.document.run.target if self.document.run is not None else ""
-        foreign = target and target.split()[0] != OURS
-        return f"{self.name} against {target}" if foreign else self.name
+        """The run's name, and its target if that isn't a part of the harness."""
+        run = self.document.run
+        if run is None or not run.target or run.tests_itself:
+            return self.name
+        return f"{self.name} against {run.target}"
 
     @property
     def seed(self) -> str:

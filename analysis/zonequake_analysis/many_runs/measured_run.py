@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.judgement.verdict_json import OURS, RunFacts, VerdictDocument
+from zonequake_analysis.judgement.verdict_json import HARNESS, RunFacts, VerdictDocument
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.quantities import (
     ALL,
@@ -140,10 +140,10 @@ def version_of(facts: RunFacts | None) -> str:
     """Returns the version of the store under test: the target's own, else zonequake's."""
     if facts is None:
         return ""
-    name, _, version = facts.target.partition(" ")
+    _, _, version = facts.target.partition(" ")
     if version:
-        return version if name == OURS else facts.target
-    return facts.versions.get(OURS, "")
+        return version if facts.tests_itself else facts.target
+    return facts.versions.get(HARNESS, "")
 
 
 def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:

@@ -4,8 +4,8 @@ This audit uses `replica.audit` events (place, digest) and the dumps themselves,
 replica's state follows from its place in the log. So two states at one place have *diverged*,
 whatever other replicas do; replicas at different places have not settled, and can't be compared.
 
-A store may count states and entries apart (etcd: revision and log index). Then two revisions at one
-log index have diverged, and one revision at several log indexes is one state.
+A store may count states and entries apart, as by a revision and a log index. Then two revisions at
+one log index have diverged, and one revision at several log indexes is one state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 _INDEX = (1 << INDEX_BITS) - 1
 _BEGINS_AT = ", compacted "
-"""The first revision of an etcd's hash follows this; hashes from other revisions may differ."""
+"""The place from which a digest is computed follows this; digests from other places may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

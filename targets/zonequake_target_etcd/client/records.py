@@ -20,7 +20,6 @@ from zonequake_target_etcd.client.errors import EtcdError
 
 LINEAGE = 0
 TERM = 1
-PARTITION = 0
 
 _FAILED_PRECONDITION = 9
 

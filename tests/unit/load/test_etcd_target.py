@@ -57,7 +57,7 @@ def limits(*, total_s: float = 30.0, attempt_s: float = 10.0, retry: bool = True
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nothing is sent because this process had no turn."""
     monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 30.0)
-    monkeypatch.setattr("zonequake_target_etcd.client.target.OPEN_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
 
 
 @asynccontextmanager
@@ -285,7 +285,7 @@ async def test_a_refusal_goes_to_the_next_endpoint_at_once(
 ) -> None:
     two.endpoints[0].always = NO_LEADER
     # A pause would outlast the operation.
-    monkeypatch.setattr("zonequake_target_etcd.client.target.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.PAUSE_MIN_S", 60.0)
     outcomes = [await of_two.execute(write(n), limits()) for n in (1, 2)]
     assert [outcome.type for outcome in outcomes] == [Type.OK, Type.OK]
 
@@ -308,6 +308,7 @@ async def test_an_endpoint_that_failed_gets_no_probe_until_it_serves_again(
 async def test_bounded_reads_are_serializable_and_served_without_a_leader(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
+    etcd.endpoints[0].seen.clear()  # what the opening asked
     for bounded in (False, True):
         await target.execute(read(bounded=bounded), limits())
     asked = [one for one in etcd.endpoints[0].seen if one[0].endswith("range")]
@@ -329,7 +330,7 @@ async def test_bounded_reads_also_ask_who_is_cut_off(
 async def test_what_does_not_run_is_said_at_the_opening(
     etcd: ReferenceEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_target_etcd.client.target.OPEN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 3.0)
     await etcd.stop_one(etcd.endpoints[0])
     target = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
     with pytest.raises(TargetError, match="cannot connect"):

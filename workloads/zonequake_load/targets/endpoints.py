@@ -1,7 +1,7 @@
-"""The choice of etcd's next endpoint. Pure.
+"""The choice of a member client's next endpoint. Pure.
 
-Requests go to all in turn, as etcd's own client sends them: every member takes every request, and
-sends on to the leader what only the leader can do. An endpoint that failed is *suspect* until it
+Requests go to all in turn: every member takes every request, and sends on to the leader what only
+the leader can do, or refuses it. An endpoint that failed is *suspect* until it
 answers again; it must be asked in the background, or each of its failures would cost a probe.
 """
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
-from zonequake_chaos.commands.mounted import mount_all
+from zonequake_chaos.commands.mounted import RUN, mount_all
 from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.options import ReleaseOptions, wrong_words
 from zonequake_ctl.release.cli import LOOK
@@ -40,8 +40,6 @@ app = typer.Typer(
 )
 console = Console()
 app.add_typer(releases)
-
-RUN = "Run"
 
 Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
 Seed = Annotated[

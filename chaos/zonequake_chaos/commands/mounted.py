@@ -9,7 +9,7 @@ import typer
 from zonequake_ctl.release.cli import CLUSTER
 from zonequake_kube.errors import UsageError
 
-ZONES, ANALYSIS = "Zones", "Analysis"
+ZONES, ANALYSIS, RUN = "Zones", "Analysis", "Run"
 
 _COMMANDS = (
     ("cluster", "zonequake_cluster.cli", "chaos", "Start, stop and show a cluster.", CLUSTER),
@@ -19,6 +19,13 @@ _COMMANDS = (
         "chaos",
         "Build and list the container images.",
         CLUSTER,
+    ),
+    (
+        "target",
+        "zonequake_chaos.commands.target",
+        "chaos",
+        "List, make and check systems under test.",
+        RUN,
     ),
     (
         "sql",

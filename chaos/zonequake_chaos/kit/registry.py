@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 
 from zonequake_chaos.kit.entries import GROUP, target_entries
@@ -18,7 +16,7 @@ def find_target(name: str) -> TargetPackage:
     """
     entries = target_entries()
     if not name:
-        return _own(entries.values())
+        return _own()
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise UsageError(
@@ -49,12 +47,31 @@ def _loaded(entry: EntryPoint) -> TargetPackage:
     return target
 
 
-def _own(entries: Iterable[EntryPoint]) -> TargetPackage:
-    own = []
-    for entry in entries:
-        with contextlib.suppress(UsageError):  # a broken package must not break runs without it
-            target = _loaded(entry)
-            own += [target] if target.in_release else []
+def all_targets() -> tuple[list[TargetPackage], list[str]]:
+    """Returns the installed targets that can be loaded, by name, and why others can't."""
+    found, problems = [], []
+    for _, entry in sorted(target_entries().items()):
+        try:
+            found.append(_loaded(entry))
+        except UsageError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def find_model() -> TargetPackage:
+    """Returns the target that a new one is made from. Raises UsageError if there is none."""
+    models = [target for target in all_targets()[0] if target.model_test]
+    if len(models) != 1:
+        raise UsageError(
+            f"found {len(models)} targets to make a new one from, expected one: install zonequake "
+            "again"
+        )
+    return models[0]
+
+
+def _own() -> TargetPackage:
+    # A broken package must not break runs that don't name it.
+    own = [target for target in all_targets()[0] if target.in_release]
     if len(own) != 1:
         found = ", ".join(target.name for target in own) or "none"
         raise UsageError(

@@ -54,6 +54,7 @@ class TargetPackage(ABC):
 
     `in_release`: the installed release is this system, and a run only sizes it; it is the target of
     a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
+    `model_test`: of the target that `zonequake target new` copies, the path of its test.
     """
 
     name: ClassVar[str]
@@ -63,6 +64,7 @@ class TargetPackage(ABC):
     refuses: ClassVar[Refusals] = Refusals()
     in_release: ClassVar[bool] = False
     has_control: ClassVar[bool] = False
+    model_test: ClassVar[str] = ""
 
     @abstractmethod
     async def deployment(self, place: TargetPlace) -> Deployment:

@@ -19,6 +19,7 @@ from zonequake_analysis.many_runs.trend_command import app as trend
 from zonequake_analysis.sql_shell.command import app as sql_shell
 from zonequake_chaos.analysis_pods.command import app as analyze
 from zonequake_chaos.commands.cli import app as zonequake
+from zonequake_chaos.commands.target import app as target
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
 from zonequake_ctl.kv.cli import app as kv
@@ -43,6 +44,7 @@ MOUNTED = {
     "simulate": simulate,
     "sql": sql,
     "sql-shell": sql_shell,
+    "target": target,
     "trend": trend,
     "what-if": what_if,
 }

@@ -1,0 +1,98 @@
+"""The commands `zonequake target`: list, make and check targets."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from zonequake_chaos.kit.entries import target_names
+from zonequake_chaos.kit.registry import all_targets, find_model
+from zonequake_chaos.kit.skeleton import check_name, skeleton
+from zonequake_chaos.kit.target import TargetPackage
+from zonequake_kube.errors import UsageError
+
+app = typer.Typer(
+    name="target",
+    help="List, make and check systems under test.",
+    epilog="Example: zonequake target new my-store",
+    no_args_is_help=True,
+    add_completion=False,
+)
+console = Console()
+
+
+@app.command("list", epilog="Example: zonequake target list")
+def list_targets() -> None:
+    """List the installed targets, what each claims of its order, and what it refuses."""
+    found, problems = all_targets()
+    for target in found:
+        console.print(f"[bold]{target.name}[/bold]\n  {target.about}", highlight=False)
+        console.print(f"  order: {target.claims.order}", markup=False, highlight=False)
+        for line in _refused(target):
+            console.print(f"  {line}", markup=False, highlight=False)
+    for problem in problems:
+        console.print(problem, style="red", markup=False)
+
+
+def _refused(target: TargetPackage) -> list[str]:
+    refuses = target.refuses
+    return [
+        f"{kind} {name}: {reason}"
+        for kind, table in (
+            ("fault", refuses.faults),
+            ("trigger", refuses.triggers),
+            ("role", refuses.roles),
+        )
+        for name, reason in table.items()
+    ]
+
+
+@app.command(epilog="Example: zonequake target new my-store")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the target, as in --target NAME.")],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="Folder to write. Default: zonequake-target-NAME."),
+    ] = None,
+) -> None:
+    """Write the package of a new target: a small store that runs, to be replaced piece by piece."""
+    from zonequake_cluster.own_files import find_own_files
+
+    check_name(name)
+    if name in target_names():
+        raise UsageError(f"a target {name!r} is installed: choose another name")
+    folder = Path(out or f"zonequake-target-{name}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists, expected a new or empty folder: give another --out")
+    model = find_model()
+    test = find_own_files().find(model.model_test).read_text()
+    root = type(model).__module__.partition(".")[0]
+    made = skeleton(name, model=model.name, sources=_sources(files(root)), test=test)
+    for path, text in made.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    lines = sum(text.count("\n") for path, text in made.items() if path.endswith(".py"))
+    console.print(f"{folder}: {len(made)} files, {lines} lines", markup=False)
+    for step in (
+        f"pip install -e {folder}",
+        f"pytest {folder}",
+        f"zonequake target check {name}",
+        f"zonequake run kill-all --target {name} --set zones.0.replicas=1 --set pools.0.replicas=1",
+    ):
+        console.print(f"  {step}", markup=False, highlight=False)
+
+
+def _sources(folder: Traversable, below: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found |= _sources(entry, f"{below}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            found[f"{below}{entry.name}"] = entry.read_text()
+    return found

@@ -1,0 +1,131 @@
+"""The toy's client against its real server: what an outcome says must be so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from zonequake_load.errors import TargetError
+from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.pod.control import ReadsAt
+from zonequake_load.targets.context import ClientContext
+from zonequake_target_toy import server
+from zonequake_target_toy.client import ToyClient, connect
+
+READ = Operation(f=Function.READ, key="k")
+
+
+class Running:
+    """A server on loopback."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        folder.mkdir(exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        place = ["--folder", str(folder), "--port", str(self.port)]
+        self.command = [sys.executable, server.__file__, *place, *words]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self.command)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def opened(running: Running) -> AsyncIterator[ToyClient]:
+    """The load's client of that server; the server is killed at the end."""
+    seeds = [f"127.0.0.1:{running.port}"]
+    client = connect(
+        ClientContext(zone="z", seeds=seeds, reads_at=ReadsAt.LEADER, rng=random.Random(1))
+    )
+    try:
+        for last in (False, False, False, True):
+            try:
+                await client.open()
+            except TargetError:
+                if last:
+                    raise
+            else:
+                break
+        yield client
+        await client.close()
+    finally:
+        running.kill()
+
+
+async def done(client: ToyClient, operation: Operation, *, within_s: float = 30.0) -> Outcome:
+    deadline_ns = time.monotonic_ns() + int(within_s * 1e9)
+    limits = Limits(deadline_ns=deadline_ns, attempt_ns=5 * 10**9, retry=True)
+    return await client.execute(operation, limits)
+
+
+def write(value: int) -> Operation:
+    return Operation(f=Function.WRITE, key="k", value=value)
+
+
+def test_each_operation_does_what_it_says(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(Running(tmp_path, "--sync")) as client:
+            written = await done(client, write(1))
+            cas = [Operation(f=Function.CAS, key="k", value=2, expected=one) for one in (9, 1)]
+            refused, applied = [await done(client, one) for one in cas]
+            for value in (3, 4):
+                await done(client, Operation(f=Function.APPEND, key="l", value=value))
+            seen = await done(client, READ)
+            listed = await done(client, Operation(f=Function.READ, key="l"))
+        answers = (written, refused, applied, seen, listed)
+        assert [one.type for one in answers] == [Type.OK] * 5
+        assert (refused.applied, refused.value, applied.applied) == (False, 1, True)
+        assert (seen.value, listed.value) == (2, [3, 4])
+        places = [(one.term, one.index) for one in (written, refused, applied, seen)]
+        assert places == [(1, 1), (1, 1), (1, 2), (1, 4)]
+
+    asyncio.run(story())
+
+
+def test_a_server_that_is_away_certainly_did_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        running = Running(tmp_path, "--sync")
+        async with opened(running) as client:
+            running.kill()
+            await done(client, write(1), within_s=1)  # its connection may end under it
+            second = await done(client, write(2), within_s=1)
+        assert second.type is Type.FAIL, second
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_does_not_come_leaves_it_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        running = Running(tmp_path, "--sync")
+        async with opened(running) as client:
+            await done(client, write(1))
+            running.process.send_signal(19)  # SIGSTOP: connections stay
+            lost = await done(client, write(2), within_s=1)
+            running.process.send_signal(18)
+        assert (lost.type, lost.attempts) == (Type.INFO, 1), lost
+
+    asyncio.run(story())
+
+
+def test_only_with_sync_a_kill_loses_nothing(tmp_path: Path) -> None:
+    async def value_after_a_kill(folder: Path, *words: str) -> object:
+        running = Running(folder, *words)
+        async with opened(running) as client:
+            assert (await done(client, write(1))).type is Type.OK
+            running.kill()
+            running.start()
+            return (await done(client, READ)).value
+
+    assert asyncio.run(value_after_a_kill(tmp_path / "sync", "--sync")) == 1
+    assert asyncio.run(value_after_a_kill(tmp_path / "late", "--flush-seconds=3600")) is None

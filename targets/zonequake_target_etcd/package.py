@@ -28,6 +28,7 @@ class EtcdPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_etcd.client:connect")
     refuses = FIXED_MEMBERS
+    alters = "etcd/member/snap/db"
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         spec, installation = place.run.spec, place.installation

@@ -89,6 +89,8 @@ class ToyPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_toy.client:connect")
     refuses = FIXED_MEMBERS
+    members = 1
+    alters = "writes.jsonl"
     model_test = "tests/unit/targets/test_toy.py"
 
     async def deployment(self, place: TargetPlace) -> Deployment:

@@ -42,7 +42,7 @@ from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
 from zonequake_chaos.record.upload import sent_to
 from zonequake_chaos.runner.consent import check_consent, longest_s
-from zonequake_chaos.runner.plan import build_plan, predict_targets
+from zonequake_chaos.runner.plan import PlanBuilder, build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.run_limits import Permit
@@ -150,9 +150,17 @@ async def _view(kube: Kube, source: MemberSource) -> ClusterView:
 
 
 async def run_once(
-    options: RunOptions, place: ReleasePlace, console: Console
+    options: RunOptions,
+    place: ReleasePlace,
+    console: Console,
+    *,
+    runner_type: type[Runner] = Runner,
+    plan_of: PlanBuilder = build_plan,
 ) -> tuple[RunFolder, HarnessReport]:
-    """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
+    """Runs the scenario and collects; the analysis is the caller's. Raises UsageError.
+
+    `runner_type`, `plan_of`: what runs in place of the scenario's load and faults, and its plan.
+    """
     run = planned(options)
     seed = seed_of(options)
     clock = SystemClock()
@@ -203,10 +211,10 @@ async def run_once(
         if options.store is not None:
             say = partial(console.print, style="yellow", markup=False)
             held.enter_context(sent_to(folder, options.store, say))
-        plan = build_plan(run, seed=seed, target=_made_by_run(package))
+        plan = plan_of(run, seed=seed, target=_made_by_run(package))
         print_plan(console, plan)
         progress = RunProgress(plan=plan, console=console, clock=clock)
-        runner = Runner(
+        runner = runner_type(
             run=run,
             run_id=run_id,
             seed=seed,

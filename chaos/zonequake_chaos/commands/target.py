@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from zonequake_analysis.verdict import EXIT_CODES
 from zonequake_chaos.kit.entries import target_names
-from zonequake_chaos.kit.registry import all_targets, find_model
+from zonequake_chaos.kit.registry import all_targets, find_model, find_target
 from zonequake_chaos.kit.skeleton import check_name, skeleton
 from zonequake_chaos.kit.target import TargetPackage
+from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_kube.errors import UsageError
 
 app = typer.Typer(
@@ -86,6 +88,54 @@ def new(
         f"zonequake run kill-all --target {name} --set zones.0.replicas=1 --set pools.0.replicas=1",
     ):
         console.print(f"  {step}", markup=False, highlight=False)
+
+
+@app.command(epilog="Example: zonequake target check my-store")
+@expanded
+def check(
+    name: Annotated[str, typer.Argument(help="Name of the target, as in --target NAME.")],
+    where: ReleaseOptions,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override path.in.spec=value, as target.args; repeatable."),
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Image to use instead of the target's own.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Folder to write. Default: runs/<id>.")
+    ] = None,
+) -> None:
+    """Hold a target and its client to what the checks rely on, against an installed release."""
+    import uvloop
+
+    from zonequake_chaos.commands.run import RunOptions, run_once
+    from zonequake_chaos.conformance.runner import SCENARIO, ConformanceRunner, conformance_plan
+
+    members = find_target(name).members
+    sizes = [f"zones.0.replicas={members}", f"pools.0.replicas={members}"]
+    options = RunOptions(
+        scenario=str(SCENARIO),
+        overrides=[*sizes, *(override or [])],
+        seed=0,
+        out=Path(out) if out is not None else None,
+        analyze=False,
+        target=name,
+        image=image,
+    )
+    folder, report = uvloop.run(
+        run_once(
+            options,
+            where.place(),
+            console,
+            runner_type=ConformanceRunner,
+            plan_of=conformance_plan,
+        )
+    )
+    for problem in report.problems:
+        console.print(problem, style="red", markup=False)
+    console.print(f"{name}: {report.verdict.value} ({folder.path})", markup=False)
+    raise typer.Exit(EXIT_CODES[report.verdict])
 
 
 def _sources(folder: Traversable, below: str = "") -> dict[str, str]:

@@ -54,7 +54,9 @@ class TargetPackage(ABC):
 
     `in_release`: the installed release is this system, and a run only sizes it; it is the target of
     a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
-    `model_test`: of the target that `zonequake target new` copies, the path of its test.
+    `model_test`: of the target that `zonequake target new` copies, the path of its test. For the
+    conformance suite: `members` is their number; `alters` is a pattern of files in a member's data
+    folder in which values stand as text, so that one can be altered.
     """
 
     name: ClassVar[str]
@@ -64,6 +66,8 @@ class TargetPackage(ABC):
     refuses: ClassVar[Refusals] = Refusals()
     in_release: ClassVar[bool] = False
     has_control: ClassVar[bool] = False
+    members: ClassVar[int] = 3
+    alters: ClassVar[str] = ""
     model_test: ClassVar[str] = ""
 
     @abstractmethod

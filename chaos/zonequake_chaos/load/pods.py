@@ -21,7 +21,15 @@ from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired, in_words
 from zonequake_kube.objects import is_ready
-from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase, PhaseRequest
+from zonequake_load.operation import Outcome
+from zonequake_load.pod.control import (
+    HistoryFiles,
+    LoadPlan,
+    LoadStatus,
+    OperationRequest,
+    Phase,
+    PhaseRequest,
+)
 
 _POLL_S = 0.3
 _RETRIES = 20
@@ -30,6 +38,9 @@ _DOWNLOAD_S = 600.0
 
 _FOLLOW_S = 10.0
 """Longest time that a piece of one may take while the run goes on."""
+
+_OPERATION_S = 10.0
+"""Longest time that an answer may take beyond the operation's deadline."""
 
 _T = TypeVar("_T")
 Problem = Callable[[], Awaitable[str | None]]
@@ -98,6 +109,21 @@ class LoadPods:
         """Returns the status of each pod. Raises ClusterError."""
         answers = [await self._call(pod, "/status") for pod in self.names]
         return [msgspec.json.decode(answer, type=LoadStatus) for answer in answers]
+
+    async def execute(self, asked: OperationRequest) -> Outcome:
+        """Has the first pod carry one operation out, in phase `quiet`. Asks once.
+
+        Raises ClusterError without an answer.
+        """
+        answer = await self._kube.pod_proxy(
+            self.names[0],
+            LOAD_PORT,
+            "/operation",
+            method="POST",
+            body=msgspec.json.encode(asked),
+            timeout_s=asked.deadline_ms / 1e3 + _OPERATION_S,
+        )
+        return msgspec.json.decode(answer, type=Outcome)
 
     async def complete(self, phase: Phase, *, timeout_s: float) -> list[LoadStatus]:
         """Starts a phase that ends by itself, and waits for its end in every pod.

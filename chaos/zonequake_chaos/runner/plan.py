@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario import faults
@@ -71,6 +72,12 @@ class RunPlan:
             if step.key == key:
                 return step
         raise KeyError(key)
+
+
+class PlanBuilder(Protocol):
+    """Builds the tree for a scenario."""
+
+    def __call__(self, run: ChaosRun, *, seed: int, target: str = "") -> RunPlan: ...
 
 
 def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> RunPlan:

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 import zonequake_load
+import zonequake_target_store
 from tests.patience import PATIENCE_S
 from tests.processes.store.ports import free_ports
 from tests.warm_processes import Started, start_process
@@ -38,7 +39,10 @@ class LoadPod:
         environment = {
             "PATH": os.environ["PATH"],
             # The code that the test imports, also when that isn't the installed one.
-            "PYTHONPATH": str(Path(zonequake_load.__file__).parents[1]),
+            "PYTHONPATH": os.pathsep.join(
+                str(Path(package.__path__[0]).parent)
+                for package in (zonequake_load, zonequake_target_store)
+            ),
             "ZQ_LOAD_PLAN": str(self.plan_file),
             "ZQ_LOAD_DIR": str(self.directory),
             "ZQ_LOAD_PORT": str(self.port),

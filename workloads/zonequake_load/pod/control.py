@@ -1,7 +1,7 @@
 """The load's control interface: the plan a load pod is started with and what it says of itself.
 
-Pure message types (docs/interfaces.md, "Load control"); this module imports msgspec alone, so that
-the chaos runner can write plans without the load's machinery.
+Pure message types (docs/interfaces.md, "Load control"); this module imports none of the load's
+machinery, so that the chaos runner can write plans without it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import msgspec
+
+from zonequake_load.operation import OnceId, Operation
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -153,6 +155,19 @@ class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Body of POST /phase."""
 
     phase: Phase
+
+
+class OperationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /operation: one operation, carried out beside the phases and in no history.
+
+    `deadline_ms` bounds it with all its attempts, `attempt_ms` each attempt.
+    """
+
+    operation: Operation
+    once: OnceId | None = None
+    deadline_ms: Some = 5_000
+    attempt_ms: Some = 1_000
+    retry: bool = True
 
 
 class OutcomeCounts(msgspec.Struct, kw_only=True):

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from zonequake_load.errors import LoadError, PlanError, TargetError
-from zonequake_load.pod.control import LoadPlan, LoadStatus, Phase, ReadsAt
+from zonequake_load.operation import Limits, Outcome
+from zonequake_load.pod.control import LoadPlan, LoadStatus, OperationRequest, Phase, ReadsAt
 from zonequake_load.pod.execution import OperationExecutor
 from zonequake_load.pod.history import Recorder
 from zonequake_load.pod.identity import Numbers, replace_file
@@ -85,6 +86,8 @@ class LoadPod:
         self._stop = StopSignal()
         self._news = asyncio.Event()
         self._ending = False
+        self._opening = asyncio.Lock()
+        self._opened = False
 
     # --- control ---------------------------------------------------------------------------------
 
@@ -111,6 +114,26 @@ class LoadPod:
         self._stop.asked = True
         self._news.set()
         log.info("entering phase %s", phase)
+
+    async def ask(self, asked: OperationRequest) -> Outcome:
+        """Carries one operation out beside the phases; it is in no history.
+
+        Raises:
+            PhaseRefusedError: the phase is not `quiet`.
+            TargetError: the target can't be opened.
+        """
+        if self._state.phase is not Phase.QUIET:
+            raise PhaseRefusedError(
+                f"found an operation asked for in phase {self._state.phase}, expected phase quiet: "
+                "it would be missing in the history"
+            )
+        await self._open()
+        limits = Limits(
+            deadline_ns=self._recorder.clock.monotonic_ns() + asked.deadline_ms * 1_000_000,
+            attempt_ns=asked.attempt_ms * 1_000_000,
+            retry=asked.retry,
+        )
+        return await self._target.execute(asked.operation, limits, asked.once)
 
     def end(self) -> None:
         """Ask `run` to end; the phase stays as it is on disk."""
@@ -199,13 +222,20 @@ class LoadPod:
                     )
                 return not stop.asked
 
+    async def _open(self) -> None:
+        """Opens the target once. Raises TargetError."""
+        async with self._opening:
+            if not self._opened:
+                await self._target.open()
+                self._opened = True
+
     async def _ready_phases(self, stop: StopSignal) -> Phases | None:
         """Open the target, for as long as it takes; None if stopped before."""
         while self._phases is None:
             if stop.asked:
                 return None
             try:
-                await self._target.open()
+                await self._open()
             except TargetError as error:
                 self._problem = str(error)
                 log.warning("%s", error)

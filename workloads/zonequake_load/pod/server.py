@@ -8,12 +8,13 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from zonequake_load.pod.control import HistoryFile, HistoryFiles, PhaseRequest
+from zonequake_load.errors import TargetError
+from zonequake_load.pod.control import HistoryFile, HistoryFiles, OperationRequest, PhaseRequest
 from zonequake_load.pod.history import SUFFIX
 from zonequake_load.pod.load import LoadPod, PhaseRefusedError
 
 _MAX_BODY_BYTES = 64 << 10
-"""The largest request body: a phase's name and little more."""
+"""The largest request body: a phase's name, or one operation."""
 
 
 def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web.Application:
@@ -32,6 +33,18 @@ def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web
         except PhaseRefusedError as error:
             raise web.HTTPConflict(text=f"{error}\n") from error
         return _json(load.status())
+
+    async def operation(request: web.Request) -> web.Response:
+        try:
+            asked = msgspec.json.decode(await request.read(), type=OperationRequest)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        try:
+            return _json(await load.ask(asked))
+        except PhaseRefusedError as error:
+            raise web.HTTPConflict(text=f"{error}\n") from error
+        except TargetError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
 
     async def files(_: web.Request) -> web.Response:
         written_now = {file.path.name for file in load.recorder.files if file.is_open}
@@ -61,6 +74,7 @@ def make_app(load: LoadPod, directory: Path, registry: CollectorRegistry) -> web
         [
             web.get("/status", status),
             web.post("/phase", phase),
+            web.post("/operation", operation),
             web.get("/files", files),
             web.get("/files/{name}", file),
             web.get("/metrics", metrics),

@@ -1,0 +1,76 @@
+"""Asks a target's client, in a load pod, for single operations."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping
+
+from zonequake_chaos.conformance.judgement import AskedOperation
+from zonequake_chaos.load.pods import LoadPods
+from zonequake_kube.errors import WaitExpired
+from zonequake_load.operation import Function, OnceId, Operation, Type
+from zonequake_load.pod.control import OperationRequest
+from zonequake_protocol.client import Value
+
+FIRST_VALUE = 100_000_000_000_001
+"""Values have 15 digits, so that one can be found in a file."""
+
+READ_TRIES = 20
+_PAUSE_S = 0.5
+
+
+class AskingClient:
+    """The client of one target; keys and values are given once."""
+
+    def __init__(self, load: LoadPods) -> None:
+        self._load = load
+        self._numbers = itertools.count(FIRST_VALUE)
+
+    def key(self, stem: str) -> str:
+        return f"{stem}-{next(self._numbers) - FIRST_VALUE}"
+
+    def write(self, key: str) -> Operation:
+        return Operation(f=Function.WRITE, key=key, value=next(self._numbers))
+
+    def create(self, key: str) -> Operation:
+        """Returns a cas that expects the key to be absent."""
+        return Operation(f=Function.CAS, key=key, value=next(self._numbers))
+
+    def append(self, key: str) -> Operation:
+        return Operation(f=Function.APPEND, key=key, value=next(self._numbers))
+
+    def once(self) -> OnceId:
+        """Returns an id that no operation has had."""
+        return OnceId(f"check-{next(self._numbers)}", 1)
+
+    async def ask(
+        self,
+        operation: Operation,
+        *,
+        once: OnceId | None = None,
+        deadline_ms: int = 5_000,
+        attempt_ms: int = 1_000,
+    ) -> AskedOperation:
+        """Has it carried out once; raises ClusterError if the load pod does not answer."""
+        request = OperationRequest(
+            operation=operation,
+            once=once if once is not None else self.once(),
+            deadline_ms=deadline_ms,
+            attempt_ms=attempt_ms,
+        )
+        return AskedOperation(operation=operation, outcome=await self._load.execute(request))
+
+    async def find(self, keys: Iterable[str]) -> Mapping[str, Value]:
+        """Reads each key, for as long as it takes within limits. Raises WaitExpired."""
+        return {key: await self._read(key) for key in sorted(set(keys))}
+
+    async def _read(self, key: str) -> Value:
+        why = None
+        for _ in range(READ_TRIES):
+            outcome = (await self.ask(Operation(f=Function.READ, key=key))).outcome
+            if outcome.type is Type.OK:
+                return outcome.value
+            why = outcome.error
+            await asyncio.sleep(_PAUSE_S)
+        raise WaitExpired(f"{key} can't be read after {READ_TRIES} tries: {why}")

@@ -1,0 +1,78 @@
+"""Judges a client by what its operations came to: outcomes beside what was found afterwards. Pure.
+
+Each write and cas has a key of its own, and each value is unique, so that what is found says which
+operations had an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from zonequake_load.operation import Function, Operation, Outcome, Type
+from zonequake_protocol.client import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOperation:
+    """An operation that was asked for, and its outcome."""
+
+    operation: Operation
+    outcome: Outcome
+
+
+def contradictions(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> list[str]:
+    """Returns each outcome that what was `found` by key contradicts, as a sentence."""
+    return [problem for one in asked for problem in _contradicted(one, _times(one, found))]
+
+
+def effects_of_unknown(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> int:
+    """Returns the number of operations of unknown outcome that had an effect."""
+    return sum(one.outcome.type is Type.INFO and _times(one, found) > 0 for one in asked)
+
+
+def as_if_certain(asked: Iterable[AskedOperation]) -> Iterator[AskedOperation]:
+    """Yields the same as a client would tell it that takes every error for certain."""
+    for one in asked:
+        outcome = one.outcome
+        if outcome.type is Type.INFO:
+            outcome = Outcome(type=Type.FAIL, attempts=outcome.attempts, error=outcome.error)
+        yield AskedOperation(operation=one.operation, outcome=outcome)
+
+
+def without_place(asked: Iterable[AskedOperation]) -> list[str]:
+    """Returns the answers that claim no place in the order, as sentences."""
+    return [
+        f"{_named(one.operation)} was answered without a place in the claimed order"
+        for one in asked
+        if one.outcome.type is Type.OK and one.outcome.index is None
+    ]
+
+
+def _times(one: AskedOperation, found: Mapping[str, Value]) -> int:
+    """Returns how often the operation's value is there."""
+    held, value = found.get(one.operation.key), one.operation.value
+    if isinstance(held, list):
+        return sum(each == value for each in held)
+    return int(held == value is not None)
+
+
+def _contradicted(one: AskedOperation, times: int) -> Iterator[str]:
+    operation, outcome = one.operation, one.outcome
+    if operation.f is Function.READ:
+        return
+    what = _named(operation)
+    if times > 1:
+        yield f"{what} was carried out {times} times"
+    match outcome.type:
+        case Type.OK if outcome.applied is not False and times == 0:
+            yield f"{what} was acknowledged, and nothing of it is there"
+        case Type.OK if outcome.applied is False and times:
+            yield f"{what} was refused, and its value is there"
+        case Type.FAIL if times:
+            why = outcome.error or "no reason given"
+            yield f"{what} certainly failed, as the client says ({why}), and its value is there"
+
+
+def _named(operation: Operation) -> str:
+    return f"{operation.f.value} of {operation.value} to {operation.key}"

@@ -1,0 +1,92 @@
+"""A whole conformance suite against an etcd in a made-up cluster."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from rich.console import Console
+
+from tests.unit.chaos.runner.etcd_model import ClusterWithEtcd
+from tests.unit.targets.test_conformance_steps import Store
+from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.verdict import Verdict
+from zonequake_chaos.commands.run import RunOptions, run_once
+from zonequake_chaos.conformance.runner import SCENARIO, ConformanceRunner, conformance_plan
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
+from zonequake_ctl.context import ReleasePlace
+from zonequake_load.pod.control import OperationRequest
+from zonequake_target_etcd.package import EtcdPackage
+
+
+class ClusterWithClient(ClusterWithEtcd):
+    """The load pod carries operations out, in a store that is made up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store()
+
+    async def _load(self, request: web.Request, pod: str, path: str) -> web.Response:
+        if path != "operation":
+            return await super()._load(request, pod, path)
+        asked = msgspec.json.decode(await request.read(), type=OperationRequest)
+        return web.Response(body=msgspec.json.encode(await self.store.execute(asked)))
+
+
+@pytest.fixture
+def cluster_type() -> type:
+    return ClusterWithClient
+
+
+async def check(
+    place: ReleasePlace, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[HarnessReport, str]:
+    """The suite's report, and what it showed."""
+    monkeypatch.setattr(EtcdPackage, "alters", "")  # the members that are made up have no files
+    shown = io.StringIO()
+    options = RunOptions(
+        scenario=str(SCENARIO),
+        overrides=[],
+        seed=0,
+        out=out,
+        analyze=False,
+        target="etcd",
+        image="some/etcd:1",
+    )
+    console = Console(file=shown, width=300)
+    _, report = await run_once(
+        options, place, console, runner_type=ConformanceRunner, plan_of=conformance_plan
+    )
+    return report, shown.getvalue()
+
+
+async def test_a_suite_deploys_kills_dumps_and_leaves_nothing(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, said = await check(place, tmp_path / "run", monkeypatch)
+    (problem,) = report.problems
+    assert problem.startswith("lost-answers: links can't be cut here")
+    assert report.verdict is Verdict.UNKNOWN
+    assert "✓ 2 Operations do what they say — 6 operations" in said, said
+    assert "24 done" in said, "under the kill"
+    assert "3 members; none was altered" in said, said
+    dumped = sorted(path.name for path in (tmp_path / "run" / "dumps" / "before").iterdir())
+    assert dumped == [f"0-zq-etcd-default-{n}.jsonl" for n in range(3)]
+    assert CleanupJournal(tmp_path / "run").debts == []
+    assert not any(kind == "statefulsets" for kind, _ in cluster.objects)
+
+
+async def test_what_a_target_does_not_keep_is_a_violation(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.store.places = False
+    cluster.hashes["zq-etcd-default-1"] = 78
+    report, _ = await check(place, tmp_path / "run", monkeypatch)
+    assert report.verdict is Verdict.VIOLATED
+    assert any("answers: write" in one and "without a place" in one for one in report.problems)
+    assert any(one.startswith("dumps: ") and "differ" in one for one in report.problems)
+    assert CleanupJournal(tmp_path / "run").debts == []

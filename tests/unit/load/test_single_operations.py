@@ -1,0 +1,128 @@
+"""A load pod carries single operations out while it is quiet, in no history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
+
+from zonequake_load.errors import TargetError
+from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
+from zonequake_load.pod.control import LoadPlan, OperationRequest, Phase
+from zonequake_load.pod.history import Recorder, machine_clock
+from zonequake_load.pod.load import LoadPod
+from zonequake_load.pod.recovery import read_past
+from zonequake_load.pod.server import make_app
+from zonequake_load.pod.tally import OperationTally
+
+WRITE = Operation(f=Function.WRITE, key="k", value=7)
+
+
+class Target:
+    """Answers, once it is open."""
+
+    partitions = 1
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.refusals = 0
+        self.asked: list[tuple[Operation, OnceId | None, bool]] = []
+
+    async def open(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise TargetError("no member answers")
+        self.opened += 1
+
+    async def close(self) -> None: ...
+
+    async def execute(
+        self, operation: Operation, limits: Limits, once: OnceId | None = None
+    ) -> Outcome:
+        self.asked.append((operation, once, limits.retry))
+        return Outcome(type=Type.OK, attempts=1, index=9)
+
+    def partition_of(self, key: str) -> int:
+        return 0
+
+    def key_for_partition(self, stem: str, partition: int) -> str:
+        return stem
+
+
+@pytest.fixture
+def target() -> Target:
+    return Target()
+
+
+@pytest.fixture
+def load(target: Target, tmp_path: Path) -> LoadPod:
+    return LoadPod(
+        LoadPlan(client="some:client", zone="z", seeds=["s:1"]),
+        pod="p-0",
+        ordinal=0,
+        incarnation=1,
+        directory=tmp_path,
+        target=target,
+        recorder=Recorder(tmp_path, "p-0-1", "z", machine_clock()),
+        tally=OperationTally(CollectorRegistry()),
+        recovered=read_past(tmp_path),
+    )
+
+
+@pytest.fixture
+async def client(load: LoadPod, tmp_path: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
+    async with TestClient(TestServer(make_app(load, tmp_path, CollectorRegistry()))) as made:
+        yield made
+    load.recorder.close()
+
+
+def read_all(folder: Path) -> list[bytes]:
+    return [file.read_bytes() for file in folder.glob("*.jsonl")]
+
+
+async def ask(client: TestClient, request: object) -> tuple[int, bytes]:  # type: ignore[type-arg]
+    async with client.post("/operation", data=msgspec.json.encode(request)) as response:
+        return response.status, await response.read()
+
+
+async def test_an_operation_is_answered_with_its_outcome_and_stands_in_no_history(
+    client: TestClient,  # type: ignore[type-arg]
+    target: Target,
+    tmp_path: Path,
+) -> None:
+    once = OnceId("c", 1)
+    for retry in (True, False):
+        asked = OperationRequest(operation=WRITE, once=once, retry=retry)
+        status, answer = await ask(client, asked)
+        assert status == 200
+        assert msgspec.json.decode(answer, type=Outcome).index == 9
+    assert target.asked == [(WRITE, once, True), (WRITE, once, False)]
+    assert target.opened == 1
+    assert b"".join(read_all(tmp_path)) == b""
+
+
+async def test_a_target_that_does_not_open_is_said_and_tried_again(
+    client: TestClient,  # type: ignore[type-arg]
+    target: Target,
+) -> None:
+    target.refusals = 1
+    status, answer = await ask(client, OperationRequest(operation=WRITE))
+    assert (status, answer) == (503, b"no member answers\n")
+    assert (await ask(client, OperationRequest(operation=WRITE)))[0] == 200
+
+
+async def test_beside_the_load_and_with_unknown_fields_it_is_refused(
+    client: TestClient,  # type: ignore[type-arg]
+    load: LoadPod,
+    target: Target,
+) -> None:
+    assert (await ask(client, {"operation": {"f": "write", "key": "k"}, "x": 1}))[0] == 400
+    load.enter(Phase.LOAD)
+    status, answer = await ask(client, OperationRequest(operation=WRITE))
+    assert status == 409
+    assert b"expected phase quiet" in answer
+    assert target.asked == []

@@ -85,6 +85,16 @@ def test_a_mounted_client_is_loaded_with_nothing_but_the_loads_packages(
     assert ours <= {own, "zonequake_load", "zonequake_protocol", "zonequake_tls"}
 
 
+def test_the_images_own_path_is_the_one_that_is_added_to() -> None:
+    (environment,) = [
+        each
+        for each in pod_with(find_target("etcd").client)[0]["containers"][0]["env"]
+        if each["name"] == "PYTHONPATH"
+    ]
+    own = environment["value"].partition(":")[0]
+    assert f"PYTHONPATH={own} " in (WORKLOADS.parent / "Dockerfile").read_text()
+
+
 def test_a_client_with_an_image_of_its_own_is_not_mounted() -> None:
     pod, data = pod_with(ClientCode(connect="elsewhere.client:connect", image="some/client:1"))
     assert pod["containers"][0]["image"] == "some/client:1"

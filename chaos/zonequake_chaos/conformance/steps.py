@@ -39,8 +39,11 @@ from zonequake_load.operation import Function, Operation, Type
 SEEN_WITHIN_S = 1.0
 """Longest time from the first write that a new leader answered until it is seen to lead."""
 
-AT_ONCE = 8
-"""Operations of each kind that are under way when a process is killed."""
+AT_ONCE = 6
+"""Operations that are under way at any time while a process is killed."""
+
+MOST_OPERATIONS = 600
+"""Each is read afterwards."""
 
 LONG_S = 60.0
 SHORT_MS = 1_500
@@ -146,16 +149,16 @@ class ConformanceSteps:
 
     async def killed_connections(self) -> StepResult:
         """Kills a leader's process under operations: its successor is seen in time."""
-        operations = self._operations(AT_ONCE)
         kill = ProcessKillSpec(name="kill", target=FaultTarget(role=TargetRole.LEADER))
         old = self._leader(self.world.observer.view())
         result = StepResult()
         with self.world.observer.armed():
-            asking = [asyncio.create_task(self._ask_within_limits(one)) for one in operations]
-            async with self._inflicted(kill, lambda _: [old]) as injection:
+            async with (
+                self._under_operations() as asked,
+                self._inflicted(kill, lambda _: [old]) as injection,
+            ):
                 result.problems += await self._seen_in_time(injection)
-            asked = list(await asyncio.gather(*asking))
-        found = await self.client.find(one.key for one in operations)
+        found = await self.client.find(one.operation.key for one in asked)
         result.problems += contradictions(asked, found)
         result.note = _counted(asked)
         return result
@@ -206,6 +209,28 @@ class ConformanceSteps:
                 client.append(words),
             )
         ]
+
+    @asynccontextmanager
+    async def _under_operations(self) -> AsyncIterator[list[AskedOperation]]:
+        """Asks for operations, some at once, as long as the block lasts; what they came to is
+        complete when it has ended.
+        """
+        asked: list[AskedOperation] = []
+        ahead = iter(self._operations(MOST_OPERATIONS // 3))
+        ended = asyncio.Event()
+
+        async def ask_on() -> None:
+            for operation in ahead:
+                asked.append(await self._ask_within_limits(operation))
+                if ended.is_set():
+                    return
+
+        asking = [asyncio.create_task(ask_on()) for _ in range(AT_ONCE)]
+        try:
+            yield asked
+        finally:
+            ended.set()
+            await asyncio.gather(*asking)
 
     async def _ask_within_limits(self, operation: Operation) -> AskedOperation:
         return await self.client.ask(operation, deadline_ms=3 * SHORT_MS, attempt_ms=_ATTEMPT_MS)

@@ -22,7 +22,7 @@ BIN = Path(sys.executable).parent
 UNIT = "tests/unit"
 QUICK = ("tests/unit/raft", "tests/unit/what_if")
 """Raft, and the operator's rules as what-if shows them: much in a few seconds."""
-ROOTS = ("operator", "chaos", "workloads", "analysis", "targets")
+ROOTS = ("operator", "chaos", "workloads", "analysis")
 
 
 def changed_files() -> list[str]:

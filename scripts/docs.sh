@@ -24,7 +24,7 @@ main() {
             install --require-hashes --requirement "$LOCK"
         cp "$LOCK" "$VENV/installed.txt"
     fi
-    export NO_MKDOCS_2_WARNING=1 PYTHONPATH=scripts/docs:operator:chaos:workloads:analysis:targets
+    export NO_MKDOCS_2_WARNING=1 PYTHONPATH=scripts/docs:operator:chaos:workloads:analysis
     if [[ ${1:-build} == serve ]]; then
         exec "$VENV/bin/mkdocs" serve
     fi

@@ -61,7 +61,7 @@ _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PERSON_SEEN = re.compile(rf"{_PERSON.pattern}|\b(?:nobody|anybody|everybody)\b", re.IGNORECASE)
 """In texts that users see."""
 _NO_PERSON = "the node, process, client or person that it is"
-_PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "targets/", "/")
+_PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
 
 

@@ -15,7 +15,7 @@ from zonequake_cluster.errors import FileNotShipped
 
 _PACKAGES = Path(__file__).resolve().parents[1]
 _SHIPPED = Path(__file__).resolve().parent / "shipped"
-_FOLDERS_OF_PACKAGES = ("operator", "chaos", "workloads", "analysis", "targets")
+_FOLDERS_OF_PACKAGES = ("operator", "chaos", "workloads", "analysis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

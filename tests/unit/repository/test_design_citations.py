@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 DESIGN = ROOT / "docs" / "design"
 CITING = (
-    *("operator", "chaos", "workloads", "analysis", "targets", "charts", "docs", "tests"),
+    *("operator", "chaos", "workloads", "analysis", "charts", "docs", "tests"),
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
 )
 SUFFIXES = {".py", ".md", ".yaml"}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis", "targets")
+SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis")
 ENTRY = re.compile(r"^- \*\*(.+?)\*\*: \S.*\.$")
 
 

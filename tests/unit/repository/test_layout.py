@@ -16,7 +16,7 @@ import pytest
 from zonequake_chaos.scenario import manifest
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis", "targets")
+SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis")
 
 
 def tracked_files() -> list[Path]:

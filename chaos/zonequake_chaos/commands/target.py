@@ -42,14 +42,9 @@ def list_targets() -> None:
 
 
 def _refused(target: TargetPackage) -> list[str]:
-    refuses = target.refuses
     return [
         f"{kind} {name}: {reason}"
-        for kind, table in (
-            ("fault", refuses.faults),
-            ("trigger", refuses.triggers),
-            ("role", refuses.roles),
-        )
+        for kind, table in target.refuses.by_kind.items()
         for name, reason in table.items()
     ]
 

@@ -8,11 +8,13 @@ image serves every target whose client needs nothing else than that image has. I
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_kube.errors import UsageError
+from zonequake_load.pod.control import FUNCTION_NAME
 
 MOST_BYTES = 900_000
 """A ConfigMap may hold 1 MiB."""
@@ -28,6 +30,10 @@ class ClientCode:
 
     connect: str
     image: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(FUNCTION_NAME, self.connect):
+            raise UsageError(f"the target's client {self.connect!r}: expected MODULE:FUNCTION")
 
     def files(self) -> Mapping[str, str]:
         """Returns the module's sources by their paths below a folder of Python packages; none if

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
-from zonequake_chaos.scenario.faults import Fault, FaultTarget, fault_type
+from zonequake_chaos.scenario.faults import Fault, FaultTarget, TargetRole, fault_type
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_chaos.scenario.triggers import trigger_type
+from zonequake_chaos.scenario.triggers import Trigger, trigger_type
+
+_KNOWN = {
+    "fault": frozenset(each.__struct_config__.tag for each in get_args(Fault)),
+    "trigger": frozenset(each.__struct_config__.tag for each in get_args(Trigger)),
+    "role": frozenset(TargetRole),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +27,17 @@ class Refusals:
     faults: Mapping[str, str] = field(default_factory=dict)
     triggers: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_kind(self) -> Mapping[str, Mapping[str, str]]:
+        """The tables, each by the kind of what it refuses."""
+        return {"fault": self.faults, "trigger": self.triggers, "role": self.roles}
+
+    def unknown(self) -> Iterator[str]:
+        """Yields each refused name that no scenario can have, as text: it would refuse nothing."""
+        for kind, table in self.by_kind.items():
+            for name in sorted(set(table) - _KNOWN[kind]):
+                yield f"{kind} {name!r}: expected one of {', '.join(sorted(_KNOWN[kind]))}"
 
     def of(self, run: ChaosRun) -> Iterator[str]:
         """Yields each refused part of the scenario, as text."""

@@ -6,7 +6,10 @@ from importlib.metadata import EntryPoint
 
 from zonequake_chaos.kit.entries import GROUP, target_entries
 from zonequake_chaos.kit.target import TargetPackage
-from zonequake_kube.errors import UsageError
+from zonequake_kube.errors import UsageError, in_words
+
+_REQUIRED = ("name", "about", "claims", "client")
+"""The attributes of a package that have no default."""
 
 
 def find_target(name: str) -> TargetPackage:
@@ -29,21 +32,30 @@ def find_target(name: str) -> TargetPackage:
 def _loaded(entry: EntryPoint) -> TargetPackage:
     try:
         target = entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a package of others may raise anything as it is imported
         raise UsageError(
-            f"target {entry.name!r} can't be loaded from {entry.value} ({error}): install its "
-            "package again"
+            f"target {entry.name!r} can't be loaded from {entry.value} ({in_words(error)}): mend "
+            "its package, or install it again"
         ) from error
     if not isinstance(target, TargetPackage):
         raise UsageError(
             f"target {entry.name!r}: found {type(target).__name__} at {entry.value}, expected an "
             "object of a class that extends zonequake_chaos.kit.target.TargetPackage"
         )
+    lacking = [name for name in _REQUIRED if not hasattr(target, name)]
+    if lacking:
+        raise UsageError(
+            f"target {entry.name!r}: {type(target).__name__} lacks {', '.join(lacking)}: give the "
+            "class a value for each"
+        )
     if target.name != entry.name:
         raise UsageError(
             f"target {entry.name!r}: its package calls it {target.name!r}; give the entry point "
             "and the package one name"
         )
+    unknown = list(target.refuses.unknown())
+    if unknown:
+        raise UsageError(f"target {entry.name!r} refuses what there isn't: {'; '.join(unknown)}")
     return target
 
 

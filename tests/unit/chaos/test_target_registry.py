@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +59,66 @@ def test_what_can_not_be_used_is_said(
 def test_a_package_that_is_installed_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, ETCD, ETCD)
     assert find_target("etcd").name == "etcd"
+
+
+PACKAGE = """
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.refusals import Refusals
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage
+
+
+class Package(TargetPackage):
+    name = "{name}"
+    about = "A package of a test."
+    claims = TargetClaims(order="none")
+    client = ClientCode(connect="json:loads")
+
+    async def deployment(self, place):
+        raise NotImplementedError
+
+
+TARGET = Package()
+"""
+
+
+def broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str
+) -> EntryPoint:
+    """The entry point of a package that is sound but for one text."""
+    text = PACKAGE.format(name=name)
+    assert old in text
+    (tmp_path / f"target_{name}.py").write_text(text.replace(old, new))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, f"target_{name}", raising=False)
+    return EntryPoint(name, f"target_{name}:TARGET", GROUP)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("unfinished", "async def deployment", "async def another", "abstract"),
+        ("misspelt", "class Package", "clas Package", "invalid syntax"),
+        ("failing", "TARGET =", "1 / 0\nTARGET =", "division by zero"),
+        ("nothing", '    about = "A package of a test."', "", "Package lacks about"),
+        ("mute", '"json:loads"', '"json.loads"', "expected MODULE:FUNCTION"),
+        (
+            "picky",
+            "    about",
+            "    refuses = Refusals(faults={'operator_puase': 'is none'})\n    about",
+            "refuses what there isn't: fault 'operator_puase': expected one of clock_step, ",
+        ),
+    ],
+)
+def test_a_package_that_is_broken_is_said_and_breaks_no_other(
+    name: str, old: str, new: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, broken(tmp_path, monkeypatch, name, old, new), STORE)
+    with pytest.raises(UsageError) as refused:
+        find_target(name)
+    assert words in str(refused.value)
+    assert find_target("").name == "zonequake"
+
+
+def test_a_sound_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, broken(tmp_path, monkeypatch, "sound", "none", "none"))
+    assert find_target("sound").about == "A package of a test."

@@ -17,6 +17,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
+FUNCTION_NAME = r"^[\w.]+:\w+$"
+"""Pattern of MODULE:FUNCTION."""
 
 
 class Phase(StrEnum):
@@ -134,7 +136,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     (`zonequake_load.targets.context`).
     """
 
-    client: Annotated[str, msgspec.Meta(pattern=r"^[\w.]+:\w+$")]
+    client: Annotated[str, msgspec.Meta(pattern=FUNCTION_NAME)]
     zone: str
     seeds: Annotated[list[str], msgspec.Meta(min_length=1)]
     pods: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1

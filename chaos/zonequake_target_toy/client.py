@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aiohttp
 import msgspec
 
@@ -11,6 +9,16 @@ from zonequake_load.errors import NotSent, OutcomeUnknown
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
+from zonequake_protocol.client import Value
+
+
+class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's answer, also to `/status`."""
+
+    index: int
+    term: int
+    value: Value = None
+    applied: bool = True
 
 
 class ToyClient(MemberClient):
@@ -27,7 +35,6 @@ class ToyClient(MemberClient):
         await self._ask(attempt, "GET", "/status", None)
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
-        attempt.writes = operation.f is not Function.READ
         asked = {
             "f": operation.f,
             "key": operation.key,
@@ -35,22 +42,22 @@ class ToyClient(MemberClient):
             "expected": operation.expected,
         }
         found = await self._ask(attempt, "POST", "/execute", asked)
-        refused = operation.f is Function.CAS and not found["applied"]
+        refused = operation.f is Function.CAS and not found.applied
         return Outcome(
             type=Type.OK,
             attempts=0,
-            value=found["value"] if refused or operation.f is Function.READ else None,
-            applied=found["applied"] if operation.f is Function.CAS else None,
+            value=found.value if refused or operation.f is Function.READ else None,
+            applied=found.applied if operation.f is Function.CAS else None,
             node=attempt.address,
             lineage=0,
-            term=found["term"],
-            index=found["index"],
+            term=found.term,
+            index=found.index,
         )
 
-    async def _ask(self, attempt: Attempt, method: str, path: str, asked: object) -> dict[str, Any]:
+    async def _ask(self, attempt: Attempt, method: str, path: str, asked: object) -> ToyAnswer:
         """Sends one request. Raises NotSent if it certainly did not leave, else OutcomeUnknown."""
 
-        async def request(timeout_s: float) -> dict[str, Any]:
+        async def request(timeout_s: float) -> ToyAnswer:
             try:
                 async with self._session.request(
                     method,
@@ -58,7 +65,7 @@ class ToyClient(MemberClient):
                     data=None if asked is None else msgspec.json.encode(asked),
                     timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=0.3),
                 ) as response:
-                    return msgspec.json.decode(await response.read(), type=dict[str, Any])
+                    return msgspec.json.decode(await response.read(), type=ToyAnswer)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 raise NotSent(f"cannot connect to {attempt.address}: {error}") from None
             except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:

@@ -88,7 +88,6 @@ class EtcdTarget(MemberClient):
         assert not isinstance(expected, str), "and expects them"
         if operation.f is Function.APPEND:
             return await self._append(where, value, api, attempt)
-        attempt.writes = True
         raw = stored(value)
         if operation.f is Function.CAS:
             absent = has_mod_revision(where, 0)
@@ -106,6 +105,7 @@ class EtcdTarget(MemberClient):
         return self._ok(done.header)
 
     async def _append(self, where: bytes, value: int, api: EtcdApi, attempt: Attempt) -> Outcome:
+        attempt.writes = False
         kvs = (await api.range(where)).kvs
         while True:
             held = elements(kvs[0].value) if kvs else []

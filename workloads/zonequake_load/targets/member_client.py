@@ -48,15 +48,17 @@ _T = TypeVar("_T")
 class Attempt:
     """The requests of one attempt at one endpoint, `address` as `host:port`.
 
-    `sent` counts those that left. `writes`: what is asked next, or was last, may change a key; the
-    target sets it, and what goes wrong while it is false is certain.
+    `sent` counts those that left. `writes`: what is asked next, or was last, may change a key; a
+    target sets it to false while it only reads, and what goes wrong then is certain.
     """
 
-    def __init__(self, address: str, limits: Limits, *, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, address: str, limits: Limits, *, now_ns: Callable[[], int], writes: bool = False
+    ) -> None:
         self.address = address
         self.limits = limits
         self.sent = 0
-        self.writes = False
+        self.writes = writes
         self._now_ns = now_ns
 
     async def send(self, request: Callable[[float], Awaitable[_T]]) -> _T:
@@ -118,6 +120,7 @@ class MemberClient(ABC):
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         """Carries `operation` out in one attempt; `attempts` of the outcome is not yet known.
 
+        At most one of its requests may change a key: the error of the last one is that of all.
         Raises AttemptError: NotSent, OutcomeUnknown, AnsweredError.
         """
 
@@ -189,7 +192,7 @@ class MemberClient(ABC):
                 await asyncio.sleep(min(pause_s, left_ns / 1e9))
                 continue
             tried.add(address)
-            attempt = Attempt(address, limits, now_ns=self._now_ns)
+            attempt = Attempt(address, limits, now_ns=self._now_ns, writes=changes)
             try:
                 outcome = await self.attempt(operation, attempt)
             except AttemptError as error:

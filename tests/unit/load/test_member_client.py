@@ -1,0 +1,55 @@
+"""What a target's author leaves out makes no outcome certain."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from zonequake_load.errors import AnsweredError, AttemptError, NotSent, OutcomeUnknown
+from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.targets.member_client import Attempt, MemberClient
+
+
+class Client(MemberClient):
+    """Every attempt ends with the error."""
+
+    def __init__(self, error: AttemptError, *, only_reads: bool = False) -> None:
+        super().__init__(["127.0.0.1:1"], rng=random.Random(1))
+        self._error = error
+        self._only_reads = only_reads
+
+    def connect(self) -> None: ...
+
+    async def disconnect(self) -> None: ...
+
+    async def examine(self, attempt: Attempt) -> None: ...
+
+    async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
+        async def request(timeout_s: float) -> Outcome:
+            raise self._error
+
+        if self._only_reads:
+            attempt.writes = False
+        return await attempt.send(request)
+
+
+async def outcome_of(client: Client, f: Function) -> Type:
+    limits = Limits(
+        deadline_ns=time.monotonic_ns() + 60 * 10**9, attempt_ns=60 * 10**9, retry=False
+    )
+    await client.open()
+    try:
+        return (await client.execute(Operation(f=f, key="k", value=1), limits)).type
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("f", [Function.WRITE, Function.CAS, Function.APPEND])
+async def test_an_error_is_only_certain_if_the_target_says_so(f: Function) -> None:
+    assert await outcome_of(Client(OutcomeUnknown("no answer")), f) is Type.INFO
+    assert await outcome_of(Client(AnsweredError("what?", certain=False)), f) is Type.INFO
+    assert await outcome_of(Client(AnsweredError("full", certain=True)), f) is Type.FAIL
+    assert await outcome_of(Client(NotSent("no way")), f) is Type.FAIL
+    assert await outcome_of(Client(OutcomeUnknown("none"), only_reads=True), f) is Type.FAIL

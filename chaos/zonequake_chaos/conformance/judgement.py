@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_protocol.client import Value
 
@@ -47,6 +49,24 @@ def without_place(asked: Iterable[AskedOperation]) -> list[str]:
         for one in asked
         if one.outcome.type is Type.OK and one.outcome.index is None
     ]
+
+
+class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a dump's header that says which state it is, and where."""
+
+    node: str
+    applied: int
+    digest: str
+
+
+def differing(dumped: Mapping[str, DumpedState]) -> list[str]:
+    """Returns the members whose states differ at one place, as sentences."""
+    problems = []
+    for applied in sorted({one.applied for one in dumped.values()}):
+        digests = {name: one.digest for name, one in dumped.items() if one.applied == applied}
+        if len(set(digests.values())) > 1:
+            problems.append(f"members that applied {applied} have digests {digests}")
+    return problems
 
 
 def _times(one: AskedOperation, found: Mapping[str, Value]) -> int:

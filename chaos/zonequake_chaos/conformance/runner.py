@@ -15,7 +15,7 @@ from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
 from zonequake_chaos.runner.runner import Runner
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_kube.errors import HarnessError, in_words
+from zonequake_kube.errors import HarnessError, UsageError, in_words
 
 SCENARIO = Path(__file__).with_name("check.yaml")
 
@@ -32,7 +32,13 @@ _TITLES = {
 
 
 def conformance_plan(run: ChaosRun, *, seed: int, target: str = "") -> RunPlan:
-    """Returns the suite as a plan."""
+    """Returns the suite as a plan. Raises UsageError if the scenario's zones aren't one group."""
+    if [zone.partitions for zone in run.spec.zones] != [1]:
+        found = ", ".join(f"{zone.name}: {zone.partitions}" for zone in run.spec.zones)
+        raise UsageError(
+            f"found zones with partitions {found}, expected one zone with one partition, in which "
+            "the suite can name the leader: leave out --set zones"
+        )
     steps = [
         PlanStep(number=str(number), key=key, title=title)
         for number, (key, title) in enumerate(_TITLES.items(), 1)

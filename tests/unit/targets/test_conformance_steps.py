@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from zonequake_chaos.conformance import steps
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.steps import ConformanceSteps, StepResult
 from zonequake_chaos.kit.target import TargetClaims
+from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.pod.control import OperationRequest
 
@@ -91,7 +96,7 @@ class Steps(ConformanceSteps):
         store.cut = False
 
 
-def steps(store: Store, *, repeats: bool = True) -> ConformanceSteps:
+def suite_of(store: Store, *, repeats: bool = True) -> ConformanceSteps:
     return Steps(
         package=cast("Any", Package(repeats=repeats)),
         deployment=cast("Any", None),
@@ -115,7 +120,7 @@ def clean(result: StepResult) -> bool:
 
 
 async def test_a_sound_store_keeps_every_step() -> None:
-    suite = steps(Store())
+    suite = suite_of(Store())
     assert clean(await suite.answers())
     lost = await suite.lost_answers()
     assert clean(lost)
@@ -132,22 +137,22 @@ async def test_a_sound_store_keeps_every_step() -> None:
     ],
 )
 async def test_answers_that_are_wrong_are_said(fault: str, words: str) -> None:
-    result = await steps(with_fault(**{fault: not getattr(Store, fault)})).answers()
+    result = await suite_of(with_fault(**{fault: not getattr(Store, fault)})).answers()
     assert any(words in problem for problem in result.problems), result
 
 
 async def test_a_client_that_takes_errors_for_certain_is_noticed() -> None:
-    result = await steps(with_fault(lies=True)).lost_answers()
+    result = await suite_of(with_fault(lies=True)).lost_answers()
     assert any("certainly failed, as the client says" in problem for problem in result.problems)
 
 
 async def test_a_client_that_sends_again_what_may_have_happened_is_noticed() -> None:
-    result = await steps(with_fault(resends=True, knows_ids=False)).lost_answers()
+    result = await suite_of(with_fault(resends=True, knows_ids=False)).lost_answers()
     assert any("was carried out 2 times" in problem for problem in result.problems)
 
 
 async def test_a_cut_that_lets_nothing_through_decides_nothing() -> None:
-    result = await steps(with_fault(loses=True)).lost_answers()
+    result = await suite_of(with_fault(loses=True)).lost_answers()
     assert not result.problems
     assert "no operation whose answer was lost had an effect" in result.unknown[0]
 
@@ -155,11 +160,202 @@ async def test_a_cut_that_lets_nothing_through_decides_nothing() -> None:
 async def test_a_store_that_applies_a_repeated_request_twice_is_noticed_if_it_claims_not_to() -> (
     None
 ):
-    claimed = await steps(with_fault(knows_ids=False)).replayed_request()
+    claimed = await suite_of(with_fault(knows_ids=False)).replayed_request()
     assert any("was carried out 2 times" in problem for problem in claimed.problems)
-    other = await steps(with_fault(knows_ids=False), repeats=False).replayed_request()
+    other = await suite_of(with_fault(knows_ids=False), repeats=False).replayed_request()
     assert clean(other)
     assert other.note.startswith("not claimed")
+
+
+class Member:
+    """A member that is made up: the state that it dumps; None dumps nothing."""
+
+    def __init__(self, digest: str | None = "a", applied: int = 7) -> None:
+        self.state = (applied, digest)
+        self.after = (applied, "b")
+        """The state once a value of it was altered."""
+
+
+class Cluster:
+    """The parts of a deployment and of an observer that the steps use; `m0` leads."""
+
+    def __init__(self, *members: Member) -> None:
+        self.members = {f"m{number}": member for number, member in enumerate(members)}
+        self.alike = True
+        self.sees_successors = True
+        self.events = None
+        self.observer = self
+        self.leader, self.restarts, self.looks = "m0", 0, 0
+
+    def view(self) -> Any:
+        nodes = {
+            name: SimpleNamespace(pod=SimpleNamespace(name=name, restarts=self.restarts))
+            for name in self.members
+        }
+        return SimpleNamespace(
+            nodes=nodes,
+            partitions={
+                ("z", 0): SimpleNamespace(
+                    leader=self.leader, members=(), replicas={}, progress={}, zone="z", partition=0
+                )
+            },
+        )
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        yield
+
+    async def wait(self, seen: Any, *, timeout_s: float, waiting_for: Any) -> None:
+        self.looks += 1
+        if not seen(self.view()):
+            raise WaitExpired(f"not within {timeout_s:g} s: {waiting_for(self.view())}")
+
+    async def wait_alike(self, observer: Any, *, timeout_s: float) -> None:
+        if not self.alike:
+            raise WaitExpired("members differ")
+
+    async def dump(self, view: Any, folder: Path, events: Any) -> list[str]:
+        problems = []
+        for name, member in self.members.items():
+            applied, digest = member.state
+            if digest is None:
+                problems.append(f"no dump of {name}")
+                continue
+            header = {"node": name, "applied": applied, "digest": digest, "keys": 0}
+            (folder / f"0-{name}.jsonl").write_text(json.dumps(header) + "\n")
+        return problems
+
+    async def alter(self, world: Any, pod: Any, *, pattern: str, value: int) -> None:
+        self.restarts += 1
+        member = self.members[pod.name]
+        member.state = member.after
+
+
+@pytest.fixture
+def seen_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "unsettled", lambda _: [])
+
+
+async def dumped(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, folder: Path) -> StepResult:
+    monkeypatch.setattr(steps, "alter_value", cluster.alter)
+    package = Package(repeats=False)
+    package.alters = "values.txt"
+    suite = Steps(
+        package=cast("Any", package),
+        deployment=cast("Any", cluster),
+        world=cast("Any", cluster),
+        client=AskingClient(cast("Any", Store())),
+        dumps=folder,
+        cuts_links=True,
+    )
+    return await suite.dumps_of_members()
+
+
+def changed(**state: Any) -> Cluster:
+    """Three members, whose second one is special."""
+    cluster = Cluster(Member(), Member(), Member())
+    for name, value in state.items():
+        setattr(cluster.members["m1"], name, value)
+    return cluster
+
+
+@pytest.mark.usefixtures("seen_settled")
+async def test_members_dump_the_same_and_one_that_was_altered_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await dumped(changed(), monkeypatch, tmp_path)
+    assert clean(result)
+    assert result.note == "3 members; m1, altered, dumps b"
+
+
+@pytest.mark.usefixtures("seen_settled")
+@pytest.mark.parametrize(
+    ("state", "problem", "unknown"),
+    [
+        ({"state": (7, "c")}, "members that applied 7 have digests", ""),
+        ({"after": (7, "a")}, "m1 was altered, and dumps as before", ""),
+        ({"state": (7, None)}, "", "no dump of m1"),
+        ({"after": (7, None)}, "", "no dump of m1"),
+        ({"after": (8, "b")}, "", "m1 was altered at 7, and dumps at 8"),
+    ],
+)
+async def test_dumps_that_say_too_little_or_are_missing_are_said(
+    state: dict[str, Any],
+    problem: str,
+    unknown: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = await dumped(changed(**state), monkeypatch, tmp_path)
+    for wanted, found in ((problem, result.problems), (unknown, result.unknown)):
+        assert bool(found) == bool(wanted)
+        assert all(wanted in one for one in found)
+
+
+@pytest.mark.usefixtures("seen_settled")
+async def test_members_that_differ_for_long_are_dumped_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = changed(state=(7, "c"))
+    cluster.alike = False
+    result = await dumped(cluster, monkeypatch, tmp_path)
+    assert result.unknown == ["members differ"]
+    assert len(result.problems) == 1
+
+
+class KillingSteps(Steps):
+    """The suite without a cluster: a kill gives the partition another leader, if that is seen."""
+
+    @asynccontextmanager
+    async def _inflicted(
+        self, fault: Any, victims: Callable[[Any], list[str]], *, proven: bool = True
+    ) -> AsyncIterator[Any]:
+        cluster = cast("Cluster", self.world)
+        await asyncio.sleep(0.05)
+        (victim,) = victims(cluster.view())
+        if cluster.sees_successors:
+            cluster.leader = "m1"
+        yield SimpleNamespace(
+            victims=[SimpleNamespace(node=victim, process_incarnation=f"{victim}/0")]
+        )
+
+
+async def killed(cluster: Cluster) -> StepResult:
+    suite = KillingSteps(
+        package=cast("Any", Package(repeats=False)),
+        deployment=cast("Any", cluster),
+        world=cast("Any", cluster),
+        client=AskingClient(cast("Any", Store())),
+        dumps=Path("unused"),
+        cuts_links=True,
+    )
+    return await suite.killed_connections()
+
+
+async def test_a_successor_that_is_seen_in_time_is_as_it_must_be() -> None:
+    result = await killed(changed())
+    assert clean(result)
+    assert result.note.endswith(" done")
+
+
+async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steps, "_leads_anew", lambda *_: False)
+    cluster = changed()
+    result = await killed(cluster)
+    assert cluster.looks == steps.LOOKS
+    (problem,) = result.problems
+    assert "was not seen to lead 1 s later" in problem
+
+
+async def test_operations_that_are_over_before_the_kill_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steps, "MOST_OPERATIONS", 3)
+    result = await killed(changed())
+    assert not result.problems
+    assert "were over before the kill was" in result.unknown[0]
 
 
 def test_an_altered_value_has_as_many_digits() -> None:

@@ -19,6 +19,7 @@ from zonequake_chaos.commands.run import RunOptions, run_once
 from zonequake_chaos.conformance.runner import SCENARIO, ConformanceRunner, conformance_plan
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_ctl.context import ReleasePlace
+from zonequake_kube.errors import UsageError
 from zonequake_load.pod.control import OperationRequest
 from zonequake_target_etcd.package import EtcdPackage
 
@@ -43,14 +44,14 @@ def cluster_type() -> type:
 
 
 async def check(
-    place: ReleasePlace, out: Path, monkeypatch: pytest.MonkeyPatch
+    place: ReleasePlace, out: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str
 ) -> tuple[HarnessReport, str]:
     """The suite's report, and what it showed."""
     monkeypatch.setattr(EtcdPackage, "alters", "")  # the members that are made up have no files
     shown = io.StringIO()
     options = RunOptions(
         scenario=str(SCENARIO),
-        overrides=[],
+        overrides=list(overrides),
         seed=0,
         out=out,
         analyze=False,
@@ -85,9 +86,24 @@ async def test_what_a_target_does_not_keep_is_a_violation(
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.store.places = False
-    cluster.hashes["zq-etcd-default-1"] = 78
     report, _ = await check(place, tmp_path / "run", monkeypatch)
     assert report.verdict is Verdict.VIOLATED
     assert any("answers: write" in one and "without a place" in one for one in report.problems)
-    assert any(one.startswith("dumps: ") and "differ" in one for one in report.problems)
     assert CleanupJournal(tmp_path / "run").debts == []
+
+
+async def test_members_that_dump_different_states_are_a_violation(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.hashes["zq-etcd-default-1"] = 78
+    report, _ = await check(place, tmp_path / "run", monkeypatch)
+    assert report.verdict is Verdict.VIOLATED
+    assert any("dumps: members that applied 9 have digests" in one for one in report.problems)
+
+
+async def test_a_suite_over_more_than_one_group_is_refused(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="expected one zone with one partition"):
+        await check(place, tmp_path / "run", monkeypatch, "zones.0.partitions=2")
+    assert not any(kind == "statefulsets" for kind, _ in cluster.objects)

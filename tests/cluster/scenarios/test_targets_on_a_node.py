@@ -19,15 +19,18 @@ SHORT = "times={beforeSeconds: 4, afterSeconds: 3}"
 ONE = ("zones.0.replicas=1", "pools.0.replicas=1")
 
 
-def checked(release: Release, name: str, out: Path) -> subprocess.CompletedProcess[str]:
+def checked(
+    release: Release, name: str, out: Path, *overrides: str
+) -> subprocess.CompletedProcess[str]:
     """What `zonequake target check` says of a target."""
     release.plant("")
     place = release.as_chaos_account()
     assert place.context is not None
     program = str(Path(sys.executable).parent / "zonequake")
     where = ("--kubeconfig", str(place.kubeconfig), "--context", place.context)
+    changed = [word for override in overrides for word in ("--set", override)]
     return subprocess.run(
-        [program, "target", "check", name, "--out", str(out), *where],
+        [program, "target", "check", name, "--out", str(out), *changed, *where],
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "200"},
@@ -50,9 +53,22 @@ def test_etcd_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["toy", "zonequake"])
-def test_other_targets_keep_it_too(release: Release, tmp_path: Path, name: str) -> None:
-    kept(checked(release, name, tmp_path / "run"))
+@pytest.mark.parametrize(
+    ("name", "overrides"), [("toy", ["target.args=[--sync]"]), ("zonequake", [])]
+)
+def test_other_targets_keep_it_too(
+    release: Release, tmp_path: Path, name: str, overrides: list[str]
+) -> None:
+    kept(checked(release, name, tmp_path / "run", *overrides))
+
+
+@pytest.mark.long
+def test_a_suite_finds_that_a_kill_loses_what_the_toy_acknowledged(
+    release: Release, tmp_path: Path
+) -> None:
+    done = checked(release, "toy", tmp_path / "run")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "was acknowledged, and nothing of it is there" in done.stdout
 
 
 @pytest.mark.long

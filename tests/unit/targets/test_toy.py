@@ -63,9 +63,11 @@ async def opened(running: Running) -> AsyncIterator[ToyClient]:
         running.kill()
 
 
-async def done(client: ToyClient, operation: Operation, *, within_s: float = 30.0) -> Outcome:
+async def done(
+    client: ToyClient, operation: Operation, *, within_s: float = 30.0, attempt_s: float = 5.0
+) -> Outcome:
     deadline_ns = time.monotonic_ns() + int(within_s * 1e9)
-    limits = Limits(deadline_ns=deadline_ns, attempt_ns=5 * 10**9, retry=True)
+    limits = Limits(deadline_ns=deadline_ns, attempt_ns=int(attempt_s * 1e9), retry=True)
     return await client.execute(operation, limits)
 
 
@@ -111,7 +113,7 @@ def test_an_answer_that_does_not_come_leaves_it_open(tmp_path: Path) -> None:
         async with opened(running) as client:
             await done(client, write(1))
             running.process.send_signal(19)  # SIGSTOP: connections stay
-            lost = await done(client, write(2), within_s=1)
+            lost = await done(client, write(2), attempt_s=1)
             running.process.send_signal(18)
         assert (lost.type, lost.attempts) == (Type.INFO, 1), lost
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 LEAST_HEARTBEATS = 5
 """The least election time-out that etcd accepts, in heartbeats."""
+
+_VARIABLE = "ETCD_"
+"""Begins the variables that stand for options."""
 
 _HEARTBEAT, _ELECTION = "heartbeat-interval", "election-timeout"
 _DEFAULT_MS = {_HEARTBEAT: 100, _ELECTION: 1_000}
@@ -32,6 +35,16 @@ def unsuited_arguments(args: Sequence[str], own: frozenset[str]) -> Iterator[str
             f"--{_ELECTION} {times_ms[_ELECTION]} must be at least {LEAST_HEARTBEATS} times "
             f"--{_HEARTBEAT} {times_ms[_HEARTBEAT]} (target.args)"
         )
+
+
+def unsuited_environment(env: Iterable[str], own: frozenset[str]) -> Iterator[str]:
+    """Yields each variable that stands for an option that the run sets itself, as text: etcd does
+    not start with both.
+    """
+    for name in env:
+        option = name.removeprefix(_VARIABLE).lower().replace("_", "-")
+        if name.startswith(_VARIABLE) and option in own:
+            yield f"target.env has {name}, whose option the run sets itself: leave it out"
 
 
 def options(args: Sequence[str]) -> dict[str, str]:

@@ -129,9 +129,11 @@ OWN_OPTIONS = frozenset(
         "initial-cluster",
         "initial-cluster-state",
         "initial-cluster-token",
+        "config-file",
     }
 )
-"""The options that `container` gives, by which members find each other."""
+"""The options that `container` gives, by which members find each other, and the one with which etcd
+would read none of them."""
 
 
 def status_of(status: EtcdStatus) -> MemberStatus:

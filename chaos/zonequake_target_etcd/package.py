@@ -14,7 +14,7 @@ from zonequake_chaos.kit.refusals import FIXED_MEMBERS
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.arguments import unsuited_arguments
+from zonequake_target_etcd.arguments import unsuited_arguments, unsuited_environment
 from zonequake_target_etcd.members import OWN_OPTIONS, PORTS, PROGRAM, EtcdMembers
 
 
@@ -58,6 +58,7 @@ class EtcdPackage(TargetPackage):
     def unsuited(self, run: ChaosRun) -> Iterator[str]:
         yield from unsuited_to_one_group(run)
         yield from unsuited_arguments(run.spec.target.args, OWN_OPTIONS)
+        yield from unsuited_environment(run.spec.target.env, OWN_OPTIONS)
 
 
 def _own_image(place: TargetPlace) -> str:

@@ -103,7 +103,7 @@ class ToyPackage(TargetPackage):
             count=pool.replicas,
             namespace=installation.namespace,
             image=spec.target.image or installation.load_image,
-            pull_policy=installation.load_pull_policy,
+            pull_policy="IfNotPresent",
             fsync=zone.fsync,
             ports=PORTS,
             settings=spec.target,

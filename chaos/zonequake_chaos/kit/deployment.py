@@ -24,7 +24,8 @@ from zonequake_protocol.admin import StoreEvent
 
 class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The description of the system under test, for `run.yaml` and the report. `version` is the
-    version that the system reports once it runs; `image` is empty if the release names it.
+    version that its members report once they run, each of them if they differ; `image` is empty if
+    the release names it.
     """
 
     name: str

@@ -129,7 +129,8 @@ class MemberSetDeployment:
         ):
             await self._kube.apply(manifest)
         await self.wait_available(observer)
-        self._version = await self._system.version(self._members.pods[0])
+        versions = {await self._system.version(pod) for pod in self._members.pods}
+        self._version = ", ".join(sorted(versions))
 
     async def wait_available(self, observer: Observer) -> None:
         await observer.wait(

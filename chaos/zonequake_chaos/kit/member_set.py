@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from zonequake_chaos.kit.one_group import POD_VARIABLE
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.observe.view import LinkPorts
@@ -216,12 +217,12 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
 
 
 def _environment(members: MemberSet, container: Json) -> list[Json]:
-    """Returns the variables: the member's name as `POD`, the target's own, and the scenario's,
-    which replace those.
+    """Returns the variables: the member's name, the target's own, and the scenario's, which replace
+    those.
     """
     given = members.settings.env
     return [
-        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         *(each for each in container.get("env", []) if each["name"] not in given),
         *({"name": name, "value": value} for name, value in given.items()),
     ]

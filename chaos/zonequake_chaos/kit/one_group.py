@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 
+POD_VARIABLE = "POD"
+"""The variable by which a member knows its own name."""
+
 
 def unsuited_to_one_group(run: ChaosRun) -> Iterator[str]:
     """Yields each part of zones, pools and expectations that such a system can't have, as text."""
@@ -27,6 +30,8 @@ def unsuited_to_one_group(run: ChaosRun) -> Iterator[str]:
             f"its pool has {nodes} nodes for {members} replicas, and each member of the target "
             f"holds everything: --set pools.0.replicas={members}"
         )
+    if POD_VARIABLE in spec.target.env:
+        yield f"target.env has {POD_VARIABLE}, which the run sets itself: leave it out"
     wanted = spec.expectations
     if wanted.resets or wanted.sacrificed_at_least or wanted.restored_at_least:
         yield "it expects forced resets, which the target does not do by itself"

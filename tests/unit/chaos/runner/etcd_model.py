@@ -23,6 +23,7 @@ class ClusterWithEtcd(FakeCluster):
         super().__init__()
         self.hashes: dict[str, int] = {}
         self.plans: list[dict[str, Any]] = []
+        self.told_versions: dict[str, str] = {}
         self.broken_ranges = 0
         """So many of the next answers to a range break off."""
         self.term = 2
@@ -105,7 +106,7 @@ class ClusterWithEtcd(FakeCluster):
         header = {"member_id": str(_id(pod)), "revision": "9", "raft_term": str(self.term)}
         match path:
             case "version":
-                return {"etcdserver": "3.6.4", "etcdcluster": "3.6.0"}
+                return {"etcdserver": self.told_versions.get(pod, "3.6.4"), "etcdcluster": "3.6.0"}
             case "v3/maintenance/status":
                 status = {"leader": str(_id(self.leader)), "raftTerm": str(self.term)}
                 status["raftAppliedIndex"] = "40"

@@ -101,6 +101,17 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     assert cluster.zone is None, "no zone was made for it"
 
 
+async def test_members_of_several_versions_are_all_described(
+    cluster: Any, place: ReleasePlace, tmp_path: Path
+) -> None:
+    cluster.told_versions[MEMBERS[1]] = "3.5.9"
+    folder, _ = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert written["target"]["version"] == "3.5.9, 3.6.4"
+
+
 async def test_a_start_is_told_with_the_process_that_a_kill_names(
     cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
@@ -215,6 +226,9 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         ("leader-kill", ("target.args=[--heartbeat-interval=300]",), "at least 5 times"),
         ("leader-kill", ("target.args=[--name, x]",), "--name, which the run sets itself"),
         ("leader-kill", ("target.args=[--election-timeout]",), "expected milliseconds"),
+        ("leader-kill", ("target.args=[--config-file, /a]",), "--config-file, which the run sets"),
+        ("leader-kill", ("target.env={ETCD_DATA_DIR: /a}",), "ETCD_DATA_DIR, whose option the run"),
+        ("leader-kill", ("target.env={POD: a}",), "POD, which the run sets itself"),
         ("leader-kill", ("zones.0.dataNodesFilter=$.x",), "members are fixed"),
         (
             "leader-kill",

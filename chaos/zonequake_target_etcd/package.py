@@ -24,7 +24,10 @@ class EtcdPackage(TargetPackage):
     name = "etcd"
     about = "etcd: one group, as many members as the zone has replicas, made by each run."
     claims = TargetClaims(
-        order="Lineage 0, term 1, and as index the revision: one counter over all keys and leaders."
+        order=(
+            "Lineage 0, term 1, and as index the revision: one counter over all keys and leaders."
+        ),
+        transactions=True,
     )
     client = ClientCode(connect="zonequake_target_etcd.client:connect")
     refuses = FIXED_MEMBERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connections, dialer
-from zonequake_load.operation import Limits, OnceId, Operation, Outcome
+from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.keys import key_for_partition
@@ -27,7 +27,10 @@ class ZonequakeTarget:
         await self._client.close()
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: OnceId | None = None
+        self,
+        operation: Operation | TransactionOperation,
+        limits: Limits,
+        once: OnceId | None = None,
     ) -> Outcome:
         return await self._client.execute(operation, limits, once)
 

@@ -22,7 +22,9 @@ class StorePackage(TargetPackage):
     name = "zonequake"
     about = "Our own store: the data nodes and the operator of the installed release."
     claims = TargetClaims(
-        order="Place in the partition's log: lineage, term, and index of the entry.", repeats=True
+        order="Place in the partition's log: lineage, term, and index of the entry.",
+        repeats=True,
+        transactions=True,
     )
     client = ClientCode(connect="zonequake_target_store.client:connect")
     in_release = True

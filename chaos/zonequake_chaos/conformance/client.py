@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from zonequake_chaos.conformance.judgement import AskedOperation
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_kube.errors import WaitExpired
-from zonequake_load.operation import Function, OnceId, Operation, Type
+from zonequake_load.operation import Function, OnceId, Operation, Outcome, Type
 from zonequake_load.pod.control import OperationRequest
 from zonequake_protocol.client import Value
 
@@ -54,12 +54,16 @@ class AskingClient:
     ) -> AskedOperation:
         """Has it carried out once; raises ClusterError if the load pod does not answer."""
         request = OperationRequest(
-            operation=operation,
+            steps=(operation,),
             once=once if once is not None else self.once(),
             deadline_ms=deadline_ms,
             attempt_ms=attempt_ms,
         )
         return AskedOperation(operation=operation, outcome=await self._load.execute(request))
+
+    async def transact(self, *steps: Operation) -> Outcome:
+        """Has a transaction carried out once. Raises ClusterError if the load pod is silent."""
+        return await self._load.execute(OperationRequest(steps=steps, once=self.once()))
 
     async def find(self, keys: Iterable[str]) -> Mapping[str, Value]:
         """Reads each key, for as long as it takes within limits. Raises WaitExpired."""

@@ -22,6 +22,7 @@ SCENARIO = Path(__file__).with_name("check.yaml")
 _TITLES = {
     "setup": "Deploy the target, and a load pod with its client",
     "answers": "Operations do what they say",
+    "transactions": "Steps of a transaction are done together or not at all",
     "lost-answers": "Answers are lost: what may have happened is not called certain; a planted lie",
     "replay": "A request that is sent again is applied once",
     "killed": "A leader is killed under operations; its successor is seen within a second",
@@ -62,6 +63,7 @@ class ConformanceRunner(Runner):
         )
         for key, action in (
             ("answers", steps.answers),
+            ("transactions", steps.transactions),
             ("lost-answers", steps.lost_answers),
             ("replay", steps.replayed_request),
             ("killed", steps.killed_connections),

@@ -109,6 +109,37 @@ class ConformanceSteps:
             problems=problems + without_place(all_asked), note=f"{len(all_asked)} operations"
         )
 
+    async def transactions(self) -> StepResult:
+        """Asks for two transactions: one is done as a whole, and nothing of the other."""
+        if not self.package.claims.transactions:
+            return StepResult(note="not claimed")
+        client, words = self.client, self.client.key("l")
+        held = (await client.ask(client.write(client.key("r")))).operation
+        write, append, other = (
+            client.write(client.key("r")),
+            client.append(words),
+            client.write(client.key("r")),
+        )
+        read = Operation(f=Function.READ, key=held.key)
+        wrong = Operation(f=Function.CAS, key=held.key, value=1, expected=2)
+        done = await client.transact(read, write, append)
+        refused = await client.transact(other, wrong)
+        found = await client.find([held.key, write.key, words, other.key])
+        expected = {
+            held.key: held.value,
+            write.key: write.value,
+            words: [append.value],
+            other.key: None,
+        }
+        problems = []
+        if (done.type, done.applied, (done.results or [None])[0]) != (Type.OK, True, held.value):
+            problems.append(f"a transaction that reads {held.value} came to {done}")
+        if (refused.type, refused.applied, refused.value) != (Type.OK, False, held.value):
+            problems.append(f"a transaction whose cas expects another value came to {refused}")
+        if found != expected:
+            problems.append(f"after two transactions reads found {found}, expected {expected}")
+        return StepResult(problems=problems, note="2 transactions")
+
     async def lost_answers(self) -> StepResult:
         """Drops all answers while requests arrive: what may have happened is not called certain.
 

@@ -27,11 +27,13 @@ class TargetClaims:
 
     `order`: what (lineage, term, index) of an answer are, in a sentence. `repeats`: an operation
     that may have happened is sent again under its id, and applied once; without it the client must
-    send nothing of that kind twice.
+    send nothing of that kind twice. `transactions`: steps on several keys are done together or not
+    at all.
     """
 
     order: str
     repeats: bool = False
+    transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,21 +82,24 @@ class _Put(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
 
 
-class _TxnResponse(msgspec.Struct, frozen=True, kw_only=True):
+class TxnResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one step; `response_range` only of a range."""
+
     response_range: Range | None = None
-
-
-class Txn(msgspec.Struct, frozen=True, kw_only=True):
-    """`succeeded`: all compares held. `header.revision` is that of the write, if there was one."""
-
-    header: Header
-    succeeded: bool = False
-    responses: list[_TxnResponse] = []
 
     @property
     def kvs(self) -> list[KeyValue]:
-        """The key-values that the ranges of the branch that was taken found."""
-        return [kv for one in self.responses if one.response_range for kv in one.response_range.kvs]
+        return self.response_range.kvs if self.response_range is not None else []
+
+
+class Txn(msgspec.Struct, frozen=True, kw_only=True):
+    """`succeeded`: all compares held. `header.revision` is that of the write, if there was one;
+    `responses` are those of the steps of the branch that was taken.
+    """
+
+    header: Header
+    succeeded: bool = False
+    responses: list[TxnResponse] = []
 
 
 class EtcdStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ One etcd is one Raft group and so one partition; the zone is a prefix of its key
 kept, and why the revision is the order that etcd claims, is in `records`; docs/etcd.md says what
 follows for a run.
 
-An append reads the list, then writes it if it is still at that revision. A compare that failed
-certainly wrote nothing: again with what it found. All of it is one operation; what goes wrong
-before its first write is certain.
+An append, also within a transaction, reads the list, then writes it if it is still at that
+revision. A compare that failed certainly wrote nothing: again with what it found. All of it is one
+operation; what goes wrong before its first write is certain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from zonequake_load.operation import Function, Operation, Outcome, Type
+import msgspec
+
+from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
@@ -79,51 +81,94 @@ class EtcdTarget(MemberClient):
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         api = self._api(attempt, needs_leader=not operation.bounded)
-        where = key_of(self._zone, operation.key)
+        where = self._where(operation)
         if operation.f is Function.READ:
             found = await api.range(where, serializable=operation.bounded)
             return self._ok(found.header, value=_value(found.kvs))
-        value, expected = operation.value, operation.expected
-        assert isinstance(value, int), "the load writes integers"
-        assert not isinstance(expected, str), "and expects them"
-        if operation.f is Function.APPEND:
-            return await self._append(where, value, api, attempt)
-        raw = stored(value)
-        if operation.f is Function.CAS:
-            absent = has_mod_revision(where, 0)
-            done = await api.txn(
-                compare=[absent if expected is None else has_value(where, stored(expected))],
-                success=[put_request(where, raw)],
-                failure=[range_request(where)],
-            )
-            held = None if done.succeeded else _value(done.kvs)
-            return self._ok(done.header, value=held, applied=done.succeeded)
-        if not operation.filler:
-            return self._ok(await api.put(where, raw))
-        beside = put_request(filler_of(self._zone, operation.key), operation.filler)
-        done = await api.txn(success=[put_request(where, raw), beside])
-        return self._ok(done.header)
+        if operation.f is Function.WRITE and not operation.filler:
+            return self._ok(await api.put(where, _stored(operation)))
+        done = await self._together((operation,), api, attempt)
+        applied = done.applied if operation.f is Function.CAS else None
+        return msgspec.structs.replace(done, applied=applied, results=None)
 
-    async def _append(self, where: bytes, value: int, api: EtcdApi, attempt: Attempt) -> Outcome:
-        attempt.writes = False
-        kvs = (await api.range(where)).kvs
+    async def transaction(self, transaction: TransactionOperation, attempt: Attempt) -> Outcome:
+        return await self._together(
+            transaction.steps, self._api(attempt, needs_leader=True), attempt
+        )
+
+    async def _together(
+        self, steps: Sequence[Operation], api: EtcdApi, attempt: Attempt
+    ) -> Outcome:
+        """Carries steps out in one transaction; an append writes the list that was read before."""
+        lists: dict[str, list[KeyValue]] = {}
+        for step in steps:
+            if step.f is Function.APPEND:
+                attempt.writes = False
+                lists[step.key] = (await api.range(self._where(step))).kvs
+        compared = [step for step in steps if step.f in (Function.CAS, Function.APPEND)]
         while True:
-            held = elements(kvs[0].value) if kvs else []
             attempt.writes = True
             done = await api.txn(
-                compare=[has_mod_revision(where, kvs[0].mod_revision if kvs else 0)],
-                success=[put_request(where, stored([*held, value]))],
-                failure=[range_request(where)],
+                compare=[self._compare(step, lists) for step in compared],
+                success=[
+                    *(self._request(step, lists) for step in steps),
+                    *(
+                        put_request(filler_of(self._zone, step.key), step.filler)
+                        for step in steps
+                        if step.filler
+                    ),
+                ],
+                failure=[range_request(self._where(step)) for step in compared],
             )
             if done.succeeded:
-                return self._ok(done.header)
+                results = [_value(one.kvs) for one in done.responses[: len(steps)]]
+                return self._ok(done.header, applied=True, results=results)
             attempt.writes = False
+            for step, one in zip(compared, done.responses, strict=False):
+                if step.f is Function.APPEND:
+                    lists[step.key] = one.kvs
+                elif _value(one.kvs) != step.expected:
+                    return self._ok(done.header, value=_value(one.kvs), applied=False)
             if not attempt.limits.retry:
                 message = "another append came between"
                 raise EtcdError(code=_ABORTED, message=message, certain=True)
-            kvs = done.kvs
 
-    def _ok(self, header: Header, *, value: Value = None, applied: bool | None = None) -> Outcome:
+    def _where(self, step: Operation) -> bytes:
+        return key_of(self._zone, step.key)
+
+    def _compare(
+        self, step: Operation, lists: Mapping[str, list[KeyValue]]
+    ) -> Mapping[str, object]:
+        where = self._where(step)
+        if step.f is Function.APPEND:
+            kvs = lists[step.key]
+            return has_mod_revision(where, kvs[0].mod_revision if kvs else 0)
+        if step.expected is None:
+            return has_mod_revision(where, 0)
+        assert not isinstance(step.expected, str), "the load expects integers"
+        return has_value(where, stored(step.expected))
+
+    def _request(
+        self, step: Operation, lists: Mapping[str, list[KeyValue]]
+    ) -> Mapping[str, object]:
+        where = self._where(step)
+        if step.f is Function.READ:
+            return range_request(where)
+        if step.f is not Function.APPEND:
+            return put_request(where, _stored(step))
+        kvs = lists[step.key]
+        held = elements(kvs[0].value) if kvs else []
+        assert isinstance(step.value, int), "the load writes integers"
+        return put_request(where, stored([*held, step.value]))
+
+    def _ok(
+        self,
+        header: Header,
+        *,
+        value: Value = None,
+        applied: bool | None = None,
+        results: list[Value] | None = None,
+    ) -> Outcome:
         """Returns the answer of the member that `header` names; `attempts` is not yet known."""
         return Outcome(
             type=Type.OK,
@@ -134,6 +179,7 @@ class EtcdTarget(MemberClient):
             lineage=LINEAGE,
             term=TERM,
             index=header.revision,
+            results=results,
         )
 
     def _api(self, attempt: Attempt, *, needs_leader: bool) -> EtcdApi:
@@ -152,6 +198,11 @@ class EtcdTarget(MemberClient):
 
 def _value(kvs: list[KeyValue]) -> Value:
     return read(kvs[0].value) if kvs else None
+
+
+def _stored(step: Operation) -> bytes:
+    assert isinstance(step.value, int), "the load writes integers"
+    return stored(step.value)
 
 
 def connect(context: ClientContext) -> EtcdTarget:

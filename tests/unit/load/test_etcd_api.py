@@ -55,7 +55,7 @@ async def test_a_transaction_whose_compare_failed_says_what_it_found() -> None:
         failure=[range_request(b"k")],
     )
     assert not done.succeeded
-    assert [(one.value, one.mod_revision) for one in done.kvs] == [(b"1", 5)]
+    assert [(one.value, one.mod_revision) for one in done.responses[0].kvs] == [(b"1", 5)]
     path, body = gateway.asked[0]
     assert path == "/v3/kv/txn"
     assert body["compare"] == [

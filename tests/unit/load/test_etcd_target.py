@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,14 @@ import pytest
 
 from tests.unit.load.reference_etcd import Endpoint, ReferenceEtcd, Spoilt
 from zonequake_load.errors import TargetError
-from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_target_etcd.client.records import key_of
 from zonequake_target_etcd.client.target import EtcdTarget
 
@@ -235,6 +243,62 @@ async def test_an_append_that_another_one_came_before_is_one_operation(
     whole = (await target.execute(read("l"), limits())).value
     by_revision = sorted(zip([one.index for one in outcomes], range(1, 9), strict=True))
     assert whole == [value for _, value in by_revision]
+
+
+def together(*steps: Operation) -> TransactionOperation:
+    return TransactionOperation(steps=steps)
+
+
+async def test_steps_of_a_transaction_are_done_together(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    await target.execute(write(5), limits())
+    done = await target.execute(
+        together(
+            read(),
+            Operation(f=Function.WRITE, key="other", value=6, filler=b"x"),
+            append(7),
+            cas(5, 8),
+        ),
+        limits(),
+    )
+    assert (done.type, done.applied, done.results) == (Type.OK, True, [5, None, None, None])
+    values = [etcd.value(f"z/k/{key}") for key in ("k", "other", "l")]
+    assert values == ["8", "6", "[7]"]
+    assert etcd.value("z/f/other") == "x"
+    assert len(etcd.endpoints[0].bodies("txn")) == 1
+
+
+async def test_nothing_of_a_transaction_is_done_whose_cas_finds_another_value(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    await target.execute(write(5), limits())
+    refused = await target.execute(together(append(7), cas(4, 8)), limits())
+    assert (refused.type, refused.applied, refused.value) == (Type.OK, False, 5)
+    assert etcd.value("z/k/l") is None
+    assert etcd.value("z/k/k") == "5"
+
+
+async def test_a_transaction_that_another_append_came_before_is_done_once(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    asked = [
+        together(append(value), Operation(f=Function.WRITE, key=f"k{value}", value=value))
+        for value in range(8)
+    ]
+    done = await asyncio.gather(*(target.execute(one, limits()) for one in asked))
+    assert {one.type for one in done} == {Type.OK}
+    assert sorted(json.loads(etcd.value("z/k/l") or "")) == list(range(8))
+    assert [etcd.value(f"z/k/k{value}") for value in range(8)] == [str(v) for v in range(8)]
+
+
+async def test_a_transaction_whose_write_was_not_answered_is_info_and_not_repeated(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    (endpoint,) = etcd.endpoints
+    endpoint.spoilt.append(("txn", Spoilt(applied=True)))
+    outcome = await target.execute(together(write(1), append(2)), limits())
+    assert (outcome.type, len(endpoint.bodies("txn"))) == (Type.INFO, 1)
 
 
 def reads_of(endpoint: Endpoint, key: str) -> int:

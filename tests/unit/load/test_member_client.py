@@ -8,7 +8,14 @@ import time
 import pytest
 
 from zonequake_load.errors import AnsweredError, AttemptError, NotSent, OutcomeUnknown
-from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_load.targets.member_client import Attempt, MemberClient
 
 
@@ -53,3 +60,15 @@ async def test_an_error_is_only_certain_if_the_target_says_so(f: Function) -> No
     assert await outcome_of(Client(AnsweredError("full", certain=True)), f) is Type.FAIL
     assert await outcome_of(Client(NotSent("no way")), f) is Type.FAIL
     assert await outcome_of(Client(OutcomeUnknown("none"), only_reads=True), f) is Type.FAIL
+
+
+async def test_a_transaction_of_a_target_without_any_has_failed_at_once() -> None:
+    client = Client(OutcomeUnknown("no answer"))
+    limits = Limits(
+        deadline_ns=time.monotonic_ns() + 600 * 10**9, attempt_ns=60 * 10**9, retry=True
+    )
+    await client.open()
+    step = Operation(f=Function.WRITE, key="k", value=1)
+    outcome = await client.execute(TransactionOperation(steps=(step, step)), limits)
+    await client.close()
+    assert (outcome.type, outcome.error) == (Type.FAIL, "the target has no transactions")

@@ -11,7 +11,15 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from zonequake_load.errors import TargetError
-from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    OnceId,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_load.pod.control import LoadPlan, OperationRequest, Phase
 from zonequake_load.pod.history import Recorder, machine_clock
 from zonequake_load.pod.load import LoadPod
@@ -30,7 +38,7 @@ class Target:
     def __init__(self) -> None:
         self.opened = 0
         self.refusals = 0
-        self.asked: list[tuple[Operation, OnceId | None, bool]] = []
+        self.asked: list[tuple[Operation | TransactionOperation, OnceId | None, bool]] = []
 
     async def open(self) -> None:
         if self.refusals:
@@ -41,7 +49,10 @@ class Target:
     async def close(self) -> None: ...
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: OnceId | None = None
+        self,
+        operation: Operation | TransactionOperation,
+        limits: Limits,
+        once: OnceId | None = None,
     ) -> Outcome:
         self.asked.append((operation, once, limits.retry))
         return Outcome(type=Type.OK, attempts=1, index=9)
@@ -96,7 +107,7 @@ async def test_an_operation_is_answered_with_its_outcome_and_stands_in_no_histor
 ) -> None:
     once = OnceId("c", 1)
     for retry in (True, False):
-        asked = OperationRequest(operation=WRITE, once=once, retry=retry)
+        asked = OperationRequest(steps=(WRITE,), once=once, retry=retry)
         status, answer = await ask(client, asked)
         assert status == 200
         assert msgspec.json.decode(answer, type=Outcome).index == 9
@@ -105,14 +116,24 @@ async def test_an_operation_is_answered_with_its_outcome_and_stands_in_no_histor
     assert b"".join(read_all(tmp_path)) == b""
 
 
+async def test_several_steps_are_a_transaction(
+    client: TestClient,  # type: ignore[type-arg]
+    target: Target,
+) -> None:
+    once = OnceId("c", 1)
+    assert (await ask(client, OperationRequest(steps=(WRITE, WRITE), once=once)))[0] == 200
+    assert target.asked == [(TransactionOperation(steps=(WRITE, WRITE)), once, True)]
+    assert (await ask(client, {"steps": []}))[0] == 400
+
+
 async def test_a_target_that_does_not_open_is_said_and_tried_again(
     client: TestClient,  # type: ignore[type-arg]
     target: Target,
 ) -> None:
     target.refusals = 1
-    status, answer = await ask(client, OperationRequest(operation=WRITE))
+    status, answer = await ask(client, OperationRequest(steps=(WRITE,)))
     assert (status, answer) == (503, b"no member answers\n")
-    assert (await ask(client, OperationRequest(operation=WRITE)))[0] == 200
+    assert (await ask(client, OperationRequest(steps=(WRITE,))))[0] == 200
 
 
 async def test_beside_the_load_and_with_unknown_fields_it_is_refused(
@@ -120,9 +141,9 @@ async def test_beside_the_load_and_with_unknown_fields_it_is_refused(
     load: LoadPod,
     target: Target,
 ) -> None:
-    assert (await ask(client, {"operation": {"f": "write", "key": "k"}, "x": 1}))[0] == 400
+    assert (await ask(client, {"steps": [{"f": "write", "key": "k"}], "x": 1}))[0] == 400
     load.enter(Phase.LOAD)
-    status, answer = await ask(client, OperationRequest(operation=WRITE))
+    status, answer = await ask(client, OperationRequest(steps=(WRITE,)))
     assert status == 409
     assert b"expected phase quiet" in answer
     assert target.asked == []

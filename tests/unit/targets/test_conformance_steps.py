@@ -18,7 +18,7 @@ from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.steps import ConformanceSteps, StepResult
 from zonequake_chaos.kit.target import TargetClaims
 from zonequake_kube.errors import WaitExpired
-from zonequake_load.operation import Function, Operation, Outcome, Type
+from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.pod.control import OperationRequest
 
 
@@ -31,6 +31,7 @@ class Store:
     places = True
     loses = False
     compares = True
+    tears = False
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {}
@@ -40,6 +41,8 @@ class Store:
 
     async def execute(self, asked: OperationRequest) -> Outcome:
         operation = asked.operation
+        if isinstance(operation, TransactionOperation):
+            return self._transaction(operation)
         if operation.f is Function.READ:
             return self._ok(operation, value=self.keys.get(operation.key))
         done = True
@@ -52,6 +55,16 @@ class Store:
             held = None if done else self.keys.get(operation.key)
             return self._ok(operation, value=held, applied=done)
         return self._ok(operation)
+
+    def _transaction(self, asked: TransactionOperation) -> Outcome:
+        results: list[Any] = []
+        before = dict(self.keys)
+        for step in asked.steps:
+            results.append(self.keys.get(step.key) if step.f is Function.READ else None)
+            if step.f is not Function.READ and not self._apply(step, object()):
+                self.keys = self.keys if self.tears else before
+                return self._ok(step, value=self.keys.get(step.key), applied=False)
+        return Outcome(type=Type.OK, attempts=1, applied=True, results=results)
 
     def _apply(self, operation: Operation, once: object) -> bool:
         if self.knows_ids and once in self.ids:
@@ -80,7 +93,7 @@ class Package:
     alters = ""
 
     def __init__(self, *, repeats: bool) -> None:
-        self.claims = TargetClaims(order="by number", repeats=repeats)
+        self.claims = TargetClaims(order="by number", repeats=repeats, transactions=repeats)
 
 
 class Steps(ConformanceSteps):
@@ -122,6 +135,7 @@ def clean(result: StepResult) -> bool:
 async def test_a_sound_store_keeps_every_step() -> None:
     suite = suite_of(Store())
     assert clean(await suite.answers())
+    assert clean(await suite.transactions())
     lost = await suite.lost_answers()
     assert clean(lost)
     assert "a planted lie about 3 of them was noticed" in lost.note
@@ -139,6 +153,26 @@ async def test_a_sound_store_keeps_every_step() -> None:
 async def test_answers_that_are_wrong_are_said(fault: str, words: str) -> None:
     result = await suite_of(with_fault(**{fault: not getattr(Store, fault)})).answers()
     assert any(words in problem for problem in result.problems), result
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("tears", "after two transactions reads found"),
+        ("loses", "a transaction that reads"),
+        ("compares", "a transaction whose cas expects another value came to"),
+    ],
+)
+async def test_transactions_that_are_done_in_part_are_said(fault: str, words: str) -> None:
+    store = with_fault(**{fault: not getattr(Store, fault)})
+    result = await suite_of(store).transactions()
+    assert any(words in problem for problem in result.problems), result
+
+
+async def test_transactions_that_are_not_claimed_are_not_asked_for() -> None:
+    result = await suite_of(with_fault(tears=True), repeats=False).transactions()
+    assert clean(result)
+    assert result.note == "not claimed"
 
 
 async def test_a_client_that_takes_errors_for_certain_is_noticed() -> None:

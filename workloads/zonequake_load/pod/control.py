@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from zonequake_load.operation import OnceId, Operation
+from zonequake_load.operation import OnceId, Operation, TransactionOperation
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -162,14 +162,19 @@ class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class OperationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of POST /operation: one operation, carried out beside the phases and in no history.
 
-    `deadline_ms` bounds it with all its attempts, `attempt_ms` each attempt.
+    Several `steps` are a transaction, which needs `once`. `deadline_ms` bounds it with all its
+    attempts, `attempt_ms` each attempt.
     """
 
-    operation: Operation
+    steps: Annotated[tuple[Operation, ...], msgspec.Meta(min_length=1, max_length=16)]
     once: OnceId | None = None
     deadline_ms: Some = 5_000
     attempt_ms: Some = 1_000
     retry: bool = True
+
+    @property
+    def operation(self) -> Operation | TransactionOperation:
+        return self.steps[0] if len(self.steps) == 1 else TransactionOperation(steps=self.steps)
 
 
 class OutcomeCounts(msgspec.Struct, kw_only=True):

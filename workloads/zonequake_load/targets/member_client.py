@@ -28,6 +28,8 @@ from zonequake_load.operation import (
     OnceId,
     Operation,
     Outcome,
+    TransactionOperation,
+    Type,
 )
 from zonequake_load.targets.endpoints import Endpoints
 from zonequake_load.targets.keys import key_for_partition
@@ -82,6 +84,10 @@ class _TooLate(NotSent):
     blames_endpoint = False
 
 
+class _NoTransactions(NotSent):
+    """The target has none."""
+
+
 class MemberClient(ABC):
     """The keys of one run in such a system, which is one partition.
 
@@ -123,6 +129,13 @@ class MemberClient(ABC):
         At most one of its requests may change a key: the error of the last one is that of all.
         Raises AttemptError: NotSent, OutcomeUnknown, AnsweredError.
         """
+
+    async def transaction(self, transaction: TransactionOperation, attempt: Attempt) -> Outcome:
+        """Carries all steps out in one attempt, together or not at all, as `attempt` does one.
+
+        A target that claims no transactions has none of this.
+        """
+        raise _NoTransactions("the target has no transactions")
 
     @abstractmethod
     async def examine(self, attempt: Attempt) -> None:
@@ -166,7 +179,10 @@ class MemberClient(ABC):
         await self.disconnect()
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: OnceId | None = None
+        self,
+        operation: Operation | TransactionOperation,
+        limits: Limits,
+        once: OnceId | None = None,
     ) -> Outcome:
         """Attempts `operation` until it is answered, may have happened (if it changes anything) or
         its time is over.
@@ -174,7 +190,10 @@ class MemberClient(ABC):
         Endpoints are tried at once one after another, then there is a pause. Bounded reads also
         try those that can't serve others.
         """
-        changes, anyone = operation.f is not Function.READ, operation.bounded
+        if isinstance(operation, TransactionOperation):
+            changes, anyone = any(step.f is not Function.READ for step in operation.steps), False
+        else:
+            changes, anyone = operation.f is not Function.READ, operation.bounded
         attempts, tried, most_s = AttemptOutcomes(), set[str](), PAUSE_MIN_S
         while True:
             left_ns = limits.deadline_ns - self._now_ns()
@@ -194,7 +213,9 @@ class MemberClient(ABC):
             tried.add(address)
             attempt = Attempt(address, limits, now_ns=self._now_ns, writes=changes)
             try:
-                outcome = await self.attempt(operation, attempt)
+                outcome = await self._attempted(operation, attempt)
+            except _NoTransactions as error:
+                return Outcome(type=Type.FAIL, attempts=0, error=str(error))
             except AttemptError as error:
                 attempts.sent += attempt.sent
                 why = f"{address}: {error}" if isinstance(error, AnsweredError) else str(error)
@@ -210,6 +231,13 @@ class MemberClient(ABC):
                 return msgspec.structs.replace(outcome, attempts=attempts.sent + attempt.sent)
             if not limits.retry or (changes and not attempts.never_happened):
                 return attempts.conclude()
+
+    async def _attempted(
+        self, operation: Operation | TransactionOperation, attempt: Attempt
+    ) -> Outcome:
+        if isinstance(operation, TransactionOperation):
+            return await self.transaction(operation, attempt)
+        return await self.attempt(operation, attempt)
 
     # --- endpoints -------------------------------------------------------------------------------
 

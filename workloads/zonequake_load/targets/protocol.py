@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zonequake_load.operation import Limits, OnceId, Operation, Outcome
+from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation
 
 
 class Target(Protocol):
@@ -26,11 +26,15 @@ class Target(Protocol):
     async def close(self) -> None: ...
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: OnceId | None = None
+        self,
+        operation: Operation | TransactionOperation,
+        limits: Limits,
+        once: OnceId | None = None,
     ) -> Outcome:
         """Carries `operation` out within `limits`; never raises for failures of network or store.
 
-        `once` names an operation whose attempts may be repeated; without it nothing is.
+        `once` names an operation whose attempts may be repeated; without it nothing is. A target
+        without transactions fails them.
         """
         ...
 

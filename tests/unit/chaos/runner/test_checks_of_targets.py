@@ -73,7 +73,7 @@ async def test_a_suite_deploys_kills_dumps_and_leaves_nothing(
     assert problem.startswith("lost-answers: links can't be cut here")
     assert report.verdict is Verdict.UNKNOWN
     assert "✓ 2 Operations do what they say — 6 operations" in said, said
-    assert "✓ 5 A leader is killed" in said, said
+    assert "✓ 6 A leader is killed" in said, said
     assert " done (" in said
     assert "3 members; none was altered" in said, said
     dumped = sorted(path.name for path in (tmp_path / "run" / "dumps" / "before").iterdir())

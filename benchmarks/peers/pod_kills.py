@@ -62,6 +62,14 @@ def scenario(blow: str, times: int) -> dict[str, Any]:
     }
 
 
+def overrides(system: str) -> list[str]:
+    """Changes of the scenario for a system."""
+    if system != "etcd":
+        return []
+    times = [f"--heartbeat-interval={HEARTBEAT_MS}", f"--election-timeout={ELECTION_MS}"]
+    return [f"target.args={json.dumps(times)}"]
+
+
 def lines_of(file: Path) -> Iterator[dict[str, Any]]:
     """Of a JSON lines file; a torn last one is left out."""
     for line in file.read_text().splitlines():
@@ -97,12 +105,7 @@ def measure(system: str, blow: str, times: int, folder: Path) -> list[float]:
     file.write_text(yaml.safe_dump(scenario(blow, times)))
     program = Path(sys.executable).with_name("zonequake")
     command = [str(program), "run", str(file), f"--target={system}", "--no-analyze"]
-    if system == "etcd":
-        times_ms = {
-            "heartbeatMilliseconds": HEARTBEAT_MS,
-            "electionTimeoutMilliseconds": ELECTION_MS,
-        }
-        command.append(f"--set=etcd={json.dumps(times_ms)}")
+    command += [f"--set={override}" for override in overrides(system)]
     ended = subprocess.run([*command, "--seed=1", f"--out={out}"], check=False)
     if ended.returncode not in (0, 1, 2, 3):  # judged, whatever the verdict; else it did not run
         raise subprocess.CalledProcessError(ended.returncode, command)

@@ -23,7 +23,9 @@ from zonequake_kube.client import Kube
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 
-PORTS = LinkPorts(clients=8090, peers=8091)
+PORTS = LinkPorts(clients=2379, peers=7001)
+"""Those that a release with network policies lets through (the chart's `networkPolicy.target`)."""
+
 SERVER = "/server/server.py"
 
 

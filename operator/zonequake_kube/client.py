@@ -226,12 +226,15 @@ class Kube(ApiConnection):
         method: str = "GET",
         body: bytes | None = None,
         params: Mapping[str, str] | None = None,
+        scheme: str = "http",
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """Makes an HTTP call to a pod's port, through the API server."""
+        """Makes an HTTP call to a pod's port, through the API server, which verifies no certificate
+        of a pod.
+        """
         return await self._bytes(
             method,
-            self.path("Pod", f"{pod}:{port}", "proxy") + path,
+            self._pod_path(pod, port, path, scheme=scheme),
             body=body,
             params=params,
             timeout_s=timeout_s,
@@ -260,12 +263,15 @@ class Kube(ApiConnection):
             async for part in response.content.iter_chunked(_PART_BYTES):
                 await asyncio.to_thread(sink, part)
 
+    def _pod_path(self, pod: str, port: int, path: str, *, scheme: str) -> str:
+        prefix = "https:" if scheme == "https" else ""
+        return self.path("Pod", f"{prefix}{pod}:{port}", "proxy") + path
+
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
         """Returns the time by a pod's HTTP server: the header `Date` of an answer, whole seconds.
         Raises ClusterError, also if there is none.
         """
-        prefix = "https:" if scheme == "https" else ""
-        call = self.path("Pod", f"{prefix}{pod}:{port}", "proxy") + path
+        call = self._pod_path(pod, port, path, scheme=scheme)
         async with self._request("GET", call) as response:
             await response.read()
             said = response.headers.get("Date")

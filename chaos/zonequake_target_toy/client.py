@@ -11,6 +11,9 @@ from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
 
+CONNECT_TIMEOUT_S = 0.3
+"""A dead member must not cost more than this."""
+
 
 class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The server's answer, also to `/status`."""
@@ -25,8 +28,7 @@ class ToyClient(MemberClient):
     """One HTTP request an operation."""
 
     def connect(self) -> None:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.3)
-        self._session = aiohttp.ClientSession(timeout=timeout)
+        self._session = aiohttp.ClientSession()
 
     async def disconnect(self) -> None:
         await self._session.close()
@@ -63,7 +65,7 @@ class ToyClient(MemberClient):
                     method,
                     f"http://{attempt.address}{path}",
                     data=None if asked is None else msgspec.json.encode(asked),
-                    timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=0.3),
+                    timeout=aiohttp.ClientTimeout(timeout_s, sock_connect=CONNECT_TIMEOUT_S),
                 ) as response:
                     return msgspec.json.decode(await response.read(), type=ToyAnswer)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from zonequake_chaos.kit.alteration import in_texts
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
@@ -31,7 +32,7 @@ class EtcdPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_etcd.client:connect")
     refuses = FIXED_MEMBERS
-    alters = "etcd/member/snap/db"
+    alters = in_texts("etcd/member/snap/db")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         spec, installation = place.run.spec, place.installation

@@ -12,6 +12,7 @@ from zonequake_chaos.observe.observer import MemberSource
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import GuardError
+from zonequake_target_store.alteration import CELLS
 from zonequake_target_store.data_nodes import DataNodeSource
 from zonequake_target_store.deployment import StoreDeployment
 
@@ -29,6 +30,7 @@ class StorePackage(TargetPackage):
     client = ClientCode(connect="zonequake_target_store.client:connect")
     in_release = True
     has_control = True
+    alters = CELLS
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         return StoreDeployment(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from zonequake_chaos.kit.alteration import in_texts
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
@@ -92,7 +93,7 @@ class ToyPackage(TargetPackage):
     client = ClientCode(connect="zonequake_target_toy.client:connect")
     refuses = FIXED_MEMBERS
     members = 1
-    alters = "writes.jsonl"
+    alters = in_texts("writes.jsonl")
     model_test = "tests/unit/targets/test_toy.py"
 
     async def deployment(self, place: TargetPlace) -> Deployment:

@@ -224,8 +224,8 @@ class ConformanceSteps:
         before = await self._dumped("before", result)
         result.note = f"{len(before)} members"
         result.problems += differing(before)
-        if not self.package.alters:
-            result.note += "; none was altered: the target names no file with values as text"
+        if self.package.alters is None:
+            result.note += "; none was altered: the target says not how (`alters`)"
             return result
         view = self.world.observer.view()
         victim = min(set(before) - {self._leader(view)} or set(before), default="")
@@ -233,7 +233,9 @@ class ConformanceSteps:
             return result
         assert isinstance(operation.value, int)
         node = view.nodes[victim]
-        await alter_value(self.world, node.pod, pattern=self.package.alters, value=operation.value)
+        await alter_value(
+            self.world, node.pod, alteration=self.package.alters, value=operation.value
+        )
         await self.world.observer.wait(
             lambda now: now.nodes[victim].pod.restarts > node.pod.restarts and not unsettled(now),
             timeout_s=LONG_S,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.refusals import Refusals
@@ -57,8 +58,8 @@ class TargetPackage(ABC):
     `in_release`: the installed release is this system, and a run only sizes it; it is the target of
     a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
     `model_test`: of the target that `zonequake target new` copies, the path of its test. For the
-    conformance suite: `members` is their number; `alters` is a pattern of files in a member's data
-    folder in which values stand as text, so that one can be altered.
+    conformance suite: `members` is their number; `alters` is how a value in a member's data is
+    altered behind its back.
     """
 
     name: ClassVar[str]
@@ -69,7 +70,7 @@ class TargetPackage(ABC):
     in_release: ClassVar[bool] = False
     has_control: ClassVar[bool] = False
     members: ClassVar[int] = 3
-    alters: ClassVar[str] = ""
+    alters: ClassVar[Alteration | None] = None
     model_test: ClassVar[str] = ""
 
     @abstractmethod

@@ -16,6 +16,7 @@ from zonequake_chaos.conformance import steps
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.steps import ConformanceSteps, StepResult
+from zonequake_chaos.kit.alteration import Alteration, in_texts
 from zonequake_chaos.kit.target import TargetClaims
 from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
@@ -90,7 +91,7 @@ class Store:
 class Package:
     """The part of a target package that the steps read."""
 
-    alters = ""
+    alters: Alteration | None = None
 
     def __init__(self, *, repeats: bool) -> None:
         self.claims = TargetClaims(order="by number", repeats=repeats, transactions=repeats)
@@ -259,7 +260,7 @@ class Cluster:
             (folder / f"0-{name}.jsonl").write_text(json.dumps(header) + "\n")
         return problems
 
-    async def alter(self, world: Any, pod: Any, *, pattern: str, value: int) -> None:
+    async def alter(self, world: Any, pod: Any, *, alteration: Alteration, value: int) -> None:
         self.restarts += 1
         member = self.members[pod.name]
         member.state = member.after
@@ -273,7 +274,7 @@ def seen_settled(monkeypatch: pytest.MonkeyPatch) -> None:
 async def dumped(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, folder: Path) -> StepResult:
     monkeypatch.setattr(steps, "alter_value", cluster.alter)
     package = Package(repeats=False)
-    package.alters = "values.txt"
+    package.alters = in_texts("values.txt")
     suite = Steps(
         package=cast("Any", package),
         deployment=cast("Any", cluster),

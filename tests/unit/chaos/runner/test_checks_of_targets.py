@@ -47,7 +47,7 @@ async def check(
     place: ReleasePlace, out: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str
 ) -> tuple[HarnessReport, str]:
     """The suite's report, and what it showed."""
-    monkeypatch.setattr(EtcdPackage, "alters", "")  # the members that are made up have no files
+    monkeypatch.setattr(EtcdPackage, "alters", None)  # the members that are made up have no files
     shown = io.StringIO()
     options = RunOptions(
         scenario=str(SCENARIO),

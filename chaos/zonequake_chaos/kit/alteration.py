@@ -1,0 +1,48 @@
+"""The ways to alter a value in a member's data, by which a conformance suite tests its dumps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_TEXT = """
+import glob, os, sys
+program, folder, old, new, pattern = sys.argv[1:]
+done = 0
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        command = open("/proc/" + pid + "/cmdline").read().partition("\\0")[0]
+    except OSError:
+        continue
+    if os.path.basename(command) != program or int(pid) == os.getpid():
+        continue
+    for name in glob.glob("/proc/" + pid + "/root" + folder + "/" + pattern, recursive=True):
+        with open(name, "r+b") as file:
+            data = file.read()
+            found = data.count(old.encode())
+            if found:
+                file.seek(0)
+                file.write(data.replace(old.encode(), new.encode()))
+                done += found
+    break
+print(done)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """A Python program that replaces one value by another in a member's files.
+
+    It runs while the member's process is stopped, in the container that signals are sent from. Its
+    arguments are the name of the process, the folder of the data, the old value and the new one,
+    both of 15 digits, and `words`; it prints how many it replaced, 0 to be called again.
+    """
+
+    program: str
+    words: tuple[str, ...] = ()
+
+
+def in_texts(pattern: str) -> Alteration:
+    """Returns the alteration of files in which values stand as text; `pattern` names them below
+    the folder of the data.
+    """
+    return Alteration(program=_TEXT, words=(pattern,))

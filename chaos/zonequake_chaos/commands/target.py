@@ -35,11 +35,21 @@ def list_targets() -> None:
     found, problems = all_targets()
     for target in found:
         console.print(f"[bold]{target.name}[/bold]\n  {target.about}", highlight=False)
-        console.print(f"  order: {target.claims.order}", markup=False, highlight=False)
-        for line in _refused(target):
+        for line in (*_claimed(target), *_refused(target)):
             console.print(f"  {line}", markup=False, highlight=False)
     for problem in problems:
         console.print(problem, style="red", markup=False)
+
+
+def _claimed(target: TargetPackage) -> list[str]:
+    claims = target.claims
+    also = {"repeats": claims.repeats, "transactions": claims.transactions}
+    lines = [f"order: {claims.order}"]
+    lines += [
+        f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()
+    ]
+    applied = target.refuses.applied.items()
+    return lines + [f"{kind}s: {', '.join(names)}" for kind, names in applied]
 
 
 def _refused(target: TargetPackage) -> list[str]:

@@ -33,6 +33,11 @@ class Refusals:
         """The tables, each by the kind of what it refuses."""
         return {"fault": self.faults, "trigger": self.triggers, "role": self.roles}
 
+    @property
+    def applied(self) -> Mapping[str, list[str]]:
+        """The names that are not refused, sorted, by their kind."""
+        return {kind: sorted(_KNOWN[kind] - set(table)) for kind, table in self.by_kind.items()}
+
     def unknown(self) -> Iterator[str]:
         """Yields each refused name that no scenario can have, as text: it would refuse nothing."""
         for kind, table in self.by_kind.items():

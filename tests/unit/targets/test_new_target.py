@@ -97,4 +97,9 @@ def test_all_installed_targets_are_listed_and_those_that_can_not_be_loaded(
     said = CliRunner().invoke(app, ["list"], catch_exceptions=False).output
     assert "etcd: one group" in said
     assert "fault scale: scales a pool, and its members are fixed" in said
+    lines = " ".join(said.split())
+    assert "repeats: not claimed transactions: claimed" in lines
+    applied = lines.partition("faults: ")[2].partition(" triggers: ")[0].split(", ")
+    assert "pod_kill" in applied
+    assert "scale" not in applied
     assert "target 'broken' can't be loaded from no_such_package:TARGET" in said.replace("\n", " ")

@@ -16,7 +16,7 @@ def leave(*_):
     os._exit(0)
 
 signal.signal(signal.SIGALRM, leave)
-signal.alarm(5)  # the process was stopped within a commit, which nobody else can end
+signal.alarm(5)  # the process was stopped within a commit, which it has to end itself
 _, folder, old, new = sys.argv[1:]
 done = 0
 with lmdb.open(folder + "/data", max_readers=1024) as cells, cells.begin(write=True) as change:

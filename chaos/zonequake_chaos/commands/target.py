@@ -15,8 +15,9 @@ from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.kit.registry import all_targets, find_model, find_target
 from zonequake_chaos.kit.skeleton import check_name, skeleton
 from zonequake_chaos.kit.target import TargetPackage
-from zonequake_ctl.options import ReleaseOptions, expanded
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_kube.errors import UsageError
+from zonequake_kube.options import expanded
 
 app = typer.Typer(
     name="target",

@@ -28,8 +28,8 @@ LEFT_OUT = f"""
 
 etcd keeps [a list]({ETCDS_OWN}) of its faults of consistency. Not run, since no operation of the
 load meets them: those of watches (#15220, #15271, #17247, #17529, #18089, #19179), of which the
-load has none; #14571, which needs users and roles; #17780, a revision that decreases after a crash in a
-compaction whose newest write is a deletion, as the load deletes nothing.
+load has none; #14571, which needs users and roles; #17780, a revision that decreases after a crash
+in a compaction whose newest write is a deletion, as the load deletes nothing.
 """
 
 COLUMNS = ("system, release", "fault", "scenario", "expected of", "runs until found", "control")

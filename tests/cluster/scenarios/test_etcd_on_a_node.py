@@ -40,10 +40,10 @@ def test_serializable_reads_of_a_sound_etcd_are_found_stale(run_scenario: Any) -
 
 @pytest.mark.long
 def test_members_of_an_older_release_are_dumped_and_compared(
-    run_scenario: Any, cluster: EmbeddedCluster
+    run_scenario: Any, embedded_cluster: EmbeddedCluster
 ) -> None:
     built = build_etcd_release("3.5.3", progress=print)
-    cluster.load_image(built.archive)
+    embedded_cluster.load_image(built.archive)
     image = f"target.image={built.ref}"
     judged = run_scenario("leader-kill", SHORT, "faults.0.times=1", image, target="etcd")
     assert judged.exit_code == 0, judged.output

@@ -7,7 +7,7 @@ report when it started.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -16,16 +16,22 @@ from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.client import Kube
 from zonequake_kube.connection import REQUEST_TIMEOUT_S
-from zonequake_kube.errors import ClusterError
+from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_etcd.client.api import EtcdApi, EtcdDump, EtcdStatus
+from zonequake_target_etcd.client.api import (
+    NOT_FOUND,
+    PEER_HASH_PATH,
+    EtcdApi,
+    EtcdDump,
+    EtcdStatus,
+    peer_hash_request,
+)
 from zonequake_target_etcd.client.errors import EtcdError
 from zonequake_target_etcd.client.records import LINEAGE, TERM, digest_of, dump_prefix, read
 
 PROGRAM = "etcd"
 PORTS = LinkPorts(peers=7001, clients=2379)
-_T = TypeVar("_T")
 
 
 class EtcdMembers:
@@ -70,19 +76,30 @@ class EtcdMembers:
     def _at(self, pod: str, timeout_s: float = REQUEST_TIMEOUT_S) -> EtcdApi:
         """Returns one member's API. Its calls raise ClusterError, EtcdError."""
 
-        async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
+        async def ask(
+            method: str, port: int, path: str, body: Mapping[str, object]
+        ) -> Mapping[str, Any]:
             answer = await self._kube.pod_proxy(
                 pod,
-                PORTS.clients,
+                port,
                 path,
-                method="POST",
+                method=method,
                 body=msgspec.json.encode(body),
                 timeout_s=timeout_s,
             )
             found: Mapping[str, Any] = msgspec.json.decode(answer, type=dict[str, Any])
             return found
 
-        return EtcdApi(post)
+        async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
+            try:
+                return await ask("POST", PORTS.clients, path, body)
+            except NotFound as error:
+                raise EtcdError(code=NOT_FOUND, message=str(error), certain=True) from error
+
+        async def ask_peer(revision: int) -> Mapping[str, Any]:
+            return await ask("GET", PORTS.peers, PEER_HASH_PATH, peer_hash_request(revision))
+
+        return EtcdApi(post, ask_peer=ask_peer)
 
 
 def container(members: MemberSet, *, token: str) -> Json:

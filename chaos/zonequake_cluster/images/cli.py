@@ -1,4 +1,4 @@
-"""`zonequake images build | list | push`."""
+"""`zonequake images build | list | push | etcd`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 
 from zonequake_cluster.images.build import build_all, planned_images, push_all
+from zonequake_cluster.images.etcd import build_etcd_release
 from zonequake_cluster.own_files import find_own_files
-from zonequake_kube.errors import HarnessError
+from zonequake_kube.errors import HarnessError, UsageError
 
 app = typer.Typer(
     add_completion=False,
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_EXIT_HARNESS_FAILED = 255
+_EXIT_USAGE, _EXIT_HARNESS_FAILED = 254, 255
 _console = Console(highlight=False, soft_wrap=True)
 
 
@@ -91,9 +92,21 @@ def push(
             shutil.copy2(image.bill, bills / f"{name}.cdx.json")
 
 
-def _fail(error: HarnessError) -> None:
+@app.command(epilog="Example: zonequake images etcd 3.5.2")
+def etcd(
+    release: Annotated[str, typer.Argument(help="A release of etcd from 3.5.0 on.")],
+) -> None:
+    """Build a release of etcd from the Go proxy, as an image; print its name and archive."""
+    try:
+        built = build_etcd_release(release, progress=_console.print)
+    except (HarnessError, UsageError) as error:
+        _fail(error)
+    _console.print(f"{built.ref}  {built.archive}")
+
+
+def _fail(error: HarnessError | UsageError) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
-    raise typer.Exit(_EXIT_HARNESS_FAILED)
+    raise typer.Exit(_EXIT_USAGE if isinstance(error, UsageError) else _EXIT_HARNESS_FAILED)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,109 @@
-"""The image of etcd for the embedded cluster: its node's own binary, under the name `etcd`.
+"""Images of etcd that hold one static program and nothing else.
 
-That binary contains every program of the node and selects one by the name it is called with. It is
-static, so the image holds nothing else.
+For the embedded cluster that is its node's own binary, under the name `etcd`: it contains every
+program of the node and selects one by the name it is called with. Other releases are built from the
+Go proxy.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
 
+from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images.build import REGISTRY, BuiltImage, Progress
 from zonequake_cluster.own_files import find_own_files
 from zonequake_cluster.supply.image_import import program_archive
-from zonequake_cluster.supply.toolchain import ensure_programs
+from zonequake_cluster.supply.toolchain import ensure_programs, find_go
 from zonequake_cluster.supply.tools import programs_folder
+from zonequake_kube.errors import UsageError
 
 PATH = "usr/local/bin/etcd"
+SERVER = "go.etcd.io/etcd/server/v3"
 _TAG_DIGITS = 12
 _COMPRESSION = 1
 """Compression level 1: the file of 140 MB is read twice as fast as level 9 compresses it, and is
 stored there once.
 """
+_RELEASE = re.compile(r"3\.([5-9]|[1-9]\d+)\.\d+(-(alpha|beta|rc)\.\d+)?")
+"""Releases before 3.5 have no module of their own for the server."""
+
+_BUILD_S = 1800.0
 
 
 def build_etcd(*, progress: Progress) -> BuiltImage:
     """Brings the image up to date. Raises BuildFailed, ImageError."""
     folder = programs_folder()
     programs = ensure_programs(folder, say=progress)
-    digest = (folder / "built-from").read_text()[:_TAG_DIGITS]
-    ref = f"{REGISTRY}/zonequake/etcd:{digest}"
-    archives = find_own_files().archives
-    archive = archives / f"etcd-{digest}.tar"
-    if archive.exists():
-        progress(f"image {ref} is up to date")
-        return BuiltImage(ref=ref, archive=archive)
-    progress(f"building image {ref}")
-    archives.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_suffix(f".{os.getpid()}")
+    image = _image((folder / "built-from").read_text()[:_TAG_DIGITS])
+    if not _is_there(image, progress):
+        _write(image, programs.node)
+    return image
+
+
+def build_etcd_release(release: str, *, progress: Progress) -> BuiltImage:
+    """Builds the server of a release, such as `3.5.2`, from the Go proxy; once.
+
+    It is compiled with this machine's Go, newer than the one that the release was published with.
+    Raises UsageError, BuildFailed.
+    """
+    if _RELEASE.fullmatch(release) is None:
+        raise UsageError(
+            f"found the release {release!r}, expected one of etcd's from 3.5.0 on, such as 3.5.2"
+        )
+    image = _image(f"v{release}")
+    if _is_there(image, progress):
+        return image
+    go = find_go(progress)
+    with tempfile.TemporaryDirectory(prefix="etcd-release-") as folder:
+        module = Path(folder)
+        (module / "go.mod").write_text(
+            f"module release\n\ngo 1.24\n\nrequire {SERVER} v{release}\n"
+        )
+        program = module / "etcd"
+        done = subprocess.run(
+            [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), SERVER],
+            cwd=module,
+            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"},
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            tail = "\n".join(done.stderr.strip().splitlines()[-15:])
+            raise BuildFailed(f"`go build {SERVER}` of v{release} ended with an error:\n{tail}")
+        _write(image, program)
+    return image
+
+
+def _image(tag: str) -> BuiltImage:
+    archive = find_own_files().archives / f"etcd-{tag}.tar"
+    return BuiltImage(ref=f"{REGISTRY}/zonequake/etcd:{tag}", archive=archive)
+
+
+def _is_there(image: BuiltImage, progress: Progress) -> bool:
+    if image.archive.exists():
+        progress(f"image {image.ref} is up to date")
+        return True
+    progress(f"building image {image.ref}")
+    return False
+
+
+def _write(image: BuiltImage, program: Path) -> None:
+    image.archive.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = image.archive.with_suffix(f".{os.getpid()}")
     unfinished.write_bytes(
         program_archive(
-            programs.node.read_bytes(),
-            image=ref,
+            program.read_bytes(),
+            image=image.ref,
             machine=platform.machine(),
             path=PATH,
             compression=_COMPRESSION,
         )
     )
-    unfinished.replace(archive)
-    return BuiltImage(ref=ref, archive=archive)
+    unfinished.replace(image.archive)

@@ -26,6 +26,11 @@ import msgspec
 from zonequake_target_etcd.client.errors import EtcdError
 
 Post = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
+AskPeer = Callable[[int], Awaitable[Mapping[str, Any]]]
+"""Asks for the hash at a revision by the member's port for peers: GET `PEER_HASH_PATH`, with the
+revision as the JSON that `peer_hash_request` returns."""
+
+PEER_HASH_PATH = "/members/hashkv"
 
 CERTAIN_ERRORS = frozenset(
     {
@@ -161,10 +166,14 @@ class EtcdDump(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EtcdApi:
-    """etcd's calls; each raises EtcdError if etcd answers with one, and what `post` raises."""
+    """etcd's calls; each raises EtcdError if etcd answers with one, and what `post` raises.
 
-    def __init__(self, post: Post) -> None:
+    `ask_peer` is needed for hashes of releases whose gateway has none.
+    """
+
+    def __init__(self, post: Post, *, ask_peer: AskPeer | None = None) -> None:
         self._post = post
+        self._ask_peer = ask_peer
 
     async def range(
         self,
@@ -216,8 +225,18 @@ class EtcdApi:
         return (await self._ask("/v3/cluster/member/list", body, _Members)).members
 
     async def hash_kv(self, revision: int = 0) -> Hash:
-        """Returns the hash of the member that answers, at `revision` (0: its newest)."""
-        return await self._ask("/v3/maintenance/hashkv", {"revision": str(revision)}, Hash)
+        """Returns the hash of the member that answers, at `revision` (0: its newest).
+
+        The gateway has this call since 3.6, and in later releases of 3.5. Members since 3.4 ask
+        each other by their ports for peers; that answer names no member.
+        """
+        path = "/v3/maintenance/hashkv"
+        try:
+            return await self._ask(path, {"revision": str(revision)}, Hash)
+        except EtcdError as error:
+            if error.code != NOT_FOUND or self._ask_peer is None:
+                raise
+        return _understood(PEER_HASH_PATH, await self._ask_peer(revision), Hash)
 
     async def dump(self, prefix: bytes, *, revision: int = 0) -> EtcdDump:
         """Returns the content of the member that answers at `revision` (0: its newest), without
@@ -242,7 +261,7 @@ class EtcdApi:
         still = {(s.raft_applied_index, s.header.revision) for s in (before, after)}
         at_rest = still == {(after.raft_applied_index, revision)} and after.raft_applied_index > 0
         return EtcdDump(
-            member_id=hashed.header.member_id,
+            member_id=after.header.member_id,
             revision=revision,
             hash=hashed.hash,
             compact_revision=hashed.compact_revision,
@@ -251,15 +270,12 @@ class EtcdApi:
         )
 
     async def _ask(self, path: str, body: Mapping[str, object], answer: type[T]) -> T:
-        found = await self._post(path, body)
-        code, message = found.get("code"), found.get("message")
-        if isinstance(code, int) and isinstance(message, str):
-            raise EtcdError(code=code, message=message, certain=message in CERTAIN_ERRORS)
-        try:
-            return msgspec.convert(found, answer, strict=False)
-        except msgspec.ValidationError as error:
-            message = f"found an answer of {path} that isn't etcd's: {error}: {str(found)[:200]}"
-            raise EtcdError(code=_UNKNOWN, message=message, certain=False) from error
+        return _understood(path, await self._post(path, body), answer)
+
+
+def peer_hash_request(revision: int) -> Mapping[str, object]:
+    """Renders a request for a hash as members ask each other: numbers are no text there."""
+    return {"revision": revision}
 
 
 def put_request(key: bytes, value: bytes) -> Mapping[str, object]:
@@ -291,6 +307,20 @@ def prefix_end(prefix: bytes) -> bytes:
 
 _UNKNOWN = 2
 """gRPC's code for errors that have none."""
+
+NOT_FOUND = 5
+"""gRPC's code for a path that the gateway doesn't have."""
+
+
+def _understood(path: str, found: Mapping[str, Any], answer: type[T]) -> T:
+    code, message = found.get("code"), found.get("message")
+    if isinstance(code, int) and isinstance(message, str):
+        raise EtcdError(code=code, message=message, certain=message in CERTAIN_ERRORS)
+    try:
+        return msgspec.convert(found, answer, strict=False)
+    except msgspec.ValidationError as error:
+        message = f"found an answer of {path} that isn't etcd's: {error}: {str(found)[:200]}"
+        raise EtcdError(code=_UNKNOWN, message=message, certain=False) from error
 
 
 def _text(raw: bytes) -> str:

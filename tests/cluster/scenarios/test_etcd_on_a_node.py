@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.images.etcd import build_etcd_release
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SHORT = "times={beforeSeconds: 4, afterSeconds: 3}"
@@ -33,3 +36,17 @@ def test_serializable_reads_of_a_sound_etcd_are_found_stale(run_scenario: Any) -
     assert "stale-reads" in judged.failed_checks()
     assert "lost-writes" not in judged.failed_checks()
     print(judged.says("stale-reads"))
+
+
+@pytest.mark.long
+def test_members_of_an_older_release_are_dumped_and_compared(
+    run_scenario: Any, embedded_cluster: EmbeddedCluster
+) -> None:
+    built = build_etcd_release("3.5.3", progress=print)
+    embedded_cluster.load_image(built.archive)
+    image = f"target.image={built.ref}"
+    judged = run_scenario("leader-kill", SHORT, "faults.0.times=1", image, target="etcd")
+    assert judged.exit_code == 0, judged.output
+    audits = [event["data"] for event in judged.events("replica.audit")]
+    assert len(audits) == 3
+    assert len({(data["digest"], data["log_index"]) for data in audits}) == 1

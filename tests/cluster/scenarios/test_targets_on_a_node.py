@@ -54,7 +54,8 @@ def test_etcd_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "overrides"), [("toy", ["target.args=[--sync]"]), ("zonequake", [])]
+    ("name", "overrides"),
+    [("toy", ["target.args=[--sync]"]), ("zonequake", []), ("pysyncobj", [])],
 )
 def test_other_targets_keep_it_too(
     release: Release, tmp_path: Path, name: str, overrides: list[str]
@@ -82,3 +83,10 @@ def test_a_store_that_puts_writes_on_disk_too_late_is_found(run_scenario: Any) -
 def test_the_same_store_passes_if_it_syncs_first(run_scenario: Any) -> None:
     judged = run_scenario("kill-all", SHORT, *ONE, "target.args=[--sync]", target="toy")
     assert judged.exit_code == 0, judged.output
+
+
+@pytest.mark.long
+def test_a_members_own_state_of_pysyncobj_is_found_stale(run_scenario: Any) -> None:
+    judged = run_scenario("local-reads", SHORT, target="pysyncobj")
+    assert judged.exit_code == 1, judged.output
+    assert "stale-reads" in judged.failed_checks()

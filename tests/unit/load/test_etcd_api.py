@@ -118,6 +118,37 @@ async def test_a_dump_stands_at_a_log_index_only_if_nothing_was_applied_meanwhil
     assert (await EtcdApi(gateway).dump(b"z/")).log_index == log_index
 
 
+NOT_THERE = {"code": 5, "message": "Not Found", "details": []}
+
+
+async def test_a_hash_that_the_gateway_has_not_is_asked_at_the_peers_port() -> None:
+    asked = []
+
+    async def ask_peer(revision: int) -> Mapping[str, Any]:
+        asked.append(revision)
+        return {"header": {"revision": 7}, "hash": 77, "compact_revision": -1}
+
+    gateway = Gateway(status(40), {"header": HEADER, "kvs": []}, NOT_THERE, status(40))
+    dump = await EtcdApi(gateway, ask_peer=ask_peer).dump(b"z/")
+    assert asked == [7]
+    assert (dump.hash, dump.revision, dump.log_index) == (77, 7, 40)
+    assert dump.member_id == 13668033151171901709, "that answer has none"
+
+
+async def test_a_gateway_that_has_the_hash_is_believed_in_whatever_it_says() -> None:
+    async def ask_peer(revision: int) -> Mapping[str, Any]:
+        raise AssertionError(revision)
+
+    compacted = {"code": 11, "message": "etcdserver: mvcc: required revision has been compacted"}
+    with pytest.raises(EtcdError, match="compacted"):
+        await EtcdApi(Gateway(compacted), ask_peer=ask_peer).hash_kv(3)
+
+
+async def test_without_the_peers_port_a_missing_hash_is_an_error() -> None:
+    with pytest.raises(EtcdError, match="Not Found"):
+        await EtcdApi(Gateway(NOT_THERE)).hash_kv(3)
+
+
 async def test_a_dump_asks_page_by_page_at_the_revision_of_the_first() -> None:
     def page(first: int, count: int, *, more: bool) -> Mapping[str, Any]:
         keys = [f"z/{number:04}".encode() for number in range(first, first + count)]

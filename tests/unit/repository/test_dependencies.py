@@ -106,7 +106,12 @@ def test_every_direct_dependency_is_imported_or_has_another_user() -> None:
 
 def test_what_mypy_knows_no_types_of_is_imported() -> None:
     mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    excused = [name for each in mypy["overrides"] for name in each["module"]]
+    excused = [
+        name
+        for each in mypy["overrides"]
+        if each.get("ignore_missing_imports")
+        for name in each["module"]
+    ]
     assert [name for name in excused if name.removesuffix(".*") not in imported()] == []
 
 

@@ -17,11 +17,16 @@ NAME = "zq-etcd-default"
 
 
 class ClusterWithEtcd(FakeCluster):
-    """`hashes` is what each member says of its keys; its revision is the same everywhere."""
+    """`hashes` is what each member says of its keys; its revision is 9, but for `revisions`.
+
+    `hash_in_gateway`: false of releases before 3.6, which say it only at the peers' port.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.hashes: dict[str, int] = {}
+        self.revisions: dict[str, int] = {}
+        self.hash_in_gateway = True
         self.plans: list[dict[str, Any]] = []
         self.told_versions: dict[str, str] = {}
         self.broken_ranges = 0
@@ -96,14 +101,35 @@ class ClusterWithEtcd(FakeCluster):
             return await super()._proxy(request)
         if pod in self.stopped:
             await asyncio.sleep(2)
+        if request.match_info["port"] == "7001":
+            return await self._peer(request, pod, path)
         assert request.match_info["port"] == "2379"
+        if path == "v3/maintenance/hashkv" and not self.hash_in_gateway:
+            return web.Response(status=404, text="Not Found\n")
         if path == "v3/kv/range" and self.broken_ranges:
             self.broken_ranges -= 1
             return web.json_response({"message": "broke off"}, status=502)
         return web.json_response(self._answer(pod, path))
 
+    async def _peer(self, request: web.Request, pod: str, path: str) -> web.Response:
+        """Answers as releases since 3.4 answer each other: a number that is text is refused."""
+        assert (request.method, path) == ("GET", "members/hashkv")
+        revision = json.loads(await request.read())["revision"]
+        if not isinstance(revision, int):
+            return web.Response(status=400, text="error unmarshalling request\n")
+        if revision > self._revision(pod):
+            return web.Response(status=400, text="mvcc: required revision is a future revision\n")
+        header = {"revision": self._revision(pod)}
+        return web.json_response(
+            {"header": header, "hash": self.hashes[pod], "compact_revision": -1}
+        )
+
+    def _revision(self, pod: str) -> int:
+        return self.revisions.get(pod, 9)
+
     def _answer(self, pod: str, path: str) -> dict[str, Any]:
-        header = {"member_id": str(_id(pod)), "revision": "9", "raft_term": str(self.term)}
+        revision = str(self._revision(pod))
+        header = {"member_id": str(_id(pod)), "revision": revision, "raft_term": str(self.term)}
         match path:
             case "version":
                 return {"etcdserver": self.told_versions.get(pod, "3.6.4"), "etcdcluster": "3.6.0"}
@@ -112,7 +138,7 @@ class ClusterWithEtcd(FakeCluster):
                 status["raftAppliedIndex"] = "40"
                 return {"header": header, "version": "3.6.4", **status}
             case "v3/maintenance/hashkv":
-                return {"header": header, "hash": self.hashes[pod], "hash_revision": "9"}
+                return {"header": header, "hash": self.hashes[pod], "hash_revision": revision}
             case "v3/kv/range":
                 pair = {"key": _text("chaos/k/a"), "value": _text("7"), "mod_revision": "9"}
                 return {"header": header, "kvs": [pair]}

@@ -148,6 +148,36 @@ async def test_members_whose_hashes_differ_are_named(
     assert apart.what.startswith("at log index 40: ")
 
 
+async def test_members_of_an_older_release_say_their_hashes_at_the_peers_port(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
+) -> None:
+    cluster.hash_in_gateway = False
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.problems == []
+    audits = [e["data"] for e in of_kind(events_of(folder.path), "replica.audit")]
+    assert [(data["digest"], data["log_index"]) for data in audits] == [
+        ("0000004d, compacted 0", 40)
+    ] * 3
+    assert len({data["incarnation"] for data in audits}) == 3
+
+
+async def test_a_member_that_skipped_an_entry_has_diverged_from_those_at_its_log_index(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.runner.runner.ALIKE_TIMEOUT_S", 0.5)
+    cluster.hash_in_gateway = False
+    cluster.revisions[MEMBERS[1]] = 8
+    folder, _ = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    (apart,) = audit([], read_events(folder.path)[0], read_dumps(folder.path)).disagreements
+    assert apart.diverged
+    assert apart.what.startswith("at log index 40: applied 9")
+    assert f"applied 8, digest 0000004d, compacted 0 on {MEMBERS[1]}" in apart.what
+
+
 async def test_a_dump_that_broke_off_is_asked_for_again(
     cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:

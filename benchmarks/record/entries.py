@@ -1,0 +1,100 @@
+"""The list of published faults, and what runs against them gave. Pure, but for reading files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+VIOLATED = "violated"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One published fault: where it is, what mends it, and what must find it."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
+    system: str
+    published: str
+    fault: str
+    release: str
+    control: str
+    scenario: str
+    checks: Annotated[list[str], Meta(min_length=1)]
+    limit: Annotated[int, Meta(ge=1)]
+    overrides: list[str] = []
+    beside: Literal["defragment"] | None = None
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that was judged. `violated`: its violated checks; `witness`: of the first of them
+    that the entry expects.
+    """
+
+    name: str
+    release: str
+    seed: int
+    verdict: str
+    headline: str
+    violated: list[str] = []
+    witness: str = ""
+    took_s: float = 0.0
+
+
+class Next(msgspec.Struct, frozen=True, kw_only=True):
+    """The run to make next."""
+
+    release: str
+    seed: int
+
+
+def read_entries(text: str) -> list[Entry]:
+    """Reads the list. Raises ValueError, which names what is wrong."""
+    entries = msgspec.yaml.decode(text, type=list[Entry])
+    names = [entry.name for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"found the name {name!r} twice: each row needs one of its own")
+    return entries
+
+
+def read_done(file: Path) -> list[Done]:
+    """Reads the runs so far; a line that a crash cut short counts as not done."""
+    found = []
+    for line in file.read_bytes().splitlines() if file.exists() else []:
+        try:
+            found.append(msgspec.json.decode(line, type=Done))
+        except msgspec.MsgspecError:
+            continue
+    return found
+
+
+def of(entry: Entry, done: Iterable[Done], release: str) -> list[Done]:
+    """Returns the runs of an entry against one release, by seed."""
+    own = {one.seed: one for one in done if (one.name, one.release) == (entry.name, release)}
+    return [own[seed] for seed in sorted(own)]
+
+
+def finds(entry: Entry, one: Done) -> bool:
+    """Returns whether a run found the fault by a check that the entry expects."""
+    return one.verdict == VIOLATED and not set(entry.checks).isdisjoint(one.violated)
+
+
+def next_run(entry: Entry, done: Sequence[Done]) -> Next | None:
+    """Returns what is left of an entry: runs until the fault is found or the limit is reached, then
+    as many of the control with the same seeds.
+    """
+    faulty = of(entry, done, entry.release)
+    if not any(finds(entry, one) for one in faulty) and len(faulty) < entry.limit:
+        return Next(release=entry.release, seed=_first_free(faulty))
+    controls = {one.seed for one in of(entry, done, entry.control)}
+    for one in faulty:
+        if one.seed not in controls:
+            return Next(release=entry.control, seed=one.seed)
+    return None
+
+
+def _first_free(done: Sequence[Done]) -> int:
+    return max((one.seed for one in done), default=0) + 1

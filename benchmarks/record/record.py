@@ -1,0 +1,166 @@
+"""Repeats published faults of other systems, each beside the release that mends it; takes hours.
+
+    python -m benchmarks.record.record [NAME ...] [--seconds N] [--page]
+
+as root, on an embedded cluster, which it starts and installs if there is none. Each run that was
+judged is a line of docs/evidence/record.jsonl at once: the same command goes on where it was broken
+off. It then writes docs/evidence/record.md and the pictures of witnesses. `--page`: only that.
+Ends with 0 if nothing is left to do, 2 if something is, and why it can't be run is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.record.beside import working_beside
+from benchmarks.record.entries import Done, Entry, Next, next_run, read_done, read_entries
+from benchmarks.record.page import page, witnesses
+from zonequake_chaos.scenario import manifest
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.images.etcd import build_etcd_release
+from zonequake_kube.errors import ChaosError
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name("record.yaml")
+SCENARIOS = Path(__file__).with_name("scenarios")
+EVIDENCE = ROOT / "docs" / "evidence"
+RUNS = ROOT / ".zonequake" / "record"
+JUDGED = range(4)
+"""Exit codes of runs with a verdict on the system; others did not reach their end."""
+
+
+def obstacle(entry: Entry) -> str | None:
+    """Returns why an entry can't be run by this version, or None."""
+    try:
+        manifest.load(str(scenario_of(entry)), entry.overrides)
+    except ChaosError as error:
+        return str(error)
+    return None
+
+
+def scenario_of(entry: Entry) -> Path:
+    return SCENARIOS / f"{entry.scenario}.yaml"
+
+
+def done_of(entry: Entry, run: Next, document: dict[str, Any], took_s: float) -> Done:
+    """Returns what is kept of a run; `document` is its verdict.json."""
+    bad = {c["name"]: c for c in document["checks"] if c["verdict"] == "violated"}
+    told = [c for name in entry.checks for c in bad.get(name, {}).get("witnesses", [])]
+    return Done(
+        name=entry.name,
+        release=run.release,
+        seed=run.seed,
+        verdict=document["verdict"],
+        headline=document["headline"],
+        violated=list(bad),
+        witness=told[0] if told else "",
+        took_s=round(took_s, 1),
+    )
+
+
+def keep(done: Done, file: Path) -> None:
+    """Appends a run, on disk when it returns; a half line that a crash left is ended first."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab+") as out:
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":
+                out.write(b"\n")
+        out.write(msgspec.json.encode(done) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def run_one(entry: Entry, run: Next) -> Done:
+    """Makes one run. Raises ChaosError, also if it could not be judged."""
+    built = build_etcd_release(run.release, progress=print)
+    cluster = EmbeddedCluster(None, say=print)
+    if built.ref not in cluster.images():
+        cluster.load_image(built.archive)
+    out = RUNS / f"{entry.name}-{run.release}-{run.seed}"
+    if out.exists():
+        _zonequake("clean", "--all")
+        shutil.move(out, out.with_name(f"{out.name}-broken-off-{time.time_ns()}"))
+    RUNS.mkdir(parents=True, exist_ok=True)
+    command = [_program(), "run", str(scenario_of(entry)), "--seed", str(run.seed)]
+    command += ["--out", str(out), "--target", entry.system, "--image", built.ref]
+    command += [f"--set={override}" for override in entry.overrides]
+    begun_s = time.monotonic()
+    log = out.with_suffix(".log")
+    with (
+        log.open("w") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+        working_beside(entry.beside, cluster.kubeconfig),
+    ):
+        code = process.wait()
+    if code not in JUDGED:
+        raise ChaosError(f"{' '.join(command)} ended with {code}: {log.read_text()[-600:]}")
+    document = json.loads((out / "verdict.json").read_text())
+    return done_of(entry, run, document, time.monotonic() - begun_s)
+
+
+def write_page(entries: Sequence[Entry], done: Sequence[Done], folder: Path = EVIDENCE) -> None:
+    """Writes the page and its pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "record.md").write_text(page(entries, done))
+    for name, content in witnesses(entries, done).items():
+        (folder / name).write_text(content)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    entries = read_entries(LIST.read_text())
+    unknown = sorted(set(given.names) - {entry.name for entry in entries})
+    if unknown:
+        parser.error(f"found {unknown}, expected names of {LIST}")
+    results = EVIDENCE / "record.jsonl"
+    end_s, left = time.monotonic() + given.seconds, False
+    begun = given.page
+    for entry in entries:
+        if given.names and entry.name not in given.names:
+            continue
+        if (why := obstacle(entry)) is not None:
+            left = True
+            print(f"{entry.name} can't be run: {why}")
+            continue
+        while (run := next_run(entry, read_done(results))) is not None:
+            if given.page or time.monotonic() >= end_s:
+                left = True
+                break
+            if not begun:
+                _zonequake("cluster", "up")
+                _zonequake("install")
+                begun = True
+            done = run_one(entry, run)
+            keep(done, results)
+            write_page(entries, read_done(results))
+            print(f"{entry.name}, {run.release}, seed {run.seed}: {done.verdict}: {done.headline}")
+    write_page(entries, read_done(results))
+    return 2 if left else 0
+
+
+def _program() -> str:
+    return str(Path(sys.executable).parent / "zonequake")
+
+
+def _zonequake(*arguments: str) -> None:
+    subprocess.run([_program(), *arguments], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The store on pysyncobj: three members on loopback, asked by the load's client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonequake_chaos.kit.member_set import MemberSet
+from zonequake_chaos.scenario.run import RunTarget
+from zonequake_kube.errors import UsageError
+from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.pod.control import ReadsAt
+from zonequake_load.targets.context import ClientContext
+from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_pysyncobj import package
+from zonequake_target_pysyncobj.client import PysyncobjClient, connect
+
+LIMIT_S = 120.0
+
+
+@pytest.fixture(autouse=True)
+def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonequake_target_pysyncobj.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
+
+
+class Group:
+    """Three members, their files as they are mounted."""
+
+    def __init__(self, folder: Path) -> None:
+        for path, text in package.mounted().items():
+            file = folder / path.lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        self._folder = folder
+        free = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
+        ports = [one.getsockname()[1] for one in free]
+        for one in free:
+            one.close()
+        self.clients, self._peers = ports[:3], [f"127.0.0.1:{port}" for port in ports[3:]]
+        self.processes = [self.start(number) for number in range(3)]
+
+    def start(self, number: int) -> subprocess.Popen[bytes]:
+        data = self._folder / f"m{number}"
+        data.mkdir(exist_ok=True)
+        command = [sys.executable, f"{self._folder}{package.FOLDER}/server.py"]
+        command += ["--folder", str(data), "--port", str(self.clients[number])]
+        command += ["--own", self._peers[number], "--others", *self._peers]
+        clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        return subprocess.Popen(command, env=clean)
+
+    def ask(self, number: int, path: str) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self.clients[number]}{path}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def settled(self) -> list[dict[str, Any]]:
+        """The statuses, once one leads, all know it and have applied the same."""
+        give_up = time.monotonic() + LIMIT_S
+        while time.monotonic() < give_up:
+            try:
+                found = [self.ask(number, "/status") for number in range(3)]
+            except OSError:
+                continue
+            alike = len({(one["applied"], one["term"]) for one in found}) == 1
+            if alike and sum(one["leads"] for one in found) == 1:
+                return found
+            time.sleep(0.1)
+        raise AssertionError("the members have not settled")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    started = Group(tmp_path)
+    try:
+        yield started
+    finally:
+        for process in started.processes:
+            process.kill()
+            process.wait()
+
+
+async def each(group: Group, *operations: Operation) -> list[Outcome]:
+    seeds = [f"127.0.0.1:{port}" for port in group.clients]
+    client: PysyncobjClient = connect(
+        ClientContext(zone="z", seeds=seeds, reads_at=ReadsAt.LEADER, rng=random.Random(1))
+    )
+    await client.open()
+    outcomes = []
+    for operation in operations:
+        deadline_ns = time.monotonic_ns() + int(LIMIT_S * 1e9)
+        limits = Limits(deadline_ns=deadline_ns, attempt_ns=int(30e9), retry=True)
+        outcomes.append(await client.execute(operation, limits))
+    await client.close()
+    return outcomes
+
+
+def test_members_agree_on_what_was_written_and_keep_it_over_a_kill(group: Group) -> None:
+    group.settled()
+    done = asyncio.run(
+        each(
+            group,
+            Operation(f=Function.WRITE, key="k", value=1),
+            Operation(f=Function.CAS, key="k", value=2, expected=1),
+            Operation(f=Function.CAS, key="k", value=3, expected=1),
+            Operation(f=Function.APPEND, key="l", value=7),
+            Operation(f=Function.APPEND, key="l", value=8),
+            Operation(f=Function.READ, key="l"),
+        )
+    )
+    assert {one.type for one in done} == {Type.OK}
+    assert [one.applied for one in done] == [None, True, False, None, None, None]
+    assert (done[2].value, done[5].value) == (2, [7, 8])
+    places = [one.index for one in done]
+    assert places == sorted(set(places)), "each has a place of its own, in their order"
+    group.settled()
+    dumps = [package.dumped(group.ask(number, "/dump")) for number in range(3)]
+    assert len({(dump.applied, dump.digest) for dump in dumps}) == 1
+    assert {key.key: (key.value, key.index) for key in dumps[0].keys} == {
+        "k": (2, done[1].index),
+        "l": ([7, 8], done[4].index),
+    }
+    before = package.status_of(group.ask(0, "/status"))
+    group.processes[0].kill()
+    group.processes[0].wait()
+    group.processes[0] = group.start(0)
+    roles = [package.status_of(one).role for one in group.settled()]
+    assert sorted(roles) == [ReplicaRole.FOLLOWER, ReplicaRole.FOLLOWER, ReplicaRole.LEADER]
+    after = package.status_of(group.ask(0, "/status"))
+    assert after.storage == before.storage
+    (read,) = asyncio.run(each(group, Operation(f=Function.READ, key="l")))
+    assert read.value == [7, 8]
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"zonequake\[pysyncobj\]"):
+        package.mounted()
+
+
+def test_a_member_is_told_the_names_that_outlive_pods() -> None:
+    members = MemberSet(
+        name="zq-pysyncobj-default",
+        program="python",
+        pool="default",
+        count=3,
+        namespace="ns",
+        image="i",
+        pull_policy="Never",
+        fsync=True,
+        ports=package.PORTS,
+        settings=RunTarget(),
+    )
+    args = package.PysyncobjMembers(kube=None).container(members)["args"]  # type: ignore[arg-type]
+    assert "zq-pysyncobj-default-2.zq-pysyncobj-default.ns.svc:7001" in args
+    assert args[args.index("--own") + 1] == "$(POD).zq-pysyncobj-default.ns.svc:7001"

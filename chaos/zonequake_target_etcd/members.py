@@ -19,9 +19,9 @@ from zonequake_kube.connection import REQUEST_TIMEOUT_S
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_etcd.client.api import EtcdApi, EtcdDump, EtcdStatus
 from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.client.records import LINEAGE, TERM, digest_of, dump_prefix, read
+from zonequake_target_etcd.client.records import LINEAGE, TERM, dump_prefix, read
+from zonequake_target_etcd.gateway import EtcdApi, EtcdDump, EtcdStatus, digest_of
 
 PROGRAM = "etcd"
 PORTS = LinkPorts(peers=7001, clients=2379)

@@ -92,7 +92,7 @@ def _declared() -> descriptor_pb2.FileDescriptorProto:
 
 def _types() -> Mapping[str, Any]:
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(_declared())  # type: ignore[no-untyped-call]
+    pool.Add(_declared())
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in _FIELDS

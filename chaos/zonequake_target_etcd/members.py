@@ -19,16 +19,17 @@ from zonequake_kube.connection import REQUEST_TIMEOUT_S
 from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_etcd.client.api import (
+from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.records import LINEAGE, TERM, dump_prefix, read
+from zonequake_target_etcd.gateway import (
     NOT_FOUND,
     PEER_HASH_PATH,
     EtcdApi,
     EtcdDump,
     EtcdStatus,
+    digest_of,
     peer_hash_request,
 )
-from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.client.records import LINEAGE, TERM, digest_of, dump_prefix, read
 
 PROGRAM = "etcd"
 PORTS = LinkPorts(peers=7001, clients=2379)

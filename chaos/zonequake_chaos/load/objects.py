@@ -53,6 +53,10 @@ def load_plan(
             RegisterWorkload(
                 operations_per_second=load.register_rate,
                 keys_per_partition=load.register_keys_per_partition,
+                reads=load.register_reads,
+                cas=load.register_cas,
+                skew=load.key_skew,
+                filler_bytes=load.register_value_bytes,
             )
         )
     if load.list_rate:
@@ -60,6 +64,8 @@ def load_plan(
             AppendListWorkload(
                 operations_per_second=load.list_rate,
                 keys_per_partition=load.list_keys_per_partition,
+                reads=load.list_reads,
+                skew=load.key_skew,
             )
         )
     return LoadPlan(
@@ -78,6 +84,7 @@ def load_plan(
         final_timeout_s=final_timeout_s,
         seed=seed,
         reads_at=load.reads_at,
+        loop=load.loop,
     )
 
 

@@ -26,7 +26,7 @@ from zonequake_chaos.scenario.faults import (
     TargetRole,
     Traffic,
 )
-from zonequake_chaos.scenario.run import ChaosRun, RunSpec
+from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnStage
 from zonequake_kube.errors import ManifestError
 from zonequake_kube.yaml_fields import NotExpectedError, convert
@@ -143,6 +143,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
     ):
         for name in {name for name in names if names.count(name) > 1}:
             yield f"two {kind}s are named {name!r}; names must be unique"
+    yield from _load_contradictions(spec.load)
     yield from _control_contradictions(spec)
     earlier: list[str] = []
     later = [fault.name for fault in spec.faults]
@@ -153,6 +154,14 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         earlier.append(fault.name)
         later.remove(fault.name)
         yield from _hold_contradictions(fault, later)
+
+
+def _load_contradictions(load: RunLoad) -> Iterator[str]:
+    if load.register_reads + load.register_cas > 1:
+        yield (
+            f"load: registerReads {load.register_reads:g} and registerCas {load.register_cas:g} "
+            "together are above 1; what they leave are writes: lower one of them"
+        )
 
 
 def _control_contradictions(spec: RunSpec) -> Iterator[str]:

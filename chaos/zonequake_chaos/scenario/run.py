@@ -22,7 +22,7 @@ from zonequake_chaos.scenario.fields import (
     Seconds,
     VariableName,
 )
-from zonequake_load.pod.control import ReadsAt
+from zonequake_load.pod.control import Fraction, Loop, ReadsAt, Skew
 
 Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
 
@@ -57,6 +57,11 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     Rates are operations per second over all pods; each pod probes each partition ten times a
     second, or as often as `probe_rate` allows (0: never). `bulk` keys are written once in the
     preload, to give every partition a size of about `bulk_keys_per_partition * filler_bytes`.
+
+    `register_reads` and `register_cas` are shares of the operations on registers, the rest are
+    writes, with `register_value_bytes` beside the value; `list_reads` is that of the operations on
+    lists, the rest are appends. `key_skew` is the exponent of a Zipf distribution over the keys of
+    a partition (0: all alike). `processes` clients of each pod have one operation outstanding each.
     """
 
     pods: Annotated[int, Meta(ge=1, le=20)] = 2
@@ -69,6 +74,12 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     filler_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
     probe_rate: Annotated[int, Meta(ge=0)] = 500
     reads_at: ReadsAt = ReadsAt.LEADER
+    register_reads: Fraction = 0.4
+    register_cas: Fraction = 0.2
+    register_value_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
+    list_reads: Fraction = 0.5
+    key_skew: Skew = 0.0
+    loop: Loop = Loop.OPEN
     attempt_timeout_ms: Annotated[int, Meta(ge=10)] = 500
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import msgspec
 
 from zonequake_protocol.client import Value
-from zonequake_target_etcd.client.api import EtcdDump
 from zonequake_target_etcd.client.errors import EtcdError
 
 LINEAGE = 0
@@ -59,10 +58,3 @@ def elements(raw: bytes) -> list[int]:
 def dump_prefix(zone: str) -> bytes:
     """Begins the keys that a dump of the zone holds; fillers are left to the hash."""
     return f"{zone}/k/".encode()
-
-
-def digest_of(dump: EtcdDump) -> str:
-    """Returns a digest that members with equal state agree on; the hash begins at the last
-    compaction.
-    """
-    return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,16 +23,18 @@ from zonequake_load.operation import Function, Operation, Outcome, TransactionOp
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
-from zonequake_target_etcd.client.api import (
-    EtcdApi,
-    Header,
-    KeyValue,
+from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.messages import (
+    MEMBERS,
+    PUT,
+    RANGE,
+    TXN,
+    Method,
     has_mod_revision,
     has_value,
     put_request,
     range_request,
 )
-from zonequake_target_etcd.client.errors import EtcdError
 from zonequake_target_etcd.client.records import (
     LINEAGE,
     TERM,
@@ -75,40 +78,39 @@ class EtcdTarget(MemberClient):
 
     async def examine(self, attempt: Attempt) -> None:
         """Asks for a linearizable read, as etcd's own health check does, and for names."""
-        api = self._api(attempt, needs_leader=True)
-        await api.range(key_of(self._zone, ""))
-        self._names |= {member.id: member.name for member in await api.members() if member.name}
+        await self._ask(attempt, RANGE, RANGE.request(key=key_of(self._zone, "")))
+        known = await self._ask(attempt, MEMBERS, MEMBERS.request())
+        self._names |= {member.ID: member.name for member in known.members if member.name}
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
-        api = self._api(attempt, needs_leader=not operation.bounded)
         where = self._where(operation)
         if operation.f is Function.READ:
-            found = await api.range(where, serializable=operation.bounded)
+            bounded = operation.bounded
+            message = RANGE.request(key=where, serializable=bounded)
+            found = await self._ask(attempt, RANGE, message, needs_leader=not bounded)
             return self._ok(found.header, value=_value(found.kvs))
         if operation.f is Function.WRITE and not operation.filler:
-            return self._ok(await api.put(where, _stored(operation)))
-        done = await self._together((operation,), api, attempt)
+            message = PUT.request(key=where, value=_stored(operation))
+            return self._ok((await self._ask(attempt, PUT, message)).header)
+        done = await self._together((operation,), attempt)
         applied = done.applied if operation.f is Function.CAS else None
         return msgspec.structs.replace(done, applied=applied, results=None)
 
     async def transaction(self, transaction: TransactionOperation, attempt: Attempt) -> Outcome:
-        return await self._together(
-            transaction.steps, self._api(attempt, needs_leader=True), attempt
-        )
+        return await self._together(transaction.steps, attempt)
 
-    async def _together(
-        self, steps: Sequence[Operation], api: EtcdApi, attempt: Attempt
-    ) -> Outcome:
+    async def _together(self, steps: Sequence[Operation], attempt: Attempt) -> Outcome:
         """Carries steps out in one transaction; an append writes the list that was read before."""
-        lists: dict[str, list[KeyValue]] = {}
+        lists: dict[str, Sequence[Any]] = {}
         for step in steps:
             if step.f is Function.APPEND:
                 attempt.writes = False
-                lists[step.key] = (await api.range(self._where(step))).kvs
+                message = RANGE.request(key=self._where(step))
+                lists[step.key] = (await self._ask(attempt, RANGE, message)).kvs
         compared = [step for step in steps if step.f in (Function.CAS, Function.APPEND)]
         while True:
             attempt.writes = True
-            done = await api.txn(
+            message = TXN.request(
                 compare=[self._compare(step, lists) for step in compared],
                 success=[
                     *(self._request(step, lists) for step in steps),
@@ -120,15 +122,17 @@ class EtcdTarget(MemberClient):
                 ],
                 failure=[range_request(self._where(step)) for step in compared],
             )
+            done = await self._ask(attempt, TXN, message)
             if done.succeeded:
-                results = [_value(one.kvs) for one in done.responses[: len(steps)]]
+                results = [_value(one.response_range.kvs) for one in done.responses[: len(steps)]]
                 return self._ok(done.header, applied=True, results=results)
             attempt.writes = False
             for step, one in zip(compared, done.responses, strict=False):
+                found = one.response_range.kvs
                 if step.f is Function.APPEND:
-                    lists[step.key] = one.kvs
-                elif _value(one.kvs) != step.expected:
-                    return self._ok(done.header, value=_value(one.kvs), applied=False)
+                    lists[step.key] = found
+                elif _value(found) != step.expected:
+                    return self._ok(done.header, value=_value(found), applied=False)
             if not attempt.limits.retry:
                 message = "another append came between"
                 raise EtcdError(code=_ABORTED, message=message, certain=True)
@@ -136,9 +140,7 @@ class EtcdTarget(MemberClient):
     def _where(self, step: Operation) -> bytes:
         return key_of(self._zone, step.key)
 
-    def _compare(
-        self, step: Operation, lists: Mapping[str, list[KeyValue]]
-    ) -> Mapping[str, object]:
+    def _compare(self, step: Operation, lists: Mapping[str, Sequence[Any]]) -> Any:  # noqa: ANN401
         where = self._where(step)
         if step.f is Function.APPEND:
             kvs = lists[step.key]
@@ -148,9 +150,7 @@ class EtcdTarget(MemberClient):
         assert not isinstance(step.expected, str), "the load expects integers"
         return has_value(where, stored(step.expected))
 
-    def _request(
-        self, step: Operation, lists: Mapping[str, list[KeyValue]]
-    ) -> Mapping[str, object]:
+    def _request(self, step: Operation, lists: Mapping[str, Sequence[Any]]) -> Any:  # noqa: ANN401
         where = self._where(step)
         if step.f is Function.READ:
             return range_request(where)
@@ -163,7 +163,7 @@ class EtcdTarget(MemberClient):
 
     def _ok(
         self,
-        header: Header,
+        header: Any,  # noqa: ANN401 - protobuf's classes have no types
         *,
         value: Value = None,
         applied: bool | None = None,
@@ -182,21 +182,20 @@ class EtcdTarget(MemberClient):
             results=results,
         )
 
-    def _api(self, attempt: Attempt, *, needs_leader: bool) -> EtcdApi:
-        wire = self._wire
-        assert wire is not None, "opened before the first operation"
+    async def _ask(
+        self,
+        attempt: Attempt,
+        method: Method,
+        message: Any,  # noqa: ANN401
+        *,
+        needs_leader: bool = True,
+    ) -> Any:  # noqa: ANN401
+        assert self._wire is not None, "opened before the first operation"
+        ask = partial(self._wire.ask, attempt.address, method, message, needs_leader=needs_leader)
+        return await attempt.send(lambda timeout_s: ask(timeout_s=timeout_s))
 
-        async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
-            return await attempt.send(
-                lambda timeout_s: wire.post(
-                    attempt.address, path, body, timeout_s=timeout_s, needs_leader=needs_leader
-                )
-            )
 
-        return EtcdApi(post)
-
-
-def _value(kvs: list[KeyValue]) -> Value:
+def _value(kvs: Sequence[Any]) -> Value:
     return read(kvs[0].value) if kvs else None
 
 

@@ -1,80 +1,158 @@
-"""Requests to etcd's JSON gateway over HTTP.
+"""Requests to etcd by gRPC.
 
-As in `connection`, one question matters: did a request *certainly* never leave (`NotSent`), or may
-it have (`OutcomeUnknown`)? aiohttp says so by the class of its error: ClientConnectorError and
-ConnectionTimeoutError come before a connection is there, everything else after that. It sends a
-POST once; what it repeats on a connection that was closed are only methods that may be repeated.
+One question matters: did a request *certainly* never leave (`NotSent`), or may it have
+(`OutcomeUnknown`)? gRPC's statuses don't say so: UNAVAILABLE stands for a refused connection and
+for one that broke under the request. Therefore a request is given to gRPC only when its connection
+is there, and whatever fails from then on may have left, unless etcd itself says that it was not
+done (`errors`). gRPC repeats nothing by itself: its retries are off.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-import msgspec
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
 
 from zonequake_load.errors import NotSent, OutcomeUnknown
+from zonequake_target_etcd.client.errors import answered
+from zonequake_target_etcd.client.messages import METHODS, Method
 
 CONNECT_TIMEOUT_S = 0.3
 """A member on the same network answers in milliseconds; a dead one must not cost more than this."""
 
-_NEEDS_LEADER = {"Grpc-Metadata-hasleader": "true"}
+_OPTIONS = (
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)),
+    ("grpc.max_reconnect_backoff_ms", 300),
+    # The kernel gives a connection up when sent data stays unacknowledged for the time-out. etcd
+    # closes connections that ping it more often than every five seconds.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 1_000),
+)
+
+_NEEDS_LEADER = (("hasleader", "true"),)
 """Makes a member without a leader refuse at once, and certainly. Otherwise it would keep the
 request for seconds, and its outcome would be unknown.
 """
 
+_READY = grpc.ChannelConnectivity.READY
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+
+class _Link:
+    """The connection to one endpoint, and its calls."""
+
+    def __init__(self, address: str) -> None:
+        self.received = 0
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self.calls = {
+            method: self._channel.unary_unary(
+                method.path, request_serializer=method.request.SerializeToString
+            )
+            for method in METHODS
+        }
+
+    @property
+    def is_ready(self) -> bool:
+        return self._channel.get_state() is _READY
+
+    async def connect(self, timeout_s: float) -> None:
+        """Returns when the connection is there. Raises NotSent."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (state := self._channel.get_state(try_to_connect=True)) is not _READY:
+                    if state is _FAILED:
+                        raise NotSent(f"cannot connect to {self._address}")
+                    await self._channel.wait_for_state_change(state)
+        except TimeoutError:
+            raise NotSent(
+                f"cannot connect to {self._address} within {timeout_s * 1e3:.0f} ms"
+            ) from None
+
+    async def close(self, grace_s: float | None = None) -> None:
+        await self._channel.close(grace_s)
+
 
 class EtcdWire:
-    """One pool of connections to all endpoints; to be opened in a running event loop."""
+    """One connection to each endpoint; to be used in a running event loop."""
 
     def __init__(self) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-            headers={"Content-Type": "application/json"},
-        )
+        self._links: dict[str, _Link] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
 
-    async def post(
+    def is_connected(self, address: str) -> bool:
+        link = self._links.get(address)
+        return link is not None and link.is_ready
+
+    async def ask(
         self,
         address: str,
-        path: str,
-        body: Mapping[str, object],
+        method: Method,
+        message: Any,  # noqa: ANN401 - protobuf's classes have no types
         *,
         timeout_s: float,
         needs_leader: bool,
-    ) -> Mapping[str, Any]:
-        """Returns the decoded answer, with any HTTP status.
+    ) -> Any:  # noqa: ANN401
+        """Returns the answer, of the type that `method` names.
 
         Raises:
             NotSent: there was no connection.
-            OutcomeUnknown: no answer, or none in JSON, came within `timeout_s`.
+            OutcomeUnknown: no answer, or none of etcd's, came within `timeout_s`.
+            EtcdError: etcd answered with an error.
         """
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = _Link(address)
+        if not link.is_ready:
+            loop = asyncio.get_running_loop()
+            before = loop.time()
+            await link.connect(min(timeout_s, CONNECT_TIMEOUT_S))
+            timeout_s = max(0.001, timeout_s - (loop.time() - before))
+        received = link.received
+        metadata = _NEEDS_LEADER if needs_leader else None
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._session.post(
-                    f"http://{address}{path}",
-                    data=msgspec.json.encode(body),
-                    headers=_NEEDS_LEADER if needs_leader else None,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                raw = await response.read()
-                return msgspec.json.decode(raw, type=dict[str, Any])
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotSent(f"cannot connect to {address}: {error}") from None
-        except TimeoutError:
-            raise OutcomeUnknown(
-                f"no answer from {address} within {timeout_s * 1e3:.0f} ms"
-            ) from None
-        except (aiohttp.ClientError, OSError) as error:
-            why = str(error) or type(error).__name__
-            raise OutcomeUnknown(f"connection to {address} lost: {why}") from None
-        except msgspec.MsgspecError as error:
+            raw = await link.calls[method](message, timeout=timeout_s, metadata=metadata)
+            link.received += 1
+            return method.answer.FromString(raw)
+        except grpc.aio.AioRpcError as error:
+            code = error.code()
+            # Said by the gRPC of either side, or by etcd, which has the request's deadline.
+            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                if link.received == received:
+                    self._retire(address, link, timeout_s)
+                raise OutcomeUnknown(
+                    f"no answer from {address} within {timeout_s * 1e3:.0f} ms"
+                ) from None
+            link.received += 1
+            raise answered(code.value[0], error.details() or code.name) from None
+        except DecodeError as error:
             raise OutcomeUnknown(f"{address} sent what isn't etcd's: {error}") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise OutcomeUnknown(f"connection to {address} closed by the client") from None
 
     async def close(self) -> None:
         """Close all; what is outstanding is `OutcomeUnknown`."""
-        await self._session.close()
+        links, self._links = self._links, {}
+        await asyncio.gather(*(link.close() for link in links.values()), *self._retiring)
+
+    def _retire(self, address: str, link: _Link, grace_s: float) -> None:
+        """Sends nothing more on the connection of an endpoint that has gone silent: one that was
+        cut off for a while is reached by a new one long before the old one tries again. What is
+        outstanding may yet end.
+        """
+        if self._links.get(address) is link:
+            del self._links[address]
+            task = asyncio.create_task(link.close(grace_s))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)

@@ -117,6 +117,13 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
         ("{role: catching_up_peer}", "{role: nodes}", ["target.nodes"]),
         ("{role: catching_up_peer}", "{role: any, nodes: [default-0]}", ["target.nodes"]),
         ("partitions: 4", "storage: Volatil", ["Volatil", "zones[0].storage"]),
+        (
+            "spec:\n",
+            "spec:\n  load: {registerReads: 0.7, registerCas: 0.4}\n",
+            ["registerReads 0.7 and registerCas 0.4", "lower one"],
+        ),
+        ("spec:\n", "spec:\n  load: {loop: close}\n", ["close", "load.loop"]),
+        ("spec:\n", "spec:\n  load: {keySkew: 6}\n", ["<= 5", "load.keySkew"]),
     ],
 )
 def test_an_error_names_path_value_and_what_is_allowed(

@@ -12,7 +12,6 @@ from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.measures.acknowledged import Acknowledged
 from zonequake_analysis.measures.replica_audit import Audit, audit
 from zonequake_chaos.kit.members import dump_file, group_of
-from zonequake_target_etcd.client.api import EtcdDump, KeyValue
 from zonequake_target_etcd.client.errors import EtcdError
 from zonequake_target_etcd.client.records import (
     TERM,
@@ -22,6 +21,7 @@ from zonequake_target_etcd.client.records import (
     read,
     stored,
 )
+from zonequake_target_etcd.gateway import EtcdDump, KeyValue
 from zonequake_target_etcd.members import dumped
 
 REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import random
 import time
@@ -122,12 +121,10 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-def pooled(target: EtcdTarget) -> int:
-    """Connections that the target takes for open."""
+def is_connected(target: EtcdTarget, endpoint: Endpoint) -> bool:
+    """The target takes its connection to this endpoint for open."""
     assert target._wire is not None
-    connector = target._wire._session.connector
-    assert connector is not None
-    return sum(one[0].is_connected() for kept in connector._conns.values() for one in kept)
+    return target._wire.is_connected(endpoint.address)
 
 
 def place(outcome: Outcome) -> tuple[int | None, int | None, int | None]:
@@ -174,8 +171,32 @@ async def test_a_write_that_may_have_happened_is_sent_once_and_is_info(
         await target.execute(read(), limits())  # what is sent now goes over an open connection
         outcome = await target.execute(operation, limits(attempt_s=0.5 if spoilt.silent else 10.0))
         assert outcome.type is Type.INFO
-        await until(lambda: bool(endpoint.bodies(path)))  # noqa: B023  it is over in this round
-    assert (len(endpoint.bodies("put")), len(endpoint.bodies("txn"))) == (1, 1)
+        await until(lambda: bool(endpoint.asked(path)))  # noqa: B023  it is over in this round
+    assert (len(endpoint.asked("put")), len(endpoint.asked("txn"))) == (1, 1)
+
+
+async def test_an_answer_that_is_none_of_etcds_leaves_the_write_open(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].spoilt.append(("put", Spoilt(raw=b"<html>")))
+    outcome = await target.execute(write(1), limits())
+    assert (outcome.type, outcome.attempts) == (Type.INFO, 1)
+    assert outcome.error is not None
+    assert "isn't etcd's" in outcome.error
+
+
+async def test_a_member_that_went_silent_is_asked_over_a_new_connection(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    (endpoint,) = etcd.endpoints
+    before = endpoint.connected
+    endpoint.spoilt.append(("put", SILENT))
+    outcome = await target.execute(write(1), limits(attempt_s=0.5))
+    assert (outcome.type, outcome.error) == (
+        Type.INFO, f"no answer from {endpoint.address} within 500 ms"
+    )  # fmt: skip
+    assert (await target.execute(read(), limits())).value == 1
+    assert endpoint.connected == before + 1
 
 
 async def test_a_full_database_leaves_it_open_whether_the_write_happened(
@@ -199,7 +220,7 @@ async def test_a_write_that_certainly_did_not_happen_is_tried_again(
 async def test_a_write_whose_every_attempt_was_refused_has_failed(etcd: ReferenceEtcd) -> None:
     (endpoint,) = etcd.endpoints
     # The time is over when the third attempt has arrived: it is answered, and no other is sent.
-    async with timed(etcd, lambda: len(endpoint.bodies("put")) >= 3) as (target, over_ns):
+    async with timed(etcd, lambda: len(endpoint.asked("put")) >= 3) as (target, over_ns):
         endpoint.always = NO_LEADER
         lasting = Limits(deadline_ns=over_ns, attempt_ns=30 * 10**9, retry=True)
         outcome = await target.execute(write(1), lasting)
@@ -213,8 +234,7 @@ async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_at
 ) -> None:
     await etcd.stop_one(etcd.endpoints[0])
     # What is sent on a connection that is just being closed may arrive.
-    while pooled(target):  # noqa: ASYNC110 - aiohttp's pool tells nobody
-        await asyncio.sleep(0.01)
+    await until(lambda: not is_connected(target, etcd.endpoints[0]))
     # An attempt that the total time cuts off while it connects counts as sent.
     for total_s in PATIENCE_S:
         outcome = await target.execute(write(1), limits(total_s=total_s))
@@ -266,7 +286,7 @@ async def test_steps_of_a_transaction_are_done_together(
     values = [etcd.value(f"z/k/{key}") for key in ("k", "other", "l")]
     assert values == ["8", "6", "[7]"]
     assert etcd.value("z/f/other") == "x"
-    assert len(etcd.endpoints[0].bodies("txn")) == 1
+    assert len(etcd.endpoints[0].asked("txn")) == 1
 
 
 async def test_nothing_of_a_transaction_is_done_whose_cas_finds_another_value(
@@ -298,13 +318,12 @@ async def test_a_transaction_whose_write_was_not_answered_is_info_and_not_repeat
     (endpoint,) = etcd.endpoints
     endpoint.spoilt.append(("txn", Spoilt(applied=True)))
     outcome = await target.execute(together(write(1), append(2)), limits())
-    assert (outcome.type, len(endpoint.bodies("txn"))) == (Type.INFO, 1)
+    assert (outcome.type, len(endpoint.asked("txn"))) == (Type.INFO, 1)
 
 
 def reads_of(endpoint: Endpoint, key: str) -> int:
     """So many reads of this key arrived; the target itself reads another one."""
-    where = base64.b64encode(key_of("z", key)).decode()
-    return [body["key"] for body in endpoint.bodies("range")].count(where)
+    return [message.key for message in endpoint.asked("range")].count(key_of("z", key))
 
 
 async def test_an_append_that_never_came_to_write_has_failed(etcd: ReferenceEtcd) -> None:
@@ -315,7 +334,7 @@ async def test_an_append_that_never_came_to_write_has_failed(etcd: ReferenceEtcd
         outcome = await target.execute(append(1), lasting)
     assert outcome.type is Type.FAIL
     assert outcome.attempts >= 2
-    assert not endpoint.bodies("txn")
+    assert not endpoint.asked("txn")
 
 
 async def test_an_append_whose_write_was_not_answered_is_info_and_not_repeated(
@@ -324,7 +343,7 @@ async def test_an_append_whose_write_was_not_answered_is_info_and_not_repeated(
     etcd.endpoints[0].spoilt += [("range", LOST), ("txn", LOST)]
     outcome = await target.execute(append(1), limits())
     assert (outcome.type, outcome.attempts) == (Type.INFO, 3)
-    assert len(etcd.endpoints[0].bodies("txn")) == 1
+    assert len(etcd.endpoints[0].asked("txn")) == 1
 
 
 async def test_an_append_to_a_register_fails(target: EtcdTarget) -> None:
@@ -375,8 +394,8 @@ async def test_bounded_reads_are_serializable_and_served_without_a_leader(
     etcd.endpoints[0].seen.clear()  # what the opening asked
     for bounded in (False, True):
         await target.execute(read(bounded=bounded), limits())
-    asked = [one for one in etcd.endpoints[0].seen if one[0].endswith("range")]
-    assert [(body.get("serializable", False), leader) for _, body, leader in asked] == [
+    asked = [one for one in etcd.endpoints[0].seen if one[0] == "range"]
+    assert [(message.serializable, leader) for _, message, leader in asked] == [
         (False, True), (True, False)
     ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from tests.unit.repository.test_layout import ROOT, imported_names, tracked_file
 MODULES = {
     "cyclonedx-python-lib": "cyclonedx",
     "google-re2": "re2",
+    "grpcio": "grpc",
     "packageurl-python": "packageurl",
     "protobuf": "google.protobuf",
     "pyyaml": "yaml",

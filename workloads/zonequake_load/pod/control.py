@@ -15,6 +15,7 @@ from zonequake_load.operation import OnceId, Operation, TransactionOperation
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Skew = Annotated[float, msgspec.Meta(ge=0, le=5)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
 FUNCTION_NAME = r"^[\w.]+:\w+$"
@@ -36,6 +37,19 @@ class Arrivals(StrEnum):
 
     UNIFORM = "uniform"
     POISSON = "poisson"
+
+
+class Loop(StrEnum):
+    """The time at which operations begin.
+
+    `open`: on schedule, whatever the store does; latency counts from the scheduled time, and what
+    finds all processes busy for too long is dropped. `closed`: when a process is free, never faster
+    than the schedule; what is late moves the rest of the schedule, and latency counts from the
+    beginning.
+    """
+
+    OPEN = "open"
+    CLOSED = "closed"
 
 
 class ReadsAt(StrEnum):
@@ -73,7 +87,7 @@ class RegisterWorkload(
     keys_per_partition: Some = 4
     reads: Fraction = 0.4
     cas: Fraction = 0.2
-    skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.0
+    skew: Skew = 0.0
     filler_bytes: Annotated[int, msgspec.Meta(ge=0, le=1024 * 1024)] = 0
     arrivals: Arrivals = Arrivals.POISSON
 
@@ -95,7 +109,7 @@ class AppendListWorkload(
     operations_per_second: Positive = 25.0
     keys_per_partition: Some = 2
     reads: Fraction = 0.5
-    skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.0
+    skew: Skew = 0.0
     longest: Annotated[int, msgspec.Meta(ge=2, le=10_000)] = 200
     arrivals: Arrivals = Arrivals.POISSON
 
@@ -150,6 +164,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     final_timeout_s: Positive = 120.0
     operations_per_key: Annotated[int, msgspec.Meta(ge=100)] = 100_000
     reads_at: ReadsAt = ReadsAt.LEADER
+    loop: Loop = Loop.OPEN
     seed: int = 0
 
 

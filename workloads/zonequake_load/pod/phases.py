@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from zonequake_load.operation import Function, Limits, Operation, Type
-from zonequake_load.pod.control import LoadPlan, Phase
+from zonequake_load.pod.control import LoadPlan, Loop, Phase
 from zonequake_load.pod.execution import LogicalProcess, OperationExecutor
 from zonequake_load.pod.history import OperationRole
 from zonequake_load.pod.pacing import StopSignal, sleep_until
@@ -86,6 +86,10 @@ class Phases:
             return 0
         return probe_interval_ns(self._plan.probes, len(self._partitions), self._plan.pods)
 
+    @property
+    def _is_closed(self) -> bool:
+        return self._plan.loop is Loop.CLOSED
+
     # --- preload ---------------------------------------------------------------------------------
 
     async def preload(self, stop: StopSignal) -> bool:
@@ -126,7 +130,7 @@ class Phases:
         """
         started_ns = self._now_ns()
         before_ns = max(0, self._executor.recorder.clock.wall_ns() - began_wall_ns)
-        waiting = self._plan.processes * BACKLOG_PER_PROCESS
+        waiting = self._plan.processes * (1 if self._is_closed else BACKLOG_PER_PROCESS)
         queue: asyncio.Queue[_Due | None] = asyncio.Queue(waiting)
         async with asyncio.TaskGroup() as lanes:
             for _ in range(self._plan.processes):
@@ -150,9 +154,10 @@ class Phases:
             # What still waits here was scheduled before the stop and never begun.
             while not queue.empty():
                 queue.get_nowait()
-                self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)
+                if not self._is_closed:
+                    self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)
             for _ in range(self._plan.processes):
-                queue.put_nowait(None)
+                await queue.put(None)
 
     async def _feed(
         self,
@@ -174,6 +179,7 @@ class Phases:
             next_value=self._executor.numbers.next_value,
             key_for_partition=self._executor.target.key_for_partition,
         )
+        began_ns = started_ns
         for offset_ns in arrivals(
             workload.operations_per_second,
             workload.arrivals,
@@ -184,7 +190,12 @@ class Phases:
             sched_ns = started_ns + offset_ns
             if not await sleep_until(sched_ns, self._executor.recorder.clock, stop):
                 return
-            planned = traffic.next((before_ns + offset_ns) / 1e9)
+            planned = traffic.next((before_ns + sched_ns - began_ns) / 1e9)
+            if self._is_closed and queue.full():
+                full_ns = self._now_ns()
+                await queue.put(_Due(planned=planned, sched_ns=sched_ns))
+                started_ns += self._now_ns() - full_ns
+                continue
             try:
                 queue.put_nowait(_Due(planned=planned, sched_ns=sched_ns))
             except asyncio.QueueFull:
@@ -199,9 +210,8 @@ class Phases:
                 operation = msgspec.structs.replace(
                     operation, expected=self._last_values.expected(operation.key)
                 )
-            await self._run(
-                process, operation, partition, due.sched_ns, Phase.LOAD, OperationRole.LOAD
-            )
+            sched_ns = self._now_ns() if self._is_closed else due.sched_ns
+            await self._run(process, operation, partition, sched_ns, Phase.LOAD, OperationRole.LOAD)
 
     # --- final -----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -56,6 +57,10 @@ class OperationTally:
             ["role"],
             registry=registry,
         )
+        # To find the series of some labels costs more than to count in it.
+        self._latency_of = cache(self._latency.labels)
+        self._operations_of = cache(self._operations.labels)
+        self._attempts_of = cache(self._attempts.labels)
         Gauge(
             "zonequake_load_outstanding_operations", "Operations now under way", registry=registry
         ).set_function(lambda: self.outstanding)
@@ -72,15 +77,15 @@ class OperationTally:
         match outcome.type:
             case Type.OK:
                 counts.ok += 1
-                self._latency.labels(call.operation.f, call.role).observe(
+                self._latency_of(call.operation.f, call.role).observe(
                     (now_ns - call.sched_ns) / 1e9
                 )
             case Type.FAIL:
                 counts.fail += 1
             case _:
                 counts.info += 1
-        self._operations.labels(call.operation.f, call.role, outcome.type).inc()
-        self._attempts.labels(call.role).inc(outcome.attempts)
+        self._operations_of(call.operation.f, call.role, outcome.type).inc()
+        self._attempts_of(call.role).inc(outcome.attempts)
         second = now_ns // 1_000_000_000
         if not self._completions or self._completions[-1][0] != second:
             self._completions.append([second, 0])

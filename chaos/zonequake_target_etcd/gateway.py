@@ -1,29 +1,22 @@
-"""etcd's v3 API over its JSON gateway, as far as the load and the harness need it.
+"""etcd's v3 API over its JSON gateway, as far as the harness needs it.
 
+The API server's proxy of a pod, by which the harness reaches members, carries HTTP/1.1 and no gRPC.
 `EtcdApi` knows no network: it is given `post(path, body)`, a coroutine that returns the decoded
-JSON of an answer, whatever its HTTP status was, and raises errors of its own if there was none. The
-load posts to an endpoint, the harness through the API server's proxy of a pod.
+JSON of an answer, whatever its HTTP status was, and raises errors of its own if there was none.
 
 The gateway writes 64-bit numbers as strings, bytes as base64, and leaves out what is zero. An error
 is an object with `code` and `message`, which no other answer has.
-
-Which errors are certain (etcd 3.6, the sources of `server/v3`): those that are raised before a
-request is proposed, or in place of proposing it. What is said afterwards is not, among it
-
-    request timed out, server stopped   the proposal may be committed yet
-    database space exceeded             raised before the proposal, but also *after* the entry was
-                                        applied (`quotaApplierV3.Put`): the write may have happened
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.errors import EtcdError, answered
 
 Post = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
 AskPeer = Callable[[int], Awaitable[Mapping[str, Any]]]
@@ -31,24 +24,6 @@ AskPeer = Callable[[int], Awaitable[Mapping[str, Any]]]
 revision as the JSON that `peer_hash_request` returns."""
 
 PEER_HASH_PATH = "/members/hashkv"
-
-CERTAIN_ERRORS = frozenset(
-    {
-        # The interceptor, before the request is looked at.
-        "etcdserver: no leader",  # the member was asked not to serve without one
-        "etcdserver: not capable",
-        "etcdserver: rpc not supported for learner",
-        # Checks of the request itself.
-        "etcdserver: key is not provided",
-        "etcdserver: too many operations in txn request",
-        "etcdserver: duplicate key given in txn request",
-        "etcdserver: request is too large",
-        # Too much is committed and not applied yet: not proposed.
-        "etcdserver: too many requests",
-        # Raft refused to take the proposal into its log: no leader, or one that hands over.
-        "raft proposal dropped",
-    }
-)
 
 PAGE_KEYS = 500
 """Keys in one answer of a dump: a few megabytes with fillers of some kilobytes."""
@@ -81,30 +56,6 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
     kvs: list[KeyValue] = []
     more: bool = False
-
-
-class _Put(msgspec.Struct, frozen=True, kw_only=True):
-    header: Header
-
-
-class TxnResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one step; `response_range` only of a range."""
-
-    response_range: Range | None = None
-
-    @property
-    def kvs(self) -> list[KeyValue]:
-        return self.response_range.kvs if self.response_range is not None else []
-
-
-class Txn(msgspec.Struct, frozen=True, kw_only=True):
-    """`succeeded`: all compares held. `header.revision` is that of the write, if there was one;
-    `responses` are those of the steps of the branch that was taken.
-    """
-
-    header: Header
-    succeeded: bool = False
-    responses: list[TxnResponse] = []
 
 
 class EtcdStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,22 +150,6 @@ class EtcdApi:
             body["serializable"] = True
         return await self._ask("/v3/kv/range", body, Range)
 
-    async def put(self, key: bytes, value: bytes) -> Header:
-        """Write one key; the revision of the header is that of the write."""
-        put = await self._ask("/v3/kv/put", {"key": _text(key), "value": _text(value)}, _Put)
-        return put.header
-
-    async def txn(
-        self,
-        *,
-        compare: Sequence[Mapping[str, object]] = (),
-        success: Sequence[Mapping[str, object]],
-        failure: Sequence[Mapping[str, object]] = (),
-    ) -> Txn:
-        """`success` if all of `compare` hold, else `failure`; see `put_request` and its like."""
-        body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
-        return await self._ask("/v3/kv/txn", body, Txn)
-
     async def status(self) -> EtcdStatus:
         """Returns the status of the member that answers."""
         return await self._ask("/v3/maintenance/status", {}, EtcdStatus)
@@ -278,24 +213,11 @@ def peer_hash_request(revision: int) -> Mapping[str, object]:
     return {"revision": revision}
 
 
-def put_request(key: bytes, value: bytes) -> Mapping[str, object]:
-    """Renders a write as a step of a transaction."""
-    return {"request_put": {"key": _text(key), "value": _text(value)}}
-
-
-def range_request(key: bytes) -> Mapping[str, object]:
-    """Renders a read of one key as a step of a transaction."""
-    return {"request_range": {"key": _text(key)}}
-
-
-def has_value(key: bytes, value: bytes) -> Mapping[str, object]:
-    """Compares: the key is there and holds just this."""
-    return {"target": "VALUE", "result": "EQUAL", "key": _text(key), "value": _text(value)}
-
-
-def has_mod_revision(key: bytes, revision: int) -> Mapping[str, object]:
-    """Compares: the key was last written at this revision; 0: it isn't there."""
-    return {"target": "MOD", "result": "EQUAL", "key": _text(key), "mod_revision": str(revision)}
+def digest_of(dump: EtcdDump) -> str:
+    """Returns a digest that members with equal state agree on; the hash begins at the last
+    compaction.
+    """
+    return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"
 
 
 def prefix_end(prefix: bytes) -> bytes:
@@ -315,7 +237,7 @@ NOT_FOUND = 5
 def _understood(path: str, found: Mapping[str, Any], answer: type[T]) -> T:
     code, message = found.get("code"), found.get("message")
     if isinstance(code, int) and isinstance(message, str):
-        raise EtcdError(code=code, message=message, certain=message in CERTAIN_ERRORS)
+        raise answered(code, message)
     try:
         return msgspec.convert(found, answer, strict=False)
     except msgspec.ValidationError as error:

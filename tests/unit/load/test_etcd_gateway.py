@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_target_etcd.client.api import (
-    PAGE_KEYS,
-    EtcdApi,
-    has_mod_revision,
-    prefix_end,
-    put_request,
-    range_request,
-)
-from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.errors import EtcdError, answered
+from zonequake_target_etcd.gateway import PAGE_KEYS, EtcdApi, prefix_end
 
 
 def text(raw: bytes) -> str:
@@ -45,24 +38,6 @@ async def test_numbers_are_read_from_text_and_what_is_left_out_is_zero() -> None
     assert (status.raft_index, status.leader, status.leads) == (8, 0, False)
 
 
-async def test_a_transaction_whose_compare_failed_says_what_it_found() -> None:
-    kv = {"key": text(b"k"), "value": text(b"1"), "mod_revision": "5", "version": "1"}
-    found = {"header": {"revision": "7"}, "kvs": [kv], "count": "1"}
-    gateway = Gateway({"header": HEADER, "responses": [{"response_range": found}]})
-    done = await EtcdApi(gateway).txn(
-        compare=[has_mod_revision(b"k", 4)],
-        success=[put_request(b"k", b"2")],
-        failure=[range_request(b"k")],
-    )
-    assert not done.succeeded
-    assert [(one.value, one.mod_revision) for one in done.responses[0].kvs] == [(b"1", 5)]
-    path, body = gateway.asked[0]
-    assert path == "/v3/kv/txn"
-    assert body["compare"] == [
-        {"target": "MOD", "result": "EQUAL", "key": text(b"k"), "mod_revision": "4"}
-    ]
-
-
 @pytest.mark.parametrize(
     ("message", "certain"),
     [
@@ -80,17 +55,19 @@ async def test_a_transaction_whose_compare_failed_says_what_it_found() -> None:
         ("etcdserver: mvcc: database space exceeded", False),
     ],
 )
-async def test_only_an_error_before_the_proposal_is_certain(message: str, certain: bool) -> None:
-    with pytest.raises(EtcdError) as raised:
-        await EtcdApi(Gateway({"code": 14, "message": message, "details": []})).put(b"k", b"v")
-    assert raised.value.certain is certain
-    assert raised.value.message == message
+def test_only_an_error_before_the_proposal_is_certain(message: str, certain: bool) -> None:
+    assert answered(14, message).certain is certain
 
 
-async def test_an_answer_that_is_none_of_etcds_is_an_error_that_leaves_the_write_open() -> None:
-    with pytest.raises(EtcdError, match="isn't etcd's") as raised:
-        await EtcdApi(Gateway({"kind": "Status"})).put(b"k", b"v")
-    assert not raised.value.certain
+async def test_an_error_is_told_in_etcds_own_words() -> None:
+    gateway = Gateway({"code": 14, "message": "etcdserver: no leader", "details": []})
+    with pytest.raises(EtcdError, match="etcdserver: no leader"):
+        await EtcdApi(gateway).status()
+
+
+async def test_an_answer_that_is_none_of_etcds_is_an_error() -> None:
+    with pytest.raises(EtcdError, match="isn't etcd's"):
+        await EtcdApi(Gateway({"kind": "Status"})).status()
 
 
 def status(applied: int, revision: int = 7) -> Mapping[str, Any]:

@@ -330,6 +330,7 @@ async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_anothe
 
 async def test_a_slow_disk_is_told_what_to_delay(injection: Injection, node: Node) -> None:
     life = SlowDisk(SLOW)
+    await life.prepare(injection)
     await life.inject(injection)
     assert node.asked == [("slow-disk", "34", "20", "syncs", "/data/*.wal")]
 

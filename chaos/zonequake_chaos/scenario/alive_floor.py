@@ -9,8 +9,8 @@ replicas alive than a majority must declare it, in `spec.floor`.
     heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
 
 A node counts as away if it is killed, paused, held down, cut off from its peers (or nearly so, by
-slow or lossy links), or kept from its disk (or nearly so, by a slow one). A node that only loses the API server is away for a
-HighAvailability zone, whose nodes stop when their Leases run out.
+slow or lossy links), or kept from its disk (or nearly so, by a slow one). A node that only loses
+the API server is away for a HighAvailability zone, whose nodes stop when their Leases run out.
 """
 
 from __future__ import annotations

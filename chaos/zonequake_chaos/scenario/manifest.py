@@ -95,8 +95,8 @@ def _refuse_a_targets_own_key(spec: object, where: str) -> None:
         if key not in known and key in target_names():
             raise ManifestError(
                 f"{where}: $.spec: found the key {key!r}, the name of a target, whose settings are "
-                f"now in spec.target: expected target: {{name: {key}, image, args, env, files, storage}}; "
-                "options of its members are texts in args"
+                f"now in spec.target: expected target: {{name: {key}, image, args, env, files, "
+                "storage}; options of its members are texts in args"
             )
 
 

@@ -154,7 +154,9 @@ def test_a_process_goes_on_when_its_strace_is_killed(
         while tampering._tracers([victim.pid]):
             time.sleep(0.02)
         assert set(said(victim, 5)) == {"stored"}
-        assert tampering.look(UID, Kind.FAILING).traced == [], "and it is seen that nothing fails any more"
+        assert tampering.look(UID, Kind.FAILING).traced == [], (
+            "and it is seen that nothing fails any more"
+        )
         tampering.end(UID, Kind.FAILING)
 
 

@@ -33,7 +33,7 @@ mount --bind "$folder/base" "$pod"
 echo here
 sleep 600
 """
-"""A node: processes in namespaces of their own, with a volume that the kubelet mounted for a pod."""
+"""A node: namespaces of its own, with a volume that the kubelet mounted for a pod."""
 
 CONTAINER = """
 set -eu
@@ -224,7 +224,7 @@ def test_a_volume_that_was_left_shut_down_is_found_and_mounted_again(
         monkeypatch.undo()
         node.running.clear()
         _be_pods(monkeypatch, node)
-        started = node.start("print(\"written\", flush=True); import time; time.sleep(600)")
+        started = node.start('print("written", flush=True); import time; time.sleep(600)')
         assert leftovers.left(node.uid) == [f"volume {volume.source}, shut down"]
         leftovers.heal(node.uid)
         assert started.wait(PATIENCE_S) == -signal.SIGKILL, "it had the dead file system"
@@ -308,6 +308,6 @@ def test_a_volume_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
         assert said_by(owner).readline() == "here\n"
         monkeypatch.setattr(pods, "workers", lambda uid: [owner.pid])
-        with pytest.raises(Unsuited, match="type tmpfs, .* expected ext4 or xfs"):
+        with pytest.raises(Unsuited, match=r"type tmpfs, .* expected ext4 or xfs"):
             power.look("uid", "/mnt")
         owner.kill()

@@ -1,8 +1,8 @@
 """Fills the victims' volumes, so that the kernel answers their writes with ENOSPC.
 
-A file takes all space in the volume (`zonequake_agent.disk.filling`); the agent refuses volumes that
-share their file system with anything else. The file lies in the volume, so it outlives the pod: it
-is deleted through the pod that has the volume then.
+A file takes all space in the volume (`zonequake_agent.disk.filling`); the agent refuses volumes
+that share their file system with anything else. The file lies in the volume, so it outlives the
+pod: it is deleted through the pod that has the volume then.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class PowerLossLife:
             path = claim_path(await injection.world.kube.get("Pod", victim.node))
             if path is None:
                 raise FaultFailed(
-                    f"{injection.name}: pod {victim.node} has no volume from a claim, so nothing of "
-                    "it can lose its power: expected a volume with its own file system "
+                    f"{injection.name}: pod {victim.node} has no volume from a claim, so nothing "
+                    "of it can lose its power: expected a volume with its own file system "
                     "(docs/faults.md)"
                 )
             words = (victim.pod_uid, path)

@@ -56,7 +56,7 @@ class NotMounted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLoss:
-    """What a volume's power loss did: the processes that it killed, and how many bytes of its
+    """The effect of a power loss on a volume: the killed processes, and how many bytes of its
     marker's halves are left.
     """
 

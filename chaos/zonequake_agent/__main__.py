@@ -17,7 +17,7 @@ from dataclasses import asdict
 from zonequake_agent import break_links, leftovers, pods, probe, wall_clock
 from zonequake_agent.delayer import delay
 from zonequake_agent.disk import filling, mounts, power, power_plan, tampering
-from zonequake_agent.disk.tampering import FAILING_SYNCS, SYNCS, WRITES, Kind
+from zonequake_agent.disk.tampering import FAILING_SYNCS, SYNCS, WRITES, TamperingKind
 from zonequake_agent.link_fault import LinkFault, OrderRefused
 from zonequake_agent.queue_socket import QueueRefused
 from zonequake_agent.watch import watch
@@ -150,17 +150,17 @@ def _do(asked: argparse.Namespace) -> None:
         case "fail-syncs":
             _answer(asdict(tampering.begin(asked.uid, FAILING_SYNCS, seconds=asked.seconds)))
         case "failing-syncs":
-            _answer(asdict(tampering.look(asked.uid, Kind.FAILING)))
+            _answer(asdict(tampering.look(asked.uid, TamperingKind.FAILING)))
         case "let-syncs-pass":
-            _answer(asdict(tampering.end(asked.uid, Kind.FAILING)))
+            _answer(asdict(tampering.end(asked.uid, TamperingKind.FAILING)))
         case "slow-disk":
             paths = tampering.files(asked.uid, asked.patterns)
             order = tampering.slow(_CALLS[asked.calls], delay_ms=asked.delay_ms, paths=paths)
             _answer(asdict(tampering.begin(asked.uid, order, seconds=asked.seconds)))
         case "slowed-disk":
-            _answer(asdict(tampering.look(asked.uid, Kind.SLOW)))
+            _answer(asdict(tampering.look(asked.uid, TamperingKind.SLOW)))
         case "quicken-disk":
-            _answer(asdict(tampering.end(asked.uid, Kind.SLOW)))
+            _answer(asdict(tampering.end(asked.uid, TamperingKind.SLOW)))
         case "volume":
             _answer(asdict(power.look(asked.uid, asked.path)))
         case "mark-power":

@@ -18,7 +18,7 @@ from tests.foreign.local_etcd import NAMES, LocalEtcd
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.processes.load.load_pod import Findings, LoadPods, check_contract, check_final_reads
 from zonequake_agent.disk import tampering
-from zonequake_agent.disk.tampering import FAILING_SYNCS, Kind
+from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 from zonequake_agent.pods import PROC, PodProcess
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
@@ -153,7 +153,7 @@ async def test_a_leader_ends_at_its_first_failed_sync_and_nothing_is_lost(
         monkeypatch.setattr("zonequake_agent.pods.workers", lambda uid: [process.pid])
         await asyncio.to_thread(tampering.begin, "an etcd's", FAILING_SYNCS, seconds=30)
         assert await asyncio.to_thread(process.wait, 60) != 0
-        ended = await asyncio.to_thread(tampering.end, "an etcd's", Kind.FAILING)
+        ended = await asyncio.to_thread(tampering.end, "an etcd's", TamperingKind.FAILING)
         assert ended.changed > 0
         await etcd.leader(members=2)
         etcd.servers[victim].spawn(etcd.cluster)

@@ -24,14 +24,14 @@ from pathlib import Path
 from zonequake_agent import pods
 from zonequake_agent.disk import mounts
 from zonequake_agent.disk.power_plan import (
-    Kill,
+    KillHolder,
     MountVolume,
-    Point,
-    Seen,
+    NodePoint,
     Step,
     Unmount,
     Unsuited,
     Volume,
+    VolumeSight,
     is_of,
     next_steps,
     volume_of,
@@ -180,7 +180,7 @@ def _volumes(uid: str) -> Iterator[tuple[Volume, Path]]:
     for number, found in node.items():
         for mount in found:
             if is_of(uid, mount):
-                folder = _path(namespaces, Point(namespace=number, path=mount.point))
+                folder = _path(namespaces, NodePoint(namespace=number, path=mount.point))
                 with contextlib.suppress(Unsuited):  # so it never lost its power
                     yield _volume(uid, mount, node), folder
 
@@ -190,13 +190,13 @@ def _volume(uid: str, mount: mounts.Mount, node: Mapping[int, Sequence[mounts.Mo
     return volume_of(mount, uid=uid, node=same, file=_file_behind(mount.device))
 
 
-def _see(uid: str, volume: Volume) -> Seen:
+def _see(uid: str, volume: Volume) -> VolumeSight:
     namespaces = _namespaces()
     node = list(_mounted(volume, namespaces))
     holders = _holders(uid, volume)
     shown = [_path(namespaces, point) for point, _ in node]
     shown += [path for pid in holders for path in _within(pid, volume)]
-    return Seen(
+    return VolumeSight(
         dead=any(map(_is_dead, shown)),
         device=node[0][1].source if node else None,
         mounted=tuple(point for point, _ in node),
@@ -212,7 +212,7 @@ def _see(uid: str, volume: Volume) -> Seen:
 def _do(step: Step, volume: Volume) -> str:
     """Executes a step; returns what it said if it failed: the next look decides."""
     match step:
-        case Kill(pid=pid):
+        case KillHolder(pid=pid):
             _kill([pid])
             return ""
         case Unmount(point=point):
@@ -223,7 +223,7 @@ def _do(step: Step, volume: Volume) -> str:
             return _in_namespace(point, *words)
 
 
-def _in_namespace(point: Point, *words: str) -> str:
+def _in_namespace(point: NodePoint, *words: str) -> str:
     """Runs the node's own program there; returns what it said if it failed."""
     pid = _namespaces()[point.namespace][0]
     # In the PID namespace too: mount and umount read /proc/self.
@@ -254,7 +254,7 @@ def _mounts_of_node(namespaces: Mapping[int, Sequence[int]]) -> dict[int, list[m
 
 def _mounted(
     volume: Volume, namespaces: Mapping[int, Sequence[int]]
-) -> Iterator[tuple[Point, mounts.Mount]]:
+) -> Iterator[tuple[NodePoint, mounts.Mount]]:
     """Yields the volume's mounts on the node: in other namespaces the same path may name the file
     of another node.
     """
@@ -262,10 +262,10 @@ def _mounted(
     for number in sorted(own):
         for mount in mounts.parse(_mountinfo(namespaces[number][0])):
             if _is(volume, mount):
-                yield Point(namespace=number, path=mount.point), mount
+                yield NodePoint(namespace=number, path=mount.point), mount
 
 
-def _path(namespaces: Mapping[int, Sequence[int]], point: Point) -> Path:
+def _path(namespaces: Mapping[int, Sequence[int]], point: NodePoint) -> Path:
     """Returns the point's folder as this program sees it."""
     return pods.PROC / str(namespaces[point.namespace][0]) / "root" / point.path.lstrip("/")
 

@@ -33,7 +33,7 @@ class Unsuited(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class NodePoint:
     """A mount point of the node: in this mount namespace, at this path."""
 
     namespace: int
@@ -51,11 +51,11 @@ class Volume:
     loop: bool
     kind: str
     options: str
-    points: list[Point]
+    points: list[NodePoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class VolumeSight:
     """The present state of a volume. `dead`: it was shut down; `device`: its device, None while it
     is mounted nowhere; `mounted`: its mounts on the node, in the order of their making; `folders`:
     those of its points whose folder is there; `holders`: the pod's processes that have it mounted.
@@ -63,13 +63,13 @@ class Seen:
 
     dead: bool
     device: str | None
-    mounted: tuple[Point, ...]
-    folders: frozenset[Point]
+    mounted: tuple[NodePoint, ...]
+    folders: frozenset[NodePoint]
     holders: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class KillHolder:
     """Sends SIGKILL to a process of the pod."""
 
     pid: int
@@ -79,19 +79,19 @@ class Kill:
 class Unmount:
     """Unmounts what is mounted at the point."""
 
-    point: Point
+    point: NodePoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountVolume:
     """Mounts the source at the point; with `loop` it is a file, which needs a loop device."""
 
-    point: Point
+    point: NodePoint
     source: str
     loop: bool
 
 
-Step = Kill | Unmount | MountVolume
+Step = KillHolder | Unmount | MountVolume
 
 
 def volume_of(
@@ -132,13 +132,13 @@ def volume_of(
         loop=file is not None,
         kind=mount.kind,
         options=_options(first.options),
-        points=[Point(namespace=number, path=each.point) for number, each in outside],
+        points=[NodePoint(namespace=number, path=each.point) for number, each in outside],
     )
 
 
 def volume_from(told: Mapping[str, Any]) -> Volume:
     """Returns the volume that was told as JSON."""
-    return Volume(**{**told, "points": [Point(**point) for point in told["points"]]})
+    return Volume(**{**told, "points": [NodePoint(**point) for point in told["points"]]})
 
 
 def is_of(uid: str, mount: Mount) -> bool:
@@ -147,7 +147,7 @@ def is_of(uid: str, mount: Mount) -> bool:
     return suited and uid in _OF_POD.findall(mount.point)
 
 
-def next_steps(volume: Volume, seen: Seen) -> list[Step]:
+def next_steps(volume: Volume, seen: VolumeSight) -> list[Step]:
     """Returns the next steps until the volume is mounted at each of its points; none if it is.
 
     After them the state must be looked at again: a container may have started, and a mount may be
@@ -155,7 +155,7 @@ def next_steps(volume: Volume, seen: Seen) -> list[Step]:
     """
     if seen.dead:
         return [
-            *(Kill(pid=pid) for pid in seen.holders),
+            *(KillHolder(pid=pid) for pid in seen.holders),
             *(Unmount(point=point) for point in reversed(seen.mounted)),
         ]
     missing = [p for p in volume.points if p in seen.folders and p not in seen.mounted]

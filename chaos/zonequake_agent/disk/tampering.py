@@ -37,7 +37,7 @@ class NoSuchFile(Exception):
     """Raised when a pattern matches no file in the pod; the text names the pattern."""
 
 
-class Kind(StrEnum):
+class TamperingKind(StrEnum):
     """The kinds of changes, each with an strace and a log of its own."""
 
     FAILING = "syncs"
@@ -50,7 +50,7 @@ class Tampering:
     one of `paths`, if there are any.
     """
 
-    kind: Kind
+    kind: TamperingKind
     calls: str
     effect: str
     paths: tuple[str, ...] = ()
@@ -65,13 +65,13 @@ class Tampering:
         ]
 
 
-FAILING_SYNCS = Tampering(kind=Kind.FAILING, calls=SYNCS, effect="error=EIO")
+FAILING_SYNCS = Tampering(kind=TamperingKind.FAILING, calls=SYNCS, effect="error=EIO")
 
 
 def slow(calls: str, *, delay_ms: float, paths: Sequence[str]) -> Tampering:
     """Returns the change that delays each call by this time, before the kernel executes it."""
     return Tampering(
-        kind=Kind.SLOW,
+        kind=TamperingKind.SLOW,
         calls=calls,
         effect=f"delay_enter={round(delay_ms * 1000)}",
         paths=tuple(paths),
@@ -119,7 +119,7 @@ def begin(uid: str, tampering: Tampering, *, seconds: float) -> TamperedCalls:
     return look(uid, kind)
 
 
-def look(uid: str, kind: Kind) -> TamperedCalls:
+def look(uid: str, kind: TamperingKind) -> TamperedCalls:
     """Returns the present state."""
     try:
         lines = _log(uid, kind).read_text(errors="replace").splitlines()
@@ -133,7 +133,7 @@ def look(uid: str, kind: Kind) -> TamperedCalls:
     )
 
 
-def end(uid: str, kind: Kind) -> TamperedCalls:
+def end(uid: str, kind: TamperingKind) -> TamperedCalls:
     """Stops changing the pod's calls; returns the state before. An strace that is not ours stays.
 
     Raises NotTraced if an strace does not detach.
@@ -152,12 +152,12 @@ def end(uid: str, kind: Kind) -> TamperedCalls:
 
 def left(uid: str) -> list[str]:
     """Returns what is left of such faults, as sentences; ignores an strace that is not ours."""
-    return [sentence for kind in Kind for sentence in _left(uid, kind)]
+    return [sentence for kind in TamperingKind for sentence in _left(uid, kind)]
 
 
 def heal(uid: str) -> None:
     """Ends each of these faults of which something is left. Raises NotTraced."""
-    for kind in Kind:
+    for kind in TamperingKind:
         if any(_left(uid, kind)):
             end(uid, kind)
 
@@ -185,7 +185,7 @@ def _matching(pid: int, pattern: str) -> Iterator[str]:
         yield f"/{path.relative_to(root)}"
 
 
-def _left(uid: str, kind: Kind) -> Iterator[str]:
+def _left(uid: str, kind: TamperingKind) -> Iterator[str]:
     for pid in sorted(_writing_to(_log(uid, kind))):
         yield f"strace process {pid}"
     for file in (_log(uid, kind), _said(uid, kind)):
@@ -193,11 +193,11 @@ def _left(uid: str, kind: Kind) -> Iterator[str]:
             yield f"file {file}"
 
 
-def _log(uid: str, kind: Kind) -> Path:
+def _log(uid: str, kind: TamperingKind) -> Path:
     return _LOGS / f"zonequake-{kind}-{uid}.log"
 
 
-def _said(uid: str, kind: Kind) -> Path:
+def _said(uid: str, kind: TamperingKind) -> Path:
     return _log(uid, kind).with_suffix(".said")
 
 

@@ -20,7 +20,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from zonequake_agent import leftovers, pods, wall_clock
 from zonequake_agent.disk import filling, mounts, tampering
-from zonequake_agent.disk.tampering import FAILING_SYNCS, Kind
+from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 
 UID = str(uuid.uuid4())
 """Of each worker its own: strace's file is named by it in a folder that all of the machine's share,
@@ -136,10 +136,10 @@ def test_syncs_fail_while_strace_is_there_and_pass_again(
         pod_of(victim.pid)
         assert tampering.begin(UID, FAILING_SYNCS, seconds=60).traced == [victim.pid]
         assert set(said(victim, 5)) == {"5"}, "EIO"
-        assert tampering.look(UID, Kind.FAILING).changed >= 5
-        assert tampering.end(UID, Kind.FAILING).changed >= 5
+        assert tampering.look(UID, TamperingKind.FAILING).changed >= 5
+        assert tampering.end(UID, TamperingKind.FAILING).changed >= 5
         assert set(said(victim, 5)) == {"stored"}
-        again = tampering.end(UID, Kind.FAILING)
+        again = tampering.end(UID, TamperingKind.FAILING)
         assert (again.traced, again.changed) == ([], 0)
 
 
@@ -154,10 +154,10 @@ def test_a_process_goes_on_when_its_strace_is_killed(
         while tampering._tracers([victim.pid]):
             time.sleep(0.02)
         assert set(said(victim, 5)) == {"stored"}
-        assert tampering.look(UID, Kind.FAILING).traced == [], (
+        assert tampering.look(UID, TamperingKind.FAILING).traced == [], (
             "and it is seen that nothing fails any more"
         )
-        tampering.end(UID, Kind.FAILING)
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
@@ -167,11 +167,11 @@ def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
         pod_of(victim.pid)
         tampering.begin(UID, FAILING_SYNCS, seconds=0.5)
         deadline = time.monotonic() + PATIENCE_S
-        while tampering.look(UID, Kind.FAILING).traced:
+        while tampering.look(UID, TamperingKind.FAILING).traced:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert set(said(victim, 5)) == {"stored"}
-        tampering.end(UID, Kind.FAILING)
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
@@ -192,7 +192,7 @@ def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
         began = tampering.begin(UID, FAILING_SYNCS, seconds=60)
         assert victim.wait(timeout=PATIENCE_S) == 1, "OSError: EIO"
         assert (began.traced, began.changed) == ([bystander.pid], 1)
-        assert tampering.end(UID, Kind.FAILING).changed == 1
+        assert tampering.end(UID, TamperingKind.FAILING).changed == 1
 
 
 def test_strace_that_does_not_attach_is_an_error_that_names_whom_it_missed(
@@ -251,9 +251,9 @@ def test_calls_of_named_files_are_slow_and_no_others(
         deadline = time.monotonic() + PATIENCE_S
         while said(victim) != [slow]:  # a call may be slow because the machine is
             assert time.monotonic() < deadline
-        assert tampering.look(UID, Kind.SLOW).changed > 0
+        assert tampering.look(UID, TamperingKind.SLOW).changed > 0
         assert [one.split(" ")[0] for one in leftovers.left(UID)] == ["strace"] * 2 + ["file"] * 2
-        assert tampering.look(UID, Kind.FAILING).traced == [], "none of its own"
+        assert tampering.look(UID, TamperingKind.FAILING).traced == [], "none of its own"
         for _ in range(2):
             leftovers.heal(UID)
         assert leftovers.left(UID) == []
@@ -274,8 +274,8 @@ def test_strace_at_a_process_that_never_syncs_proves_nothing(
         pod_of(wrong.pid)
         tampering.begin(UID, FAILING_SYNCS, seconds=60)
         time.sleep(0.3)
-        assert tampering.look(UID, Kind.FAILING).changed == 0
-        tampering.end(UID, Kind.FAILING)
+        assert tampering.look(UID, TamperingKind.FAILING).changed == 0
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 WRITES = """

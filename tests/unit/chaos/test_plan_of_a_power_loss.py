@@ -11,14 +11,14 @@ import pytest
 from zonequake_agent.disk import mounts
 from zonequake_agent.disk.mounts import Mount
 from zonequake_agent.disk.power_plan import (
-    Kill,
+    KillHolder,
     MountVolume,
-    Point,
-    Seen,
+    NodePoint,
     Step,
     Unmount,
     Unsuited,
     Volume,
+    VolumeSight,
     is_of,
     next_steps,
     volume_from,
@@ -47,7 +47,7 @@ def volume(
     return volume_of(mount, uid=UID, node=node, file=file)
 
 
-POINTS = [Point(namespace=1, path=BASE), Point(namespace=1, path=POD)]
+POINTS = [NodePoint(namespace=1, path=BASE), NodePoint(namespace=1, path=POD)]
 
 
 def test_a_mount_is_read_with_blanks_in_its_names() -> None:
@@ -102,8 +102,8 @@ def test_a_volume_is_of_the_pod_for_which_the_kubelet_mounted_it() -> None:
     assert not is_of(UID, dataclasses.replace(IN_POD, kind="tmpfs"))
 
 
-def seen(*mounted: Point, dead: bool = False, gone: Sequence[Point] = ()) -> Seen:
-    return Seen(
+def seen(*mounted: NodePoint, dead: bool = False, gone: Sequence[NodePoint] = ()) -> VolumeSight:
+    return VolumeSight(
         dead=dead,
         device="/dev/loop3" if mounted else None,
         mounted=mounted,
@@ -121,9 +121,9 @@ FIRST = MountVolume(point=AT_BASE, source="/limited/0.img", loop=True)
     [
         (
             seen(AT_BASE, AT_POD, dead=True),
-            [Kill(pid=77), Unmount(point=AT_POD), Unmount(point=AT_BASE)],
+            [KillHolder(pid=77), Unmount(point=AT_POD), Unmount(point=AT_BASE)],
         ),
-        (seen(dead=True), [Kill(pid=77)]),
+        (seen(dead=True), [KillHolder(pid=77)]),
         (seen(), [FIRST]),
         (seen(AT_BASE), [MountVolume(point=AT_POD, source="/dev/loop3", loop=False)]),
         (seen(AT_BASE, AT_POD), []),
@@ -140,5 +140,5 @@ FIRST = MountVolume(point=AT_BASE, source="/limited/0.img", loop=True)
         "the volume is gone: nothing is done",
     ],
 )
-def test_the_state_decides_what_is_done_next(now: Seen, steps: list[Step]) -> None:
+def test_the_state_decides_what_is_done_next(now: VolumeSight, steps: list[Step]) -> None:
     assert next_steps(volume(), now) == steps

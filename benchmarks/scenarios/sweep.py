@@ -35,7 +35,11 @@ AGAINST_ETCD = ("local-reads",)
 MUST_END = {"local-reads": 1}
 """Exit codes of those that are not to pass."""
 
-ON_LIMITED_VOLUMES = frozenset({"disk-full"})
+ON_LIMITED_VOLUMES = {
+    "disk-full": (),
+    "power-loss": ("pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]",),
+}
+"""Scenarios for volumes that are file systems of their own, with what puts all nodes on them."""
 
 INSTALL = (
     "nodePools[0].name=default",
@@ -45,7 +49,7 @@ INSTALL = (
     "nodePools[1].storage.className=limited",
     "nodePools[1].storage.size=128Mi",
 )
-"""The chart's values, and the pool that `disk-full` needs (docs/faults.md)."""
+"""The chart's values, and the pool that those scenarios need (docs/faults.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +161,12 @@ def run_one(name: str, seed: int, folder: Path) -> Result:
     if name in ON_LIMITED_VOLUMES:
         _limit_volumes()
     target = ["--target", "etcd"] if name in AGAINST_ETCD else []
+    changed = [word for each in ON_LIMITED_VOLUMES.get(name, ()) for word in ("--set", each)]
     load_before, begun_s = os.getloadavg()[0], time.monotonic()
     log = folder / f"{name}-{seed}.log"
     with log.open("w") as file:
         code = subprocess.run(
-            [*_command(), "run", name, "--seed", str(seed), "--out", str(out), *target],
+            [*_command(), "run", name, "--seed", str(seed), "--out", str(out), *target, *changed],
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, "COLUMNS": "180"},
@@ -202,14 +207,14 @@ def _zonequake(*arguments: str) -> None:
 
 
 def _limit_volumes() -> None:
-    """Makes a volume of limited size free, also one that a run before has used."""
-    _zonequake("cluster", "limited-volumes", "--count", "1", "--mebibytes", "192")
+    """Makes volumes of limited size free, also those that a run before has used."""
+    _zonequake("cluster", "limited-volumes", "--count", "3", "--mebibytes", "192")
 
 
 def prepare(names: Iterable[str]) -> None:
     """Starts the embedded cluster and installs the release, with what the scenarios need."""
     _zonequake("cluster", "up")
-    if ON_LIMITED_VOLUMES & set(names):
+    if ON_LIMITED_VOLUMES.keys() & set(names):
         _limit_volumes()
         _zonequake("install", *(word for value in INSTALL for word in ("--set", value)))
     else:

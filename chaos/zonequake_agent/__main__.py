@@ -14,19 +14,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from zonequake_agent import break_links, failing_syncs, filling, leftovers, pods, probe, wall_clock
+from zonequake_agent import break_links, leftovers, pods, probe, wall_clock
 from zonequake_agent.delayer import delay
+from zonequake_agent.disk import filling, mounts, power, power_plan, tampering
+from zonequake_agent.disk.tampering import FAILING_SYNCS, SYNCS, WRITES, TamperingKind
 from zonequake_agent.link_fault import LinkFault, OrderRefused
 from zonequake_agent.queue_socket import QueueRefused
 from zonequake_agent.watch import watch
 
 ABSENT = 3
+_CALLS = {"syncs": SYNCS, "writes": WRITES}
 _REFUSED = (
     OrderRefused,
     QueueRefused,
     break_links.LinkTrouble,
-    failing_syncs.NotTraced,
-    filling.SharedVolume,
+    tampering.NotTraced,
+    tampering.NoSuchFile,
+    mounts.SharedVolume,
+    power_plan.Unsuited,
+    power.NotMounted,
     wall_clock.ClockUnreachable,
     OSError,
 )
@@ -61,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
         "fail-syncs": "Make the pod's fsync, fdatasync and msync fail.",
         "failing-syncs": "Print how many syncs have failed so far.",
         "let-syncs-pass": "Stop making syncs fail.",
+        "slow-disk": "Delay the pod's syncs or writes.",
+        "slowed-disk": "Print how many calls were delayed so far.",
+        "quicken-disk": "Stop delaying calls.",
+        "volume": "Print what is needed to mount one of the pod's volumes again.",
+        "mark-power": "Write and sync a marker into the volume, before its power is lost.",
+        "lose-power": "Kill what uses the volumes, drop what wasn't synced, mount them again.",
+        "restore-power": "Mount the volume again where it is missing, and delete its marker.",
         "fill": "Fill one of the pod's volumes.",
         "filled": "Print the state of a filled volume.",
         "empty": "Delete the file that fills the volume.",
@@ -78,8 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     made["probe"].add_argument("timeout_s", type=float)
     made["step-clock"].add_argument("seconds", type=int)
     made["fail-syncs"].add_argument("seconds", type=float, help="Maximum duration in seconds.")
-    for verb in ("fill", "filled", "empty"):
+    made["slow-disk"].add_argument("seconds", type=float, help="Maximum duration in seconds.")
+    made["slow-disk"].add_argument("delay_ms", type=float)
+    made["slow-disk"].add_argument("calls", choices=sorted(_CALLS))
+    made["slow-disk"].add_argument("patterns", nargs="*", help="Paths in the pod; default: all.")
+    made["restore-power"].add_argument("volume", help="what `volume` printed")
+    for verb in ("fill", "filled", "empty", "volume", "mark-power", "lose-power"):
         made[verb].add_argument("path", help="Mount path of the volume in the pod.")
+    made["lose-power"].add_argument("further", nargs="*", help="UID and path of further pods.")
     trips = verbs.add_parser("round-trips", help="Measure round trips from this network namespace.")
     for name, kind in (
         ("address", str),
@@ -129,11 +148,33 @@ def _do(asked: argparse.Namespace) -> None:
             stepped = [wall_clock.step(pid, asked.seconds) for pid in pods.workers(asked.uid)]
             _answer([asdict(each) for each in stepped])
         case "fail-syncs":
-            _answer(asdict(failing_syncs.begin(asked.uid, seconds=asked.seconds)))
+            _answer(asdict(tampering.begin(asked.uid, FAILING_SYNCS, seconds=asked.seconds)))
         case "failing-syncs":
-            _answer(asdict(failing_syncs.look(asked.uid)))
+            _answer(asdict(tampering.look(asked.uid, TamperingKind.FAILING)))
         case "let-syncs-pass":
-            _answer(asdict(failing_syncs.end(asked.uid)))
+            _answer(asdict(tampering.end(asked.uid, TamperingKind.FAILING)))
+        case "slow-disk":
+            paths = tampering.files(asked.uid, asked.patterns)
+            order = tampering.slow(_CALLS[asked.calls], delay_ms=asked.delay_ms, paths=paths)
+            _answer(asdict(tampering.begin(asked.uid, order, seconds=asked.seconds)))
+        case "slowed-disk":
+            _answer(asdict(tampering.look(asked.uid, TamperingKind.SLOW)))
+        case "quicken-disk":
+            _answer(asdict(tampering.end(asked.uid, TamperingKind.SLOW)))
+        case "volume":
+            _answer(asdict(power.look(asked.uid, asked.path)))
+        case "mark-power":
+            power.mark(asked.uid, asked.path)
+            _answer(None)
+        case "lose-power":
+            words = [asked.uid, asked.path, *asked.further]
+            lost = power.lose(list(zip(words[::2], words[1::2], strict=True)))
+            _answer([asdict(each) for each in lost])
+        case "restore-power":
+            volume = power_plan.volume_from(json.loads(asked.volume))
+            power.restore(asked.uid, volume)
+            power.forget(volume)
+            _answer(None)
         case "fill":
             _answer(asdict(filling.fill(asked.uid, asked.path)))
         case "filled":

@@ -68,6 +68,14 @@ def all_uids(proc: Path = PROC) -> list[str]:
     return sorted({uid.replace("_", "-") for uid in found})
 
 
+def is_of_a_pod(pid: int, proc: Path = PROC) -> bool:
+    """Returns whether the process is one of a pod; False if it is gone."""
+    try:
+        return _POD.search((proc / str(pid) / "cgroup").read_text()) is not None
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def workers(uid: str) -> list[int]:
     """Returns the pod's processes, except that of the pause container, which started first and only
     holds the namespaces. Raises PodAbsent if there is none.

@@ -12,6 +12,8 @@ import threading
 import time
 
 from zonequake_agent import break_links, leftovers, pods
+from zonequake_agent.disk.power import NotMounted
+from zonequake_agent.disk.tampering import NotTraced
 
 SWEEP_S = 5.0
 
@@ -27,7 +29,7 @@ def watch() -> None:
     for uid in pods.all_uids():
         try:
             leftovers.heal(uid)
-        except (break_links.LinkTrouble, OSError) as trouble:
+        except (break_links.LinkTrouble, NotTraced, NotMounted, OSError) as trouble:
             _say(f"the pod with UID {uid}: {trouble}")
 
 

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from tests.foreign.local_etcd import NAMES, LocalEtcd
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.processes.load.load_pod import Findings, LoadPods, check_contract, check_final_reads
-from zonequake_agent import failing_syncs
+from zonequake_agent.disk import tampering
+from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 from zonequake_agent.pods import PROC, PodProcess
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
@@ -150,9 +151,10 @@ async def test_a_leader_ends_at_its_first_failed_sync_and_nothing_is_lost(
         only = [PodProcess(pid=process.pid, name="etcd", container="c")]
         monkeypatch.setattr("zonequake_agent.pods.processes", lambda uid, proc=PROC: only)
         monkeypatch.setattr("zonequake_agent.pods.workers", lambda uid: [process.pid])
-        await asyncio.to_thread(failing_syncs.begin, "an etcd's", seconds=30)
+        await asyncio.to_thread(tampering.begin, "an etcd's", FAILING_SYNCS, seconds=30)
         assert await asyncio.to_thread(process.wait, 60) != 0
-        assert (await asyncio.to_thread(failing_syncs.end, "an etcd's")).failed > 0
+        ended = await asyncio.to_thread(tampering.end, "an etcd's", TamperingKind.FAILING)
+        assert ended.changed > 0
         await etcd.leader(members=2)
         etcd.servers[victim].spawn(etcd.cluster)
         await etcd.leader()

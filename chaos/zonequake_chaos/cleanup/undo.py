@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from zonequake_agent.failing_syncs import FailingSyncs
+from zonequake_agent.disk.tampering import TamperedCalls
 from zonequake_chaos.faults.kinds.disk_full import empty_volume
 from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
+from zonequake_chaos.faults.kinds.power_loss import restore_power
 from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
 from zonequake_chaos.load.pods import delete_load
@@ -22,8 +23,10 @@ from zonequake_chaos.record.cleanup_journal import (
     EmptyVolume,
     JoinNetwork,
     LetSyncsPass,
+    QuickenDisk,
     RemoveFinalizer,
     RestoreClock,
+    RestorePower,
     RestoreScale,
     ResumeComponent,
 )
@@ -46,8 +49,15 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShe
         case LetSyncsPass():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
             await asked(
-                _within_reach(shell, debt), on_node, FailingSyncs, "let-syncs-pass", debt.uid
+                _within_reach(shell, debt), on_node, TamperedCalls, "let-syncs-pass", debt.uid
             )
+        case QuickenDisk():
+            on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await asked(
+                _within_reach(shell, debt), on_node, TamperedCalls, "quicken-disk", debt.uid
+            )
+        case RestorePower():
+            await restore_power(_within_reach(shell, debt), debt.pod, debt.volume)
         case RestoreClock():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
             await asked_if_there(_within_reach(shell, debt), on_node, "step-clock", debt.uid, "0")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
-from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
 from zonequake_chaos.faults.kinds.load_pause import LoadPause
 from zonequake_chaos.faults.kinds.network import NetworkLoss, NetworkPartition, NetworkSlow
 from zonequake_chaos.faults.kinds.node_outage import NodeOutage
 from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause, ForceDelete
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.kinds.pod_kill import GracefulDelete, PodKill
+from zonequake_chaos.faults.kinds.power_loss import PowerLossLife
 from zonequake_chaos.faults.kinds.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.kinds.reset_by_hand import ResetByHand
 from zonequake_chaos.faults.kinds.rolling_restart import RollingRestart
 from zonequake_chaos.faults.kinds.scale import Scale
+from zonequake_chaos.faults.kinds.tampered_calls import FailedFsync, SlowDisk
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.reached import Reached
 from zonequake_chaos.scenario import faults
@@ -55,6 +56,10 @@ def life_of(fault: faults.Fault) -> FaultLife:
             return ComponentKill(component=fault.component)
         case faults.FailedFsyncSpec():
             return FailedFsync()
+        case faults.SlowDiskSpec():
+            return SlowDisk(fault)
+        case faults.PowerLossSpec():
+            return PowerLossLife()
         case faults.DiskFullSpec():
             return DiskFull()
         case faults.ClockStepSpec():

@@ -96,6 +96,13 @@ def member_objects(
         PROGRAM_LABEL: members.program,
     }
     selector = {TARGET_LABEL: members.name}
+    storage = members.settings.storage
+    claim: Json = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size or members.volume_size}},
+    }
+    if storage.class_name is not None:
+        claim["storageClassName"] = storage.class_name
     return [
         *_config_maps(members, labels),
         {
@@ -136,13 +143,7 @@ def member_objects(
                     "spec": _pod_spec(members, container, installation),
                 },
                 "volumeClaimTemplates": [
-                    {
-                        "metadata": {"name": "data", "labels": labels},
-                        "spec": {
-                            "accessModes": ["ReadWriteOnce"],
-                            "resources": {"requests": {"storage": members.volume_size}},
-                        },
-                    }
+                    {"metadata": {"name": "data", "labels": labels}, "spec": claim}
                 ],
             },
         },

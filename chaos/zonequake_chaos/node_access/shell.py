@@ -88,6 +88,11 @@ async def asked(
         ) from error
 
 
+def told(value: object) -> str:
+    """Returns a value of an answer as a word of a later call."""
+    return msgspec.json.encode(value).decode()
+
+
 async def asked_if_there(shell: NodeShell, pod: PodOnNode, verb: str, *words: str) -> None:
     """Calls the agent as `asked` does, but without an error if the pod has no process: nothing is
     left to do then.

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from zonequake_agent.disk.power_plan import Volume
+from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_kube.errors import JournalFailed
 
 FILE_NAME = "cleanup.jsonl"
@@ -70,6 +72,21 @@ class LetSyncsPass(msgspec.Struct, frozen=True, kw_only=True, tag="let_syncs_pas
     host: str
 
 
+class QuickenDisk(msgspec.Struct, frozen=True, kw_only=True, tag="quicken_disk"):
+    """No call of this pod is delayed."""
+
+    pod: str
+    uid: str
+    host: str
+
+
+class RestorePower(msgspec.Struct, frozen=True, kw_only=True, tag="restore_power"):
+    """The volume of this pod is mounted, alive, and without a marker of a power loss."""
+
+    pod: PodOnNode
+    volume: Volume
+
+
 class EmptyVolume(msgspec.Struct, frozen=True, kw_only=True, tag="empty_volume"):
     """The volume that pods of this name have at `path` holds no fill file."""
 
@@ -114,6 +131,8 @@ Debt = (
     | JoinNetwork
     | ResumeComponent
     | LetSyncsPass
+    | QuickenDisk
+    | RestorePower
     | EmptyVolume
     | RestoreClock
     | DeleteLoad
@@ -125,6 +144,8 @@ HEALING = (
     ResumeComponent,
     JoinNetwork,
     LetSyncsPass,
+    QuickenDisk,
+    RestorePower,
     RestoreClock,
     RemoveFinalizer,
     ContinueProcess,

@@ -22,6 +22,7 @@ from zonequake_chaos.scenario.faults import (
     OperatorKillSpec,
     OperatorPauseSpec,
     PodKillSpec,
+    PowerLossSpec,
     ProcessKillSpec,
     ReachedSpec,
     ResetByHandSpec,
@@ -275,7 +276,7 @@ def _landings(
 
 def _kills(fault: Fault, injection: Injection, injected: Moment) -> list[Kill]:
     """Returns one kill for each victim of a fault that ends processes by SIGKILL."""
-    if not isinstance(fault, PodKillSpec | ProcessKillSpec | NodeOutageSpec):
+    if not isinstance(fault, PodKillSpec | ProcessKillSpec | PowerLossSpec | NodeOutageSpec):
         return []
     return [
         Kill(fault=fault.name, victim=victim.node, injected=injected)

@@ -9,8 +9,8 @@ replicas alive than a majority must declare it, in `spec.floor`.
     heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
 
 A node counts as away if it is killed, paused, held down, cut off from its peers (or nearly so, by
-slow or lossy links), or kept from its disk. A node that only loses the API server is away for a
-HighAvailability zone, whose nodes stop when their Leases run out.
+slow or lossy links), or kept from its disk (or nearly so, by a slow one). A node that only loses
+the API server is away for a HighAvailability zone, whose nodes stop when their Leases run out.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from zonequake_chaos.scenario.faults import (
     RollingRestartSpec,
     ScaleSpec,
     Side,
+    SlowDiskSpec,
     TargetRole,
     Traffic,
 )
@@ -134,9 +135,11 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
             return Harm(fault=fault.name, others=min(sides))
         case ClockStepSpec():
             return None
+        case SlowDiskSpec() if fault.delay_ms < CUT_DELAY_MS:
+            return None
         case _ if target is None or not fault.disturbs:
             return None
-        case FailedFsyncSpec() | DiskFullSpec():
+        case FailedFsyncSpec() | DiskFullSpec() | SlowDiskSpec():
             return replace(_of_target(fault, fault.target, sizes, leases_only=False), runs=True)
         case _:
             traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)

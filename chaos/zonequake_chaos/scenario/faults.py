@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from zonequake_chaos.scenario.fields import Count, ManifestPart, Name, Seconds
+from zonequake_chaos.scenario.fields import Count, FilePath, ManifestPart, Name, Seconds
 from zonequake_chaos.scenario.triggers import AtOnce, Trigger
 
 
@@ -209,6 +209,35 @@ class DiskFullSpec(FaultSpec, frozen=True, kw_only=True, tag="disk_full"):
     target: FaultTarget
 
 
+class DiskCalls(StrEnum):
+    """The system calls that a slow disk delays."""
+
+    SYNCS = "syncs"
+    WRITES = "writes"
+
+
+class SlowDiskSpec(FaultSpec, frozen=True, kw_only=True, tag="slow_disk"):
+    """Delay each sync or write of the pods' processes by `delay_ms` for `hold_s`, or as long as
+    these processes live.
+
+    `files`: only calls for these, as absolute paths in the pod, in which * stands for any part of a
+    name; they must exist when the fault begins.
+    """
+
+    target: FaultTarget
+    delay_ms: Annotated[float, Meta(gt=0, le=60_000)]
+    calls: DiskCalls = DiskCalls.SYNCS
+    files: list[FilePath] = msgspec.field(default_factory=list)
+
+
+class PowerLossSpec(FaultSpec, frozen=True, kw_only=True, tag="power_loss"):
+    """Kill the pods' processes and drop what their volumes had not synced; only volumes that are
+    file systems of their own.
+    """
+
+    target: FaultTarget
+
+
 class ClockStepSpec(FaultSpec, frozen=True, kw_only=True, tag="clock_step"):
     """Step the wall clock of the pods' processes by `step_s` for `hold_s`, forward or back."""
 
@@ -265,6 +294,8 @@ Fault = (
     | ComponentKillSpec
     | FailedFsyncSpec
     | DiskFullSpec
+    | SlowDiskSpec
+    | PowerLossSpec
     | ClockStepSpec
     | OperatorPauseSpec
     | OperatorKillSpec
@@ -283,6 +314,8 @@ ByAgent = (
     | NetworkSlowSpec
     | FailedFsyncSpec
     | DiskFullSpec
+    | SlowDiskSpec
+    | PowerLossSpec
     | ClockStepSpec
 )
 """Faults that need a shell on the node of a pod: the fault agent, or an embedded cluster here."""

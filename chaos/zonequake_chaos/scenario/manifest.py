@@ -16,6 +16,7 @@ import yaml
 from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
+    DiskCalls,
     Fault,
     FaultTarget,
     LinkFaultSpec,
@@ -23,6 +24,7 @@ from zonequake_chaos.scenario.faults import (
     ResetByHandSpec,
     RollingRestartSpec,
     ScaleSpec,
+    SlowDiskSpec,
     TargetRole,
     Traffic,
 )
@@ -93,8 +95,8 @@ def _refuse_a_targets_own_key(spec: object, where: str) -> None:
         if key not in known and key in target_names():
             raise ManifestError(
                 f"{where}: $.spec: found the key {key!r}, the name of a target, whose settings are "
-                f"now in spec.target: expected target: {{name: {key}, image, args, env, files}}; "
-                "options of its members are texts in args"
+                f"now in spec.target: expected target: {{name: {key}, image, args, env, files, "
+                "storage}; options of its members are texts in args"
             )
 
 
@@ -227,6 +229,11 @@ def _fault_contradictions(
             yield f"{here}: minProgress is above maxProgress, so the trigger can never fire"
     if isinstance(fault, LinkFaultSpec):
         yield from _link_contradictions(fault)
+    if isinstance(fault, SlowDiskSpec) and fault.calls is DiskCalls.WRITES and not fault.files:
+        yield (
+            f"{here}: calls: writes without files would delay writes to connections, too: name "
+            "the files, as in files: [/data/etcd/member/wal/*.wal]"
+        )
     if target is None:
         return
     if (target.role is TargetRole.NODES) != bool(target.nodes):

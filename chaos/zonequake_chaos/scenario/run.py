@@ -84,12 +84,19 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 
 
+class TargetStorage(ManifestPart, frozen=True, kw_only=True):
+    """The members' volumes: their storage class (default: the cluster's) and their size."""
+
+    class_name: Annotated[str, Meta(min_length=1)] | None = None
+    size: Annotated[str, Meta(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")] | None = None
+
+
 class RunTarget(ManifestPart, frozen=True, kw_only=True):
     """The system under test: an installed target, and how its members are started.
 
     `name` is empty for the system that the release itself is. `image` replaces the target's own.
     `args` and `env` are added to the members' own; `files` are texts by their paths in the members'
-    containers.
+    containers; `storage` replaces the class and the size of their volumes.
     """
 
     name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
@@ -97,12 +104,14 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
     args: list[str] = msgspec.field(default_factory=list)
     env: dict[VariableName, str] = msgspec.field(default_factory=dict)
     files: dict[FilePath, str] = msgspec.field(default_factory=dict)
+    storage: TargetStorage = TargetStorage()
 
     @property
     def changed(self) -> list[str]:
         """The names of the fields that change how members are started."""
-        given = {"image": self.image, "args": self.args, "env": self.env, "files": self.files}
-        return [name for name, value in given.items() if value]
+        unchanged = RunTarget(name=self.name)
+        names = ("image", "args", "env", "files", "storage")
+        return [name for name in names if getattr(self, name) != getattr(unchanged, name)]
 
 
 class RunTimes(ManifestPart, frozen=True, kw_only=True):

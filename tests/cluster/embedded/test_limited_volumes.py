@@ -43,7 +43,7 @@ def test_a_volume_whose_claim_is_gone_is_emptied_and_free_again(
 ) -> None:
     """Else the second run of `disk-full` finds no volume, and its pod waits for one."""
     cluster = embedded_cluster
-    cluster.limit_volumes(count=1, mebibytes=64)
+    cluster.limit_volumes(count=1, mebibytes=512)
     wait_for(cluster, "Available")
     init = cluster._running_init()
     left = Path("/proc", str(init), "root", *INSIDE.parts[1:], "limited", "0", "left")
@@ -51,6 +51,6 @@ def test_a_volume_whose_claim_is_gone_is_emptied_and_free_again(
     bound = json.dumps({"spec": {"claimRef": GONE}})
     kubectl(cluster, "patch", "pv", "limited-0", "--type=merge", f"--patch={bound}")
     wait_for(cluster, "Released")
-    cluster.limit_volumes(count=1, mebibytes=64)
+    cluster.limit_volumes(count=1, mebibytes=512)
     wait_for(cluster, "Available")
     assert not left.exists()

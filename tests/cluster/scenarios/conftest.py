@@ -81,7 +81,7 @@ class Release:
         self.images: dict[str, str] = {}
         """References by the chart's names."""
         self._load_images()
-        self._installed: tuple[str, bool] | None = None
+        self._installed: tuple[str, bool, tuple[str, ...]] | None = None
         self.logs = cluster.kubeconfig.parent / "logs"
         """Of the node's components; the API server's audit log is one of them."""
         self.provoked: set[Refusal] = set()
@@ -101,22 +101,22 @@ class Release:
         asyncio.run(write_access(self.place, out))
         return replace(self.place, kubeconfig=out, context=CONTEXT)
 
-    def plant(self, fault: str, *, agent: bool = False) -> None:
+    def plant(self, fault: str, *, agent: bool = False, more: tuple[str, ...] = ()) -> None:
         """Has every data node run with `fault`, or with none if it is empty; with or without the
-        fault agent."""
-        if (fault, agent) == self._installed:
+        fault agent; with `more` of the chart's values."""
+        if (fault, agent, more) == self._installed:
             return
         self._installed = None
         if agent:
             self._load_images(also=["agent"])
-        values = [f"store.plantedFault={fault}"] if fault else []
+        values = [*more, *([f"store.plantedFault={fault}"] if fault else [])]
         values += ["faultAgent.enabled=true"] if agent else []
         asyncio.run(install_release(self.place, images=self.images, values=values))
         if not agent:
             asyncio.run(self._until_the_agent_is_gone())
         found = asyncio.run(faults_of_nodes(self.place))
         assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
-        self._installed = (fault, agent)
+        self._installed = (fault, agent, more)
 
     def installed_by_somebody_else(self) -> None:
         """A test installed the release in its own way: the next one has it again."""

@@ -18,7 +18,9 @@ from typing import IO
 import pytest
 
 from tests.patience import PATIENCE_S
-from zonequake_agent import failing_syncs, filling, leftovers, pods, wall_clock
+from zonequake_agent import leftovers, pods, wall_clock
+from zonequake_agent.disk import filling, mounts, tampering
+from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 
 UID = str(uuid.uuid4())
 """Of each worker its own: strace's file is named by it in a folder that all of the machine's share,
@@ -132,13 +134,13 @@ def test_syncs_fail_while_strace_is_there_and_pass_again(
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:
         pod_of(victim.pid)
-        assert failing_syncs.begin(UID, seconds=60).traced == [victim.pid]
+        assert tampering.begin(UID, FAILING_SYNCS, seconds=60).traced == [victim.pid]
         assert set(said(victim, 5)) == {"5"}, "EIO"
-        assert failing_syncs.look(UID).failed >= 5
-        assert failing_syncs.end(UID).failed >= 5
+        assert tampering.look(UID, TamperingKind.FAILING).changed >= 5
+        assert tampering.end(UID, TamperingKind.FAILING).changed >= 5
         assert set(said(victim, 5)) == {"stored"}
-        again = failing_syncs.end(UID)
-        assert (again.traced, again.failed) == ([], 0)
+        again = tampering.end(UID, TamperingKind.FAILING)
+        assert (again.traced, again.changed) == ([], 0)
 
 
 def test_a_process_goes_on_when_its_strace_is_killed(
@@ -146,14 +148,16 @@ def test_a_process_goes_on_when_its_strace_is_killed(
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:
         pod_of(victim.pid)
-        failing_syncs.begin(UID, seconds=60)
-        (tracer,) = failing_syncs._tracers([victim.pid]).values()
+        tampering.begin(UID, FAILING_SYNCS, seconds=60)
+        (tracer,) = tampering._tracers([victim.pid]).values()
         os.kill(tracer, signal.SIGKILL)
-        while failing_syncs._tracers([victim.pid]):
+        while tampering._tracers([victim.pid]):
             time.sleep(0.02)
         assert set(said(victim, 5)) == {"stored"}
-        assert failing_syncs.look(UID).traced == [], "and it is seen that nothing fails any more"
-        failing_syncs.end(UID)
+        assert tampering.look(UID, TamperingKind.FAILING).traced == [], (
+            "and it is seen that nothing fails any more"
+        )
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
@@ -161,34 +165,34 @@ def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:
         pod_of(victim.pid)
-        failing_syncs.begin(UID, seconds=0.5)
+        tampering.begin(UID, FAILING_SYNCS, seconds=0.5)
         deadline = time.monotonic() + PATIENCE_S
-        while failing_syncs.look(UID).traced:
+        while tampering.look(UID, TamperingKind.FAILING).traced:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert set(said(victim, 5)) == {"stored"}
-        failing_syncs.end(UID)
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
     tmp_path: Path, pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is dead before anybody can look whether strace has attached to it."""
-    tracers = failing_syncs._tracers
+    tracers = tampering._tracers
 
     def looked_for_too_late(pids: list[int]) -> dict[int, int]:
         if pids == [victim.pid]:
             victim.wait(timeout=60)
         return tracers(pids)
 
-    monkeypatch.setattr(failing_syncs, "_ATTACH_TIMEOUT_S", 60.0)
-    monkeypatch.setattr(failing_syncs, "_tracers", looked_for_too_late)
+    monkeypatch.setattr(tampering, "_ATTACH_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(tampering, "_tracers", looked_for_too_late)
     with running(ENDS, str(tmp_path / "file")) as victim, running(SLEEPS) as bystander:
         pod_of(victim.pid, bystander.pid)
-        began = failing_syncs.begin(UID, seconds=60)
+        began = tampering.begin(UID, FAILING_SYNCS, seconds=60)
         assert victim.wait(timeout=PATIENCE_S) == 1, "OSError: EIO"
-        assert (began.traced, began.failed) == ([bystander.pid], 1)
-        assert failing_syncs.end(UID).failed == 1
+        assert (began.traced, began.changed) == ([bystander.pid], 1)
+        assert tampering.end(UID, TamperingKind.FAILING).changed == 1
 
 
 def test_strace_that_does_not_attach_is_an_error_that_names_whom_it_missed(
@@ -197,27 +201,70 @@ def test_strace_that_does_not_attach_is_an_error_that_names_whom_it_missed(
     with running(SLEEPS) as traced, running(SLEEPS) as other:
         held = ["strace", "-q", "-p", str(traced.pid), "-o", "/dev/null"]
         with subprocess.Popen(held, stderr=subprocess.DEVNULL) as holder:
-            while failing_syncs._tracers([traced.pid]) != {traced.pid: holder.pid}:
+            while tampering._tracers([traced.pid]) != {traced.pid: holder.pid}:
                 time.sleep(0.02)
-            # A tracer under another name, so that `begin` doesn't end it first.
-            monkeypatch.setattr(failing_syncs, "_tracers", _but(holder.pid))
             pod_of(traced.pid, other.pid)
             # The time is up once strace has attached to the other, and not before.
             clock = SimpleNamespace(
                 monotonic=lambda: (
-                    time.monotonic() + (3600 if failing_syncs._tracers([other.pid]) else 0)
+                    time.monotonic() + (3600 if tampering._tracers([other.pid]) else 0)
                 ),
                 sleep=time.sleep,
             )
-            monkeypatch.setattr(failing_syncs, "time", clock)
-            with pytest.raises(failing_syncs.NotTraced, match=rf"to \[{traced.pid}\] of"):
-                failing_syncs.begin(UID, seconds=60)
+            monkeypatch.setattr(tampering, "time", clock)
+            with pytest.raises(tampering.NotTraced, match=rf"to \[{traced.pid}\] of"):
+                tampering.begin(UID, FAILING_SYNCS, seconds=60)
             holder.kill()
 
 
-def _but(stranger: int) -> Callable[[list[int]], dict[int, int]]:
-    tracers = failing_syncs._tracers
-    return lambda pids: {pid: by for pid, by in tracers(pids).items() if by != stranger}
+DELAYS = """
+import os, sys, time
+files = [os.open(name, os.O_RDWR | os.O_CREAT) for name in sys.argv[1:]]
+print("here", flush=True)
+while True:
+    took = []
+    for file in files:
+        for call in (lambda: os.pwrite(file, b"x", 0), lambda: os.fdatasync(file)):
+            begun = time.monotonic()
+            call()
+            took.append(time.monotonic() - begun >= 0.2)
+    print(*map(int, took), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "named", "slow"),
+    [
+        (tampering.SYNCS, [], "0 1 0 1"),
+        (tampering.SYNCS, ["b*"], "0 0 0 1"),
+        (tampering.WRITES, ["a"], "1 0 0 0"),
+    ],
+)
+def test_calls_of_named_files_are_slow_and_no_others(
+    calls: str, named: list[str], slow: str, tmp_path: Path, pod_of: Callable[[int], None]
+) -> None:
+    with running(DELAYS, str(tmp_path / "a"), str(tmp_path / "b")) as victim:
+        pod_of(victim.pid)
+        paths = tampering.files(UID, [str(tmp_path / name) for name in named])
+        order = tampering.slow(calls, delay_ms=200, paths=paths)
+        assert tampering.begin(UID, order, seconds=60).traced == [victim.pid]
+        deadline = time.monotonic() + PATIENCE_S
+        while said(victim) != [slow]:  # a call may be slow because the machine is
+            assert time.monotonic() < deadline
+        assert tampering.look(UID, TamperingKind.SLOW).changed > 0
+        assert [one.split(" ")[0] for one in leftovers.left(UID)] == ["strace"] * 2 + ["file"] * 2
+        assert tampering.look(UID, TamperingKind.FAILING).traced == [], "none of its own"
+        for _ in range(2):
+            leftovers.heal(UID)
+        assert leftovers.left(UID) == []
+        while said(victim) != ["0 0 0 0"]:
+            assert time.monotonic() < deadline
+
+
+def test_a_name_of_no_file_is_refused(tmp_path: Path, pod_of: Callable[[int], None]) -> None:
+    pod_of(os.getpid())
+    with pytest.raises(tampering.NoSuchFile, match=r"no file in the pod matches /.*/\*\.wal: exp"):
+        tampering.files(UID, [f"{tmp_path}/*.wal"])
 
 
 def test_strace_at_a_process_that_never_syncs_proves_nothing(
@@ -225,10 +272,10 @@ def test_strace_at_a_process_that_never_syncs_proves_nothing(
 ) -> None:
     with running(SLEEPS) as wrong:
         pod_of(wrong.pid)
-        failing_syncs.begin(UID, seconds=60)
+        tampering.begin(UID, FAILING_SYNCS, seconds=60)
         time.sleep(0.3)
-        assert failing_syncs.look(UID).failed == 0
-        failing_syncs.end(UID)
+        assert tampering.look(UID, TamperingKind.FAILING).changed == 0
+        tampering.end(UID, TamperingKind.FAILING)
 
 
 WRITES = """
@@ -296,12 +343,12 @@ def test_a_stepped_clock_that_nobody_remembers_is_found_and_set_right(
         assert are_off(victim, 0)
 
 
-def test_failing_syncs_that_nobody_remembers_are_found_and_somebody_elses_strace_stays(
+def test_tampering_that_nobody_remembers_are_found_and_somebody_elses_strace_stays(
     tmp_path: Path, pod_of: Callable[[int], None]
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:
         pod_of(victim.pid)
-        failing_syncs.begin(UID, seconds=60)
+        tampering.begin(UID, FAILING_SYNCS, seconds=60)
         found = leftovers.left(UID)
         assert any(one.startswith("strace process") for one in found)
         assert any(one.startswith("file") for one in found)
@@ -311,11 +358,11 @@ def test_failing_syncs_that_nobody_remembers_are_found_and_somebody_elses_strace
         assert set(said(victim, 5)) == {"stored"}
         watching = ["strace", "-f", "-q", "-o", str(tmp_path / "log"), "-p", str(victim.pid)]
         with subprocess.Popen(watching) as others:
-            while not failing_syncs._tracers([victim.pid]):
+            while not tampering._tracers([victim.pid]):
                 time.sleep(0.02)
             assert leftovers.left(UID) == []
             leftovers.heal(UID)
-            assert failing_syncs._tracers([victim.pid]) == {victim.pid: others.pid}
+            assert tampering._tracers([victim.pid]) == {victim.pid: others.pid}
             others.kill()
 
 
@@ -342,15 +389,15 @@ def test_a_folder_of_the_nodes_own_disk_is_never_filled(
     pod_of: Callable[[int], None], tmp_path: Path
 ) -> None:
     pod_of(os.getpid())
-    with pytest.raises(filling.SharedVolume, match="nothing is mounted"):
+    with pytest.raises(mounts.SharedVolume, match="nothing is mounted"):
         filling.fill(UID, str(tmp_path))
-    with pytest.raises(filling.SharedVolume, match="root file system"):
+    with pytest.raises(mounts.SharedVolume, match="root file system"):
         filling.fill(UID, "/")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_volume_that_is_a_folder_of_a_larger_one_is_never_filled() -> None:
     shared = "36 25 254:16 /volumes/pvc-1 /data rw,relatime shared:1 - ext4 /dev/vdb rw"
-    with pytest.raises(filling.SharedVolume, match=r"/volumes/pvc-1 of a shared file system"):
-        filling.own_file_system(shared, "/data", "254:0")
-    filling.own_file_system(shared.replace("/volumes/pvc-1", "/"), "/data", "254:0")
+    with pytest.raises(mounts.SharedVolume, match=r"/volumes/pvc-1 of a shared file system"):
+        mounts.whole_volume(shared, "/data", "254:0")
+    mounts.whole_volume(shared.replace("/volumes/pvc-1", "/"), "/data", "254:0")

@@ -14,7 +14,9 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import LocalNodes, Zone
-from zonequake_agent import failing_syncs, pods
+from zonequake_agent import pods
+from zonequake_agent.disk import tampering
+from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 from zonequake_protocol.client import Append, ReplyStatus
 
 pytestmark = pytest.mark.processes
@@ -62,13 +64,13 @@ async def acknowledged_meanwhile(
     assert process is not None
     uid = pod_of(process.pid)
     nodes.nodes["n1"].pause()
-    await asyncio.to_thread(failing_syncs.begin, uid, seconds=2 * PATIENCE_S)
+    await asyncio.to_thread(tampering.begin, uid, FAILING_SYNCS, seconds=2 * PATIENCE_S)
     known = {1}
     now_s = asyncio.get_running_loop().time
     give_up_s, failed_s, element = now_s() + PATIENCE_S, None, 1
     while failed_s is None or now_s() < failed_s + GOES_ON_S or not await is_enough(known):
         assert now_s() < give_up_s, f"acknowledged: {sorted(known)}; failed: {failed_s is not None}"
-        if failed_s is None and failing_syncs.look(uid).failed:
+        if failed_s is None and tampering.look(uid, TamperingKind.FAILING).changed:
             failed_s = now_s()
         element += 1
         for name in ("n0", "n2"):
@@ -82,7 +84,7 @@ async def acknowledged_meanwhile(
                 break
     nodes.nodes["n2"].kill()
     nodes.nodes["n0"].kill()
-    failing_syncs.end(uid)
+    tampering.end(uid, TamperingKind.FAILING)
     nodes.nodes["n1"].resume()
     await nodes.restart(zone, "n0")
     return known

@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_agent import break_links, ending, filling, pods
+from zonequake_agent import break_links, ending, pods
 from zonequake_agent.delayer import Delayer
+from zonequake_agent.disk import filling
 from zonequake_agent.link_fault import LinkFault
 from zonequake_agent.queue_socket import HeldPacket, QueueSocket
 from zonequake_agent.slow_line import SlowLine

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -15,32 +16,49 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from zonequake_chaos.cleanup import undo
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
-from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
 from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
+from zonequake_chaos.faults.kinds.power_loss import PowerLossLife
+from zonequake_chaos.faults.kinds.tampered_calls import FailedFsync, SlowDisk
 from zonequake_chaos.faults.life import FaultLife, Injection, Victim
 from zonequake_chaos.node_access.own_machine import is_stopped
-from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_chaos.record.cleanup_journal import (
     CleanupJournal,
     ContinueProcess,
     EmptyVolume,
     LetSyncsPass,
+    QuickenDisk,
+    RestorePower,
 )
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.record.clock import SystemClock
+from zonequake_chaos.scenario.faults import FaultTarget, SlowDiskSpec, TargetRole
 from zonequake_chaos.targeting.triggers import Sighting
+from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, FaultFailed, WaitExpired
 from zonequake_kube.execution import ExecResult
 
 PID = 77
+HARMS = ("fail-syncs", "slow-disk", "fill", "step-clock", "mark-power", "lose-power")
+VOLUME = {
+    "source": "/limited/0.img",
+    "device": "7:0",
+    "loop": True,
+    "kind": "ext4",
+    "options": "rw,relatime",
+    "points": [{"namespace": 1, "path": "/limited/0"}],
+}
+SLOW = SlowDiskSpec(
+    name="slow", target=FaultTarget(role=TargetRole.ALL), delay_ms=20, files=["/data/*.wal"]
+)
 OPERATOR_LABEL = "app.kubernetes.io/component=operator"
 
 
@@ -59,6 +77,8 @@ class Node:
         self.filled = False
         self.step_s = 0
         self.absent = False
+        self.marked = False
+        self.unsynced_bytes = 0
 
     async def run(self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = 0) -> ExecResult:
         _, verb, uid, *words = argv
@@ -66,24 +86,34 @@ class Node:
         self.asked.append((verb, *words))
         if self.absent:
             return ExecResult(code=3, stdout="", stderr="no process")
-        if verb in ("fail-syncs", "fill", "step-clock") and words != ["0"]:
+        if verb in HARMS and words != ["0"]:
             self.owed_before.append(self._journal.read_text())
         return ExecResult(code=0, stdout=json.dumps(self._answer(verb, words)), stderr="")
 
     def _answer(self, verb: str, words: list[str]) -> object:
         match verb:
-            case "fail-syncs":
+            case "fail-syncs" | "slow-disk":
                 self.traced = [PID]
-            case "let-syncs-pass":
+            case "let-syncs-pass" | "quicken-disk":
                 self.traced = []
+            case "volume":
+                return VOLUME
+            case "mark-power" | "lose-power":
+                self.marked = True
+            case "restore-power":
+                assert json.loads(words[0]) == VOLUME
+                self.marked = False
             case "fill":
                 self.filled = True
             case "empty":
                 self.filled = False
             case "step-clock":
                 self.step_s = int(words[0])
-        if "sync" in verb:
-            return {"running": [PID], "traced": self.traced, "failed": self.failed}
+        if "power" in verb:
+            lost = {"killed": [PID], "synced_bytes": 4096, "unsynced_bytes": self.unsynced_bytes}
+            return [lost] * (1 + len(words) // 2) if verb == "lose-power" else None
+        if "sync" in verb or "disk" in verb:
+            return {"running": [PID], "traced": self.traced, "changed": self.failed}
         if "clock" in verb:
             return [{"pid": PID, "step_s": self.step_s}]
         return {
@@ -169,6 +199,13 @@ class Api:
         return datetime.now(UTC) + timedelta(seconds=step_s)
 
 
+class GoneAtOnce:
+    """An observer whose every wait has come."""
+
+    async def wait(self, seen: Any, **_: object) -> None:
+        assert seen(SimpleNamespace(node=lambda name: None, at_ns=0))
+
+
 class Ticking:
     """A clock that goes on by a second at each look, so that waits end at once."""
 
@@ -217,6 +254,7 @@ def injection(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPa
 
 LIVES: dict[str, tuple[Callable[[], FaultLife], type]] = {
     "failed fsync": (FailedFsync, LetSyncsPass),
+    "slow disk": (lambda: SlowDisk(SLOW), QuickenDisk),
     "full disk": (DiskFull, EmptyVolume),
     "clock step": (lambda: ClockStep(step_s=-3600), RestoreClockDebt),
     "operator pause": (OperatorPause, ContinueProcess),
@@ -285,9 +323,63 @@ async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_anothe
         kube: Any = api
         here: Any = node
         await undo.pay(kube, found, node=None, shell=here)
-    assert (node.traced, node.filled, node.step_s) == ([], False, 0)
+    assert (node.traced, node.filled, node.step_s, node.marked) == ([], False, 0, False)
     if debt is ContinueProcess:
         assert api.signals == [19, 18, 18]
+
+
+async def test_a_slow_disk_is_told_what_to_delay(injection: Injection, node: Node) -> None:
+    life = SlowDisk(SLOW)
+    await life.prepare(injection)
+    await life.inject(injection)
+    assert node.asked == [("slow-disk", "34", "20", "syncs", "/data/*.wal")]
+
+
+async def test_a_power_loss_is_owed_before_it_and_proven_by_what_is_gone(
+    injection: Injection, node: Node, api: Api, tmp_path: Path
+) -> None:
+    injection.world.observer = GoneAtOnce()  # type: ignore[misc,assignment]
+    other = dataclasses.replace(injection.victims[0], node="n1", pod_uid="uid-n1")
+    injection.victims = (*injection.victims, other)
+    life = PowerLossLife()
+    await life.prepare(injection)
+    assert [owed for _, owed in CleanupJournal(tmp_path).debts] != []
+    assert not node.marked
+    await life.inject(injection)
+    assert all(written.count("restore_power") == 2 for written in node.owed_before)
+    assert [asked for asked in node.asked if asked[0] == "lose-power"] == [
+        ("lose-power", "/data", "uid-n1", "/data")
+    ], "both at the same moment"
+    proof = await life.wait_until_effective(injection)
+    assert proof["killed"] == {"n0": [PID], "n1": [PID]}
+    kube, here = cast("Kube", api), cast("NodeShell", node)
+    for _, debt in CleanupJournal(tmp_path).debts:
+        assert isinstance(debt, RestorePower)
+        for _ in range(2):
+            await undo.pay(kube, debt, node=None, shell=here)
+    assert not node.marked
+    await life.clean_up(injection)
+    assert CleanupJournal(tmp_path).debts == []
+
+
+async def test_a_power_loss_that_kept_what_was_not_synced_is_not_proven(
+    injection: Injection, node: Node
+) -> None:
+    life = PowerLossLife()
+    await life.prepare(injection)
+    node.unsynced_bytes = 17
+    await life.inject(injection)
+    with pytest.raises(FaultFailed, match="there are 4096 bytes that were synced and 17 that were"):
+        await life.wait_until_effective(injection)
+
+
+async def test_a_pod_without_a_claims_volume_loses_no_power(
+    injection: Injection, api: Api, node: Node
+) -> None:
+    api.volumes = []
+    with pytest.raises(FaultFailed, match="has no volume from a claim"):
+        await PowerLossLife().prepare(injection)
+    assert (node.asked, injection.debts) == ([], [])
 
 
 async def test_a_clock_whose_processes_ended_before_its_time_says_so(

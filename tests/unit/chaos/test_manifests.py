@@ -114,6 +114,11 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
             "replicas: 4, heldUntil: kill, holdSeconds: 1}",
             ["can't be combined with holdSeconds"],
         ),
+        (
+            "type: pod_kill",
+            "type: slow_disk\n      delayMilliseconds: 5\n      calls: writes",
+            ["calls: writes without files", "files: [/data"],
+        ),
         ("{role: catching_up_peer}", "{role: nodes}", ["target.nodes"]),
         ("{role: catching_up_peer}", "{role: any, nodes: [default-0]}", ["target.nodes"]),
         ("partitions: 4", "storage: Volatil", ["Volatil", "zones[0].storage"]),

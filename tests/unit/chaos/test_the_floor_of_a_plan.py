@@ -187,6 +187,20 @@ def test_two_things_can_be_done_to_a_node_whose_process_runs_on() -> None:
     )
 
 
+@pytest.mark.parametrize(("delay_ms", "away"), [(50, False), (1000, True)])
+def test_a_disk_as_slow_as_an_election_takes_its_node_away(delay_ms: int, away: bool) -> None:
+    target = {"role": "nodes", "nodes": ["default-0", "default-1"]}
+    slow = {"name": "slow", "type": "slow_disk", "target": target, "delayMilliseconds": delay_ms}
+    assert bool(list(objections(plan(slow)))) == away
+
+
+def test_a_power_loss_of_all_needs_a_floor_that_says_so() -> None:
+    loss = {"name": "loss", "type": "power_loss", "target": {"role": "all"}}
+    (refused,) = objections(plan(loss))
+    assert "could leave 0 of" in refused
+    assert not list(objections(plan(loss, floor=0)))
+
+
 def test_a_cut_of_a_majority_needs_a_floor_that_says_so() -> None:
     cut = {
         "name": "cut",

@@ -1,15 +1,15 @@
 """Fills the victims' volumes, so that the kernel answers their writes with ENOSPC.
 
-A file takes all space in the volume (`zonequake_agent.filling`); the agent refuses volumes that
-share their file system with anything else. The file lies in the volume, so it outlives the pod: it
-is deleted through the pod that has the volume then.
+A file takes all space in the volume (`zonequake_agent.disk.filling`); the agent refuses volumes
+that share their file system with anything else. The file lies in the volume, so it outlives the
+pod: it is deleted through the pod that has the volume then.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from zonequake_agent.filling import VolumeState
+from zonequake_agent.disk.filling import VolumeState
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell_of
 from zonequake_chaos.observe.view import ClusterView, NodeView

@@ -23,7 +23,7 @@ from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
-from zonequake_chaos.scenario.run import RunTarget, with_target
+from zonequake_chaos.scenario.run import RunTarget, TargetStorage, with_target
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import ManifestError, UsageError
 from zonequake_target_etcd.members import PORTS, container
@@ -377,6 +377,42 @@ def test_members_start_as_the_target_and_the_scenario_say() -> None:
     assert (started["image"], hands["image"]) == ("some/etcd:1", "zonequake/store:1")
 
 
+def test_members_have_the_volumes_that_the_scenario_names() -> None:
+    def claim_of(settings: RunTarget) -> Any:
+        members = MemberSet(
+            name="zq-etcd-default",
+            program="etcd",
+            pool="default",
+            count=3,
+            namespace="ns",
+            image="some/etcd:1",
+            pull_policy="IfNotPresent",
+            fsync=True,
+            ports=PORTS,
+            settings=settings,
+        )
+        installation = Installation(
+            release="zq",
+            namespace="ns",
+            load_image="zonequake/store:1",
+            load_pull_policy="Never",
+            store_service="zq-store",
+            prometheus_service="",
+            tls=None,
+        )
+        made = member_objects(members, {}, run_id="run-1", installation=installation)
+        (found,) = [each for each in made if each["kind"] == "StatefulSet"]
+        (claim,) = found["spec"]["volumeClaimTemplates"]
+        return claim["spec"]
+
+    own = claim_of(RunTarget())
+    assert "storageClassName" not in own
+    assert own["resources"] == {"requests": {"storage": "1Gi"}}
+    named = claim_of(RunTarget(storage=TargetStorage(class_name="limited", size="448Mi")))
+    assert named["storageClassName"] == "limited"
+    assert named["resources"] == {"requests": {"storage": "448Mi"}}
+
+
 def test_the_former_key_of_a_target_is_refused_with_the_new_one(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"expected target: \{name: etcd, image, args"):
         planned(ask("leader-kill", tmp_path, "etcd={heartbeatMilliseconds: 300}"))
@@ -389,6 +425,7 @@ def test_the_former_key_of_a_target_is_refused_with_the_new_one(tmp_path: Path) 
         ("target.files={/etc/../x: y}", "an absolute path"),
         ("target.env={1A: y}", "a name of letters, digits and _"),
         ("target.args=--x", "a list"),
+        ("target.storage={size: 1.5G}", "storage.size"),
         ("target.nam=x", 'unknown key "nam"'),
     ],
 )

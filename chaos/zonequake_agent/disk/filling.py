@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_agent import pods
+from zonequake_agent.disk.mounts import root_device, whole_volume
 
 FILE_NAME = ".zonequake-fill"
 _LARGEST_PIECE = 64 << 20
@@ -19,10 +20,6 @@ _BLOCK = 4096
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW
 """The pod may have put a link in the file's place, and a link leads out of the pod: its absolute
 path counts from this program's root."""
-
-
-class SharedVolume(Exception):
-    """Raised when the volume shares its file system; the text says with what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +93,6 @@ def remove(uid: str) -> None:
         _file(pid, path).unlink(missing_ok=True)
 
 
-def own_file_system(mounts: str, path: str, root_device: str) -> None:
-    """Raises SharedVolume unless a whole file system is mounted at `path`, and not the node's root.
-    `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
-    """
-    for line in mounts.splitlines():
-        words = line.split()
-        if words[4] != path:
-            continue
-        if words[3] != "/":
-            raise SharedVolume(
-                f"{path} is the folder {words[3]} of a shared file system: filling it would fill "
-                "all of it. Give the pod a volume with its own size limit (docs/faults.md)"
-            )
-        if words[2] == root_device:
-            raise SharedVolume(f"{path} is the node's root file system: it is never filled")
-        return
-    raise SharedVolume(
-        f"nothing is mounted at {path}: it belongs to the container's own file system"
-    )
-
-
 def _refuses(handle: int, size: int) -> bool:
     try:
         os.pwrite(handle, bytes(_BLOCK), size)
@@ -130,9 +106,8 @@ def _refuses(handle: int, size: int) -> bool:
 
 
 def _check(pid: int, path: str) -> None:
-    of_node = (pods.PROC / "1" / "mountinfo").read_text().splitlines()
-    root = next((line.split()[2] for line in of_node if line.split()[4] == "/"), "")
-    own_file_system((pods.PROC / str(pid) / "mountinfo").read_text(), path, root)
+    of_node = (pods.PROC / "1" / "mountinfo").read_text()
+    whole_volume((pods.PROC / str(pid) / "mountinfo").read_text(), path, root_device(of_node))
 
 
 def _files(uid: str) -> list[tuple[int, str]]:

@@ -1,0 +1,162 @@
+"""Volumes that lose their power on a real node: what synced its writes keeps them, and what did not
+is found.
+
+Needs loop devices: the volumes are those of `zonequake cluster limited-volumes`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from zonequake_chaos.scenario import manifest
+from zonequake_cluster.embedded import EmbeddedCluster
+
+if TYPE_CHECKING:
+    from tests.cluster.scenarios.conftest import Judged, Release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+TRIES = 5
+"""What a store loses must be found within so many runs; the seeds differ."""
+
+SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
+ON_OWN_VOLUMES = "pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]"
+LIMITED = (
+    "nodePools[0].name=default",
+    "nodePools[0].replicas=3",
+    "nodePools[1].name=limited",
+    "nodePools[1].replicas=0",
+    "nodePools[1].storage.className=limited",
+    "nodePools[1].storage.size=448Mi",
+)
+FOR_ETCD = "target.storage={className: limited, size: 448Mi}"
+
+
+@pytest.fixture
+def run(run_scenario: Any, release: Release, embedded_cluster: EmbeddedCluster) -> Any:
+    """Runs a scenario on three free volumes that are file systems of their own."""
+
+    def once(
+        scenario: str = "power-loss",
+        *overrides: str,
+        fault: str = "",
+        agent: bool = False,
+        target: str = "zonequake",
+        seed: int = 1,
+    ) -> Judged:
+        embedded_cluster.limit_volumes(count=3, mebibytes=512)
+        release.plant(fault, agent=agent, more=LIMITED)
+        where = ON_OWN_VOLUMES if target == "zonequake" else FOR_ETCD
+        judged: Judged = run_scenario(
+            scenario, where, SHORT, *overrides, target=target, seed=seed, plant=False
+        )
+        return judged
+
+    return once
+
+
+def lost_power(judged: Judged) -> list[dict[str, Any]]:
+    """The proofs of the run's power losses."""
+    found = [event["data"] for event in judged.events("fault.effective")]
+    return [data["proof"] for data in found if "kept_bytes" in data["proof"]]
+
+
+@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool) -> None:
+    judged = run(agent=agent)
+    assert judged.exit_code == 0, judged.output
+    proofs = lost_power(judged)
+    assert [len(proof["killed"]) for proof in proofs] == [3, 3]
+    assert all(proof["kept_bytes"] == proof["lost_bytes"] == 4096 for proof in proofs)
+
+
+@pytest.mark.long
+def test_a_sound_etcd_keeps_what_it_acknowledged(run: Any) -> None:
+    judged = run(target="etcd")
+    assert judged.exit_code == 0, judged.output
+    assert len(lost_power(judged)) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", ["zonequake", "etcd"])
+def test_a_store_that_does_not_sync_is_found(run: Any, target: str) -> None:
+    for seed in range(1, TRIES + 1):
+        judged = run("power-loss", "zones.0.fsync=false", target=target, seed=seed)
+        if judged.exit_code == 1 and "lost-writes" in judged.failed_checks():
+            print(f"{target}, try {seed} of {TRIES}: {judged.says('lost-writes')}")
+            return
+    pytest.fail(f"nothing was lost in {TRIES} runs of {target}: {judged.output[-3000:]}")
+
+
+@pytest.mark.long
+def test_a_store_that_goes_on_after_failed_syncs_is_found(run: Any, tmp_path: Path) -> None:
+    """Every node's syncs fail, and are not executed, until all lose their power."""
+    scenario = yaml.safe_load(manifest.shipped()["power-loss"])
+    (loss,) = scenario["spec"]["faults"]
+    everyone = loss["target"]
+    scenario["spec"]["faults"] = [
+        {
+            "name": "syncs-fail",
+            "type": "failed_fsync",
+            "trigger": {"when": "settled"},
+            "target": everyone,
+            "heldUntil": "no-power",
+        },
+        {
+            "name": "written-meanwhile",
+            "type": "reached",
+            "trigger": {"when": "time", "afterSeconds": 3, "since": "syncs-fail"},
+        },
+        {"name": "no-power", "type": "power_loss", "target": everyone},
+    ]
+    file = tmp_path / "failed-syncs.yaml"
+    file.write_text(yaml.safe_dump(scenario))
+    for seed in range(1, TRIES + 1):
+        judged = run(str(file), fault="ignore-failed-sync", seed=seed)
+        if judged.exit_code == 1 and "lost-writes" in judged.failed_checks():
+            print(f"try {seed} of {TRIES}: {judged.says('lost-writes')}")
+            return
+    pytest.fail(f"nothing was lost in {TRIES} runs: {judged.output[-3000:]}")
+
+
+@pytest.mark.long
+def test_a_volume_that_shares_its_file_system_is_refused(run_scenario: Any) -> None:
+    judged = run_scenario("power-loss", SHORT, "faults.0.times=1")
+    assert judged.exit_code == 2, judged.output
+    (missed,) = judged.events("fault.missed")
+    assert "of a shared file system" in missed["data"]["reason"]
+    assert not judged.events("fault.effective")
+
+
+@pytest.mark.long
+def test_a_kill_while_the_log_is_slow_is_proven_by_both(run_scenario: Any, tmp_path: Path) -> None:
+    scenario = yaml.safe_load(manifest.shipped()["kill-all"])
+    (kill,) = scenario["spec"]["faults"]
+    slow = {
+        "name": "slow-log",
+        "type": "slow_disk",
+        "trigger": {"when": "settled"},
+        "target": kill["target"],
+        "calls": "writes",
+        "delayMilliseconds": 40,
+        "files": ["/data/etcd/member/wal/*.wal"],
+        "heldUntil": "kill-all",
+    }
+    waits = {
+        "name": "written-meanwhile",
+        "type": "reached",
+        "trigger": {"when": "time", "afterSeconds": 2, "since": "slow-log"},
+    }
+    scenario["spec"]["faults"] = [slow, waits, {**kill, "times": 1, "trigger": {"when": "now"}}]
+    file = tmp_path / "slow-log.yaml"
+    file.write_text(yaml.safe_dump(scenario))
+    judged = run_scenario(str(file), SHORT, target="etcd")
+    assert judged.exit_code == 0, judged.output
+    proofs = [event["data"]["proof"] for event in judged.events("fault.effective")]
+    delayed = next(proof["delayed"] for proof in proofs if "delayed" in proof)
+    assert len(delayed) == 3
+    assert all(delayed.values())

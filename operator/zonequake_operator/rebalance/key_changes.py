@@ -31,7 +31,7 @@ from zonequake_operator.groups.evidence import (
 )
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.high_availability import chain, reset
-from zonequake_operator.rebalance import ha_target, volatile_switch
+from zonequake_operator.rebalance import ha_wish, volatile_switch
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
@@ -67,7 +67,7 @@ class WantedKeys:
         `waits`: it takes its turn after pending.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-            return ha_target.highly_available(
+            return ha_wish.highly_available(
                 self.target, keys, alive=alive, held=self.held, waits=waits
             )
         return self.target

@@ -14,9 +14,9 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.facts import MetricFacts, moved_of
+from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import shown_of
 from zonequake_analysis.metrics.spans import Spans, spans_of
-from zonequake_analysis.metrics.targets import Targets
 from zonequake_analysis.metrics.tasks.compared import About, Change, changes
 from zonequake_analysis.metrics.tasks.curve import Curve, curve
 from zonequake_analysis.metrics.tasks.steps import Points, points

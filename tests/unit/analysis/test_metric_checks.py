@@ -26,7 +26,7 @@ from zonequake_analysis.metrics.counters import (
     increase,
 )
 from zonequake_analysis.metrics.facts import MetricFacts
-from zonequake_analysis.metrics.targets import Gap, Targets
+from zonequake_analysis.metrics.scrapes import Gap, Targets
 from zonequake_analysis.metrics.tasks.selected import SeriesSamples
 from zonequake_analysis.verdict import Check, Verdict, worst
 

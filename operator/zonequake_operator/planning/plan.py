@@ -290,7 +290,8 @@ def _write_partitions(
     verdicts: Mapping[int, KeysVerdict],
 ) -> list[ResourceWrite]:
     state = status.data_nodes
-    targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
+    nodes = tuple(sorted(state.nodes)) if state else ()
+    calculated = calculate(nodes, spec.partitions, spec.replicas)
     alive = frozenset(snapshot.topology.nodes)
     writes: list[ResourceWrite] = []
     for number, partition in snapshot.partitions.items():
@@ -298,7 +299,7 @@ def _write_partitions(
             continue
         trigger = max(partition.keys.change_trigger_revision, status.handled_revision)
         wish = key_changes.WantedKeys(
-            target=targets[number],
+            calculated=calculated[number],
             revision=status.revision,
             due=trigger < status.revision,
             mode=spec.change_peers,

@@ -15,8 +15,8 @@ from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Timeline, all_of
-from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.post_mortem.examples import Example
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.post_mortem.log_excerpts import LogLine, NodeMoment, excerpts
 from zonequake_analysis.report import svg
 from zonequake_analysis.storage.place import Place

@@ -175,8 +175,8 @@ def unwind(
 
     "From the newest link back, the chosen link is the first one of which a node of its own set
     reports a user entry in its log whose (term, index) lies lexicographically above that link's
-    own; none: the oldest link. A link is judged once a majority of its set has reported." In the chosen link,
-    the member with the newest last user entry is the source; ties by name.
+    own; none: the oldest link. A link is judged once a majority of its set has reported." In the
+    chosen link, the member with the newest last user entry is the source; ties by name.
 
     Args:
         chain: oldest link first, not empty.

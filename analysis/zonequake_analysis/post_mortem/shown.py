@@ -22,7 +22,7 @@ from zonequake_analysis.checks.search.witness import (
     operation,
 )
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
-from zonequake_analysis.judgement.two_places import TWO_PLACES
+from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.post_mortem.candidates import Sought, candidates
 from zonequake_analysis.storage.place import Place
 

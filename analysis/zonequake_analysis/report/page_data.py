@@ -15,9 +15,9 @@ from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Timeline, all_of
-from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.post_mortem.examples import Example
-from zonequake_analysis.post_mortem.log_excerpts import LogLine, Moment, excerpts
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
+from zonequake_analysis.post_mortem.log_excerpts import LogLine, NodeMoment, excerpts
 from zonequake_analysis.report import svg
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import visible
@@ -148,7 +148,7 @@ def _examples(run: Path | Place, judgement: Judgement, originals: Mapping[int, s
     return told
 
 
-def _moment(one: Example, offset_ns: int) -> Moment | None:
+def _moment(one: Example, offset_ns: int) -> NodeMoment | None:
     """Returns the node whose log may tell more, and when: who answered, or answered last there."""
     nodes = [one.node] if one.node else [o.node for o in one.around if o.op in one.named and o.node]
     if not nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zonequake_chaos.scenario.faults import (
-    Fault,
+    AnyFault,
     FaultTarget,
     OperatorKillSpec,
     OperatorPauseSpec,
@@ -73,7 +73,7 @@ def _unsuited_zone(zone: RunZone) -> Iterator[str]:
         yield f"zone {zone.name} filters its data nodes, and an etcd's members are fixed"
 
 
-def _unsuited_fault(fault: Fault) -> Iterator[str]:
+def _unsuited_fault(fault: AnyFault) -> Iterator[str]:
     target: FaultTarget | None = getattr(fault, "target", None)
     if isinstance(fault, ScaleSpec):
         yield "scales a pool, and an etcd's members are fixed"

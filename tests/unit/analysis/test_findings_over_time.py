@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from tests.spark.report import made_up_pages
 from zonequake_analysis.measures.timeline import PartitionRow, Timeline
-from zonequake_analysis.post_mortem.cells import (
-    FindingCell,
-    cells_of_checks,
-    coarse,
-    without_time,
-)
 from zonequake_analysis.post_mortem.examples import (
     MOST_EXAMPLES,
     chosen,
     examples_of_checks,
     one_of_each,
+)
+from zonequake_analysis.post_mortem.finding_cells import (
+    FindingCell,
+    cells_of_checks,
+    coarse,
+    without_time,
 )
 from zonequake_analysis.report.page_data import (
     as_json,

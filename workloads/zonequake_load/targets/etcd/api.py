@@ -25,7 +25,7 @@ import msgspec
 
 from zonequake_load.errors import EtcdError
 
-Post = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
+PostJson = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
 
 CERTAIN_ERRORS = frozenset(
     {
@@ -67,7 +67,7 @@ class KeyValue(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class RangeResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Keys in their order as of `header.revision`, or of an older one that was asked for.
 
     `more`: the limit cut them off.
@@ -83,7 +83,7 @@ class _Put(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TxnResponse(msgspec.Struct, frozen=True, kw_only=True):
-    response_range: Range | None = None
+    response_range: RangeResponse | None = None
 
 
 class Txn(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ class EtcdDump(msgspec.Struct, frozen=True, kw_only=True):
 class EtcdApi:
     """etcd's calls; each raises EtcdError if etcd answers with one, and what `post` raises."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: PostJson) -> None:
         self._post = post
 
     async def range(
@@ -171,7 +171,7 @@ class EtcdApi:
         revision: int = 0,
         limit: int = 0,
         serializable: bool = False,
-    ) -> Range:
+    ) -> RangeResponse:
         """One key, or those from `key` to before `range_end`, now or as of a `revision`.
 
         `serializable`: the member answers from its own state, however old.
@@ -185,7 +185,7 @@ class EtcdApi:
             body["limit"] = str(limit)
         if serializable:
             body["serializable"] = True
-        return await self._ask("/v3/kv/range", body, Range)
+        return await self._ask("/v3/kv/range", body, RangeResponse)
 
     async def put(self, key: bytes, value: bytes) -> Header:
         """Write one key; the revision of the header is that of the write."""

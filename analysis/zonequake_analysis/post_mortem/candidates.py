@@ -11,7 +11,7 @@ would cost a small run a second.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.dataset import ParquetFileFormat
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -38,6 +39,9 @@ _MOST_AT_PLACE = 1000
 """Reads at the place that a finding names, which come before nearer ones elsewhere."""
 
 _MOST_TWICE = 5
+
+_BATCH_ROWS = 2048
+"""Rows that a task holds beside those that it keeps: lists may have thousands of elements each."""
 
 _Marks = NDArray[np.bool_]
 
@@ -128,24 +132,30 @@ def nearest(
 
 def _look(files: Sequence[Place], sought: Sequence[Sought], number: int) -> Made:
     """Yields the nearest operations of a file."""
-    with files[number].open() as stream:
-        rows = pq.read_table(
-            stream,
-            columns=_SHAPE.names,
-            filters=reduce(or_, map(_wanted, sought)),
-            partitioning=None,
-            use_threads=False,
+    yield 0, to_bytes(_nearest_of_each(sought, _read(files[number], sought)))
+
+
+def _read(file: Place, sought: Sequence[Sought]) -> Iterator[pa.Table]:
+    """Yields the rows of each place sought, with its number, a few of the file at a time.
+
+    A row group is skipped if its statistics show that it has none. Within a key the rows come by
+    time, so a finding's own operation is known before those after it are compared with its end.
+    """
+    whole = reduce(or_, map(_wanted, sought))
+    with file.open() as stream:
+        some = ParquetFileFormat().make_fragment(stream).subset(whole, schema=_SHAPE)
+        groups = [group.id for group in some.row_groups]
+    with file.open() as stream:
+        batches = pq.ParquetFile(stream).iter_batches(
+            _BATCH_ROWS, row_groups=groups, columns=_SHAPE.names, use_threads=False
         )
-    yield 0, to_bytes(_nearest_of_each(sought, [_marked(rows.cast(_SHAPE), sought)]))
-
-
-def _nearest_of_all(sought: Sequence[Sought], _bucket: int, made: Sequence[bytes]) -> bytes:
-    """Returns the nearest among those of all files."""
-    return to_bytes(_nearest_of_each(sought, map(from_bytes, made)))
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).select(_SHAPE.names).filter(whole).cast(_SHAPE)
+            if len(rows):
+                yield _marked(rows, sought)
 
 
 def _marked(rows: pa.Table, sought: Sequence[Sought]) -> pa.Table:
-    """Returns the rows of each place sought, with its number."""
     marked = [_FOUND.empty_table()]
     for number, one in enumerate(sought):
         own = rows.filter(_wanted(one))
@@ -154,12 +164,20 @@ def _marked(rows: pa.Table, sought: Sequence[Sought]) -> pa.Table:
     return pa.concat_tables(marked)
 
 
+def _nearest_of_all(sought: Sequence[Sought], _bucket: int, made: Sequence[bytes]) -> bytes:
+    """Returns the nearest among those of all files."""
+    return to_bytes(_nearest_of_each(sought, map(from_bytes, made)))
+
+
 def _nearest_of_each(sought: Sequence[Sought], parts: Iterable[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    found = [_FOUND.empty_table()]
-    for number, one in enumerate(sought):
-        found.append(_nearest(rows.filter(pc.field("number") == number), one))
-    return pa.concat_tables(found)
+    """Returns the nearest among all parts; holds those of the parts before, and one part."""
+    kept: dict[int, pa.Table] = {}
+    for part in parts:
+        for number in pc.unique(part["number"]).to_pylist():
+            own = part.filter(pc.field("number") == number)
+            before = kept.get(number, _FOUND.empty_table())
+            kept[number] = _nearest(pa.concat_tables([before, own]), sought[number])
+    return pa.concat_tables([_FOUND.empty_table(), *kept.values()])
 
 
 def _wanted(one: Sought) -> pc.Expression:

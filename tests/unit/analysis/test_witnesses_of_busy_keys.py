@@ -212,3 +212,21 @@ def test_answers_at_a_place_are_of_any_key_bounded_and_no_copies(tmp_path: Path)
     assert len(one.rows()) == 10
     assert {row["op"] for row in writes} <= names
     assert copied["op"] not in names
+
+
+def test_a_task_holds_a_few_rows_of_a_busy_key_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{CANDIDATES}._BATCH_ROWS", 200)
+    elements = list(range(150))
+    files = files_of(tmp_path, [op(Function.READ, n * MS, elements) for n in range(ALL)])
+    whole_bytes = ALL * len(elements) * 8
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        one = near(files, at_ns=LATE // 2, most=20)
+    finally:
+        pa.set_memory_pool(before)
+    assert len(one.rows()) == 20
+    assert counted.max_memory() < whole_bytes // 2

@@ -92,7 +92,7 @@ def witnesses(
         files,
         [
             *(_sought(row) for row in chosen),
-            *(replace(_sought(chosen[number]), key_id=None) for number in of_any_key),
+            *(replace(_sought(chosen[number]), key_id=None, copies=False) for number in of_any_key),
         ],
     )
     elsewhere = dict(zip(of_any_key, found[len(chosen) :], strict=True))

@@ -164,10 +164,10 @@ def test_a_slice_in_which_all_failed_is_seen_however_many_become_one(
         drawn, partitions=tuple(replace(p, good=p.good * (p.bad == 0)) for p in drawn.partitions)
     )
     axis = Axis(start_ns=0, end_ns=drawn.end_ns)
-    assert 'class="bad most" d="M7 0H8V6H7z"' in strip(axis, drawn, drawn.partitions[1])
+    assert 'class="bad most" d="M7 0H8V6H7z"' in strip(axis, drawn, drawn.partitions[1], rows=2)
     monkeypatch.setattr("zonequake_analysis.report.time_rows.MOST_STRIP_CELLS", 20)
-    assert 'class="bad most" d="M4 0H8V6H4z"' in strip(axis, drawn, drawn.partitions[1])
-    assert "bad" not in strip(axis, drawn, drawn.partitions[0])
+    assert 'class="bad most" d="M4 0H8V6H4z"' in strip(axis, drawn, drawn.partitions[1], rows=2)
+    assert "bad" not in strip(axis, drawn, drawn.partitions[0], rows=2)
 
 
 def test_details_have_a_bounded_size_and_the_first_examples_keep_theirs(

@@ -21,7 +21,7 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.measures.rebalances import Rebalance, fault_landings
 from zonequake_analysis.measures.resets import Reset
-from zonequake_analysis.post_mortem.cells import FindingCell
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime
 from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report import svg

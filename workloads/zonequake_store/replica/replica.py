@@ -232,16 +232,12 @@ class Replica:
         return self.transactions.has_work
 
     def _elsewhere(
-        self,
-        id_: int,
-        operation: KeyOperation | Transaction,
-        answer: SendReply,
-        leader: Peer | None,
+        self, id_: int, asked: KeyOperation | Transaction, answer: SendReply, leader: Peer | None
     ) -> bool:
         """Refuses a request that only a leader can serve, with the leader's name, or holds it until
         that is known. No turn is needed.
         """
-        if not self._handover.hold(HeldRequest(id_, operation, answer)):
+        if not self._handover.hold(HeldRequest(id_, asked, answer)):
             answer(self._not_leader(id_, leader))
         return False
 

@@ -33,7 +33,7 @@ app = typer.Typer(
 _console = Console(highlight=False, soft_wrap=True)
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
-Name = Annotated[
+ClusterName = Annotated[
     str | None,
     typer.Option("--name", help="Name of the embedded cluster. Default: one per clone or user."),
 ]
@@ -47,7 +47,7 @@ Kubeconfig = Annotated[
 class ClusterOptions:
     """Names an embedded cluster, or another one by its context."""
 
-    name: Name = None
+    name: ClusterName = None
     context: Context = None
     kubeconfig: Kubeconfig = None
 
@@ -89,7 +89,7 @@ def status(where: ClusterOptions) -> None:
 
 
 @app.command(epilog="Example: export KUBECONFIG=$(zonequake cluster kubeconfig)")
-def kubeconfig(name: Name = None) -> None:
+def kubeconfig(name: ClusterName = None) -> None:
     """Print the path of the embedded cluster's kubeconfig."""
     with _reporting():
         path = choose_cluster(name, None, None, say=_say).kubeconfig
@@ -103,7 +103,7 @@ def load(
     archives: Annotated[
         list[Path], typer.Argument(help="OCI or Docker archives, as of `docker save`.")
     ],
-    name: Name = None,
+    name: ClusterName = None,
 ) -> None:
     """Load images into the embedded cluster; print the names by which pods get them."""
     with _reporting():
@@ -121,7 +121,7 @@ def load(
     "limited-volumes", epilog="Example: zonequake cluster limited-volumes --count 3 --mebibytes 192"
 )
 def limited_volumes(
-    name: Name = None,
+    name: ClusterName = None,
     count: Annotated[int, typer.Option(min=1, max=20, help="Number of volumes.")] = 3,
     mebibytes: Annotated[
         int,

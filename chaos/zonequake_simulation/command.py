@@ -54,7 +54,7 @@ ScenarioName = Annotated[
     str,
     typer.Option("--scenario", "-s", help=f"Scenario: {', '.join(SCENARIOS)}."),
 ]
-Steps = Annotated[
+StepCount = Annotated[
     int | None,
     typer.Option(
         "--steps",
@@ -76,7 +76,7 @@ Trace = Annotated[
 Shrink = Annotated[
     bool, typer.Option("--shrink", help="Find the smallest set of faults that breaks the rule.")
 ]
-Plan = Annotated[
+PlanFile = Annotated[
     Path | None, typer.Option("--plan", help="Read faults from a file written by --shrink.")
 ]
 Out = Annotated[
@@ -88,7 +88,7 @@ Key = Annotated[
     typer.Option("--key", help="Key whose operations to show. Default: that of the violation."),
 ]
 Last = Annotated[int, typer.Option("--last", min=1, help="Number of events to show.")]
-Heartbeats = Annotated[bool, typer.Option("--heartbeats", help="Show heartbeats too.")]
+ShowHeartbeats = Annotated[bool, typer.Option("--heartbeats", help="Show heartbeats too.")]
 
 
 @app.command(epilog="Example: zonequake simulate --seeds 1..100")
@@ -96,17 +96,17 @@ def simulate(
     seeds: Seeds = None,
     seed: Seed = None,
     scenario: ScenarioName = "raft",
-    steps: Steps = None,
+    steps: StepCount = None,
     jobs: Jobs = None,
     each: Each = False,
     as_json: AsJson = False,
     trace: Trace = False,
     shrink: Shrink = False,
-    plan: Plan = None,
+    plan: PlanFile = None,
     out: Out = None,
     key: Key = None,
     last: Last = 150,
-    heartbeats: Heartbeats = False,
+    heartbeats: ShowHeartbeats = False,
 ) -> None:
     """Run whole clusters in virtual time, with faults drawn from a seed, and check every step.
 

@@ -18,7 +18,7 @@ import msgspec
 
 from zonequake_target_etcd.client.errors import EtcdError, answered
 
-Post = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
+PostJson = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
 AskPeer = Callable[[int], Awaitable[Mapping[str, Any]]]
 """Asks for the hash at a revision by the member's port for peers: GET `PEER_HASH_PATH`, with the
 revision as the JSON that `peer_hash_request` returns."""
@@ -47,7 +47,7 @@ class KeyValue(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class RangeResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Keys in their order as of `header.revision`, or of an older one that was asked for.
 
     `more`: the limit cut them off.
@@ -122,7 +122,7 @@ class EtcdApi:
     `ask_peer` is needed for hashes of releases whose gateway has none.
     """
 
-    def __init__(self, post: Post, *, ask_peer: AskPeer | None = None) -> None:
+    def __init__(self, post: PostJson, *, ask_peer: AskPeer | None = None) -> None:
         self._post = post
         self._ask_peer = ask_peer
 
@@ -134,7 +134,7 @@ class EtcdApi:
         revision: int = 0,
         limit: int = 0,
         serializable: bool = False,
-    ) -> Range:
+    ) -> RangeResponse:
         """One key, or those from `key` to before `range_end`, now or as of a `revision`.
 
         `serializable`: the member answers from its own state, however old.
@@ -148,7 +148,7 @@ class EtcdApi:
             body["limit"] = str(limit)
         if serializable:
             body["serializable"] = True
-        return await self._ask("/v3/kv/range", body, Range)
+        return await self._ask("/v3/kv/range", body, RangeResponse)
 
     async def status(self) -> EtcdStatus:
         """Returns the status of the member that answers."""

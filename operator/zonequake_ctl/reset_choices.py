@@ -20,7 +20,7 @@ from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import PeerName, ReplicaStatus
 from zonequake_protocol.terms import lineage_of, number_of
 
-Position = tuple[int, int]
+LogPosition = tuple[int, int]
 """(whole term, index)."""
 
 
@@ -34,8 +34,8 @@ class SurvivorChoice:
 
     peer: PeerName
     lineage: int
-    user: Position
-    last: Position
+    user: LogPosition
+    last: LogPosition
     given_up: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -48,7 +48,7 @@ class SurvivorChoice:
         ]
 
 
-def position_text(place: Position) -> str:
+def position_text(place: LogPosition) -> str:
     """Returns an entry's position as text: `term 3, index 12 (lineage 5)`."""
     term, index = place
     lineage = lineage_of(term)
@@ -136,7 +136,7 @@ def _is_whole(node: str, there: dict[str, ReplicaStatus]) -> bool:
     return all(peer.node in there for peer in members(configuration))
 
 
-def _user(replica: ReplicaStatus) -> Position:
+def _user(replica: ReplicaStatus) -> LogPosition:
     return replica.last_user_term, replica.last_user_index
 
 

@@ -28,9 +28,9 @@ from zonequake_ctl.sql.translate import (
     TABLE,
     ZONE,
     Catalog,
-    Change,
     Create,
     Delete,
+    ResourceChange,
     Translation,
     Update,
     translate,
@@ -180,7 +180,7 @@ async def _read(kube: Kube) -> Catalog:
     )
 
 
-async def _change(kube: Kube, change: Change) -> bool:
+async def _change(kube: Kube, change: ResourceChange) -> bool:
     """Carries out one change; returns whether it is complete."""
     match change:
         case Create():
@@ -222,7 +222,7 @@ def _print_plan(parsed: list[Statement], world: Catalog, text: str, namespace: s
     console.print(Text(shown), end="")
 
 
-def _as_yaml(change: Change, namespace: str) -> str:
+def _as_yaml(change: ResourceChange, namespace: str) -> str:
     if isinstance(change, Delete):
         return f"---\n# deleted: {change.kind} {change.name}\n"
     meta = change.resource["metadata"]

@@ -126,6 +126,25 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     assert left.address in cluster.executors("killed")
 
 
+def test_an_analysis_whose_only_worker_is_killed_ends_with_the_cause(
+    cluster: Elsewhere, run: Path, archive: Path
+) -> None:
+    only = cluster.add_worker()
+    await_true(lambda: cluster.alive() == {only.address}, "the worker's start")
+    driver = cluster.driver(uploaded(run, cluster.server, "only"), "--archives", archive)
+    cluster.frozen_in_the_middle("only", driver)
+    cluster.workers[only].kill()
+    await_true(lambda: not cluster.alive(), "the worker's end")
+    cluster.goes_on()
+    said = ended(driver)
+    assert driver.returncode == FAILED, said
+    document = json.loads(cluster.verdict("only"))
+    assert document["verdict"] == "harness-failed"
+    assert f"no executor of {cluster.url} was there for " in document["headline"]
+    assert "while tasks waited (1 had been; " in document["headline"]
+    assert "bring one back, then analyze the run again" in document["headline"]
+
+
 def has_tasks(machine: Machine) -> bool:
     return any("pyspark.daemon" in line for line in machine.processes().values())
 

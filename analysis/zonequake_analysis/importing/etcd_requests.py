@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.importing.json_lines import Object
+from zonequake_analysis.importing.json_lines import JsonObject
 from zonequake_analysis.importing.operations import FAIL, INFO, OK, Function, Notes
 from zonequake_analysis.importing.steps import KeyStep, LineSteps, Unjudged
 
@@ -23,7 +23,7 @@ _NO_KEY = ("leaseGrant", "leaseRevoke", "defragment", "compact")
 """Requests that name no key; keys under a lease are found by their puts."""
 
 
-def steps(request: Object, response: Object, notes: Notes) -> LineSteps:
+def steps(request: JsonObject, response: JsonObject, notes: Notes) -> LineSteps:
     """Reads what a request did. Raises Unjudged and ImportRefused."""
     kind = request.text("Type")
     if kind in _NO_KEY:
@@ -36,7 +36,7 @@ def steps(request: Object, response: Object, notes: Notes) -> LineSteps:
     return request.refuse("Type", f"found {kind!r}, expected range, txn, {', '.join(_NO_KEY)}")
 
 
-def _range(asked: Object, response: Object, notes: Notes) -> LineSteps:
+def _range(asked: JsonObject, response: JsonObject, notes: Notes) -> LineSteps:
     if asked.text("End"):
         notes.left_out["reads of several keys"] += 1
         return LineSteps(outcome=OK)
@@ -54,7 +54,7 @@ def _range(asked: Object, response: Object, notes: Notes) -> LineSteps:
     )
 
 
-def _transaction(asked: Object, response: Object, notes: Notes) -> LineSteps:
+def _transaction(asked: JsonObject, response: JsonObject, notes: Notes) -> LineSteps:
     lists = [asked.objects("OperationsOnSuccess"), asked.objects("OperationsOnFailure")]
     deleted = [key for each in lists for operation in each for key in [_deleted(operation)] if key]
     if deleted:
@@ -86,7 +86,7 @@ def _transaction(asked: Object, response: Object, notes: Notes) -> LineSteps:
     return LineSteps(steps=found, outcome=OK, index=_revision(response) if len(done) == 1 else None)
 
 
-def _deleted(operation: Object) -> str:
+def _deleted(operation: JsonObject) -> str:
     """Returns the key that an operation deletes, or may delete when its lease ends; empty if
     none.
     """
@@ -101,12 +101,12 @@ def _deleted(operation: Object) -> str:
     return ""
 
 
-def _writes(operations: Sequence[Object]) -> list[KeyStep]:
+def _writes(operations: Sequence[JsonObject]) -> list[KeyStep]:
     puts = [each.object("Put") for each in operations if each.text("Type") == _PUT]
     return [KeyStep(Function.WRITE, put.text("Key"), _value(put)) for put in puts]
 
 
-def _read(key: str, result: Object) -> object:
+def _read(key: str, result: JsonObject) -> object:
     pairs = result.objects("KVs")
     if not pairs:
         return None
@@ -115,7 +115,7 @@ def _read(key: str, result: Object) -> object:
     return _value(pairs[0])
 
 
-def _value(holder: Object) -> object:
+def _value(holder: JsonObject) -> object:
     """Returns a value's text, or the hash that the tests keep of a long one."""
     value = holder.object("Value")
     if value.get("Hash"):
@@ -123,11 +123,11 @@ def _value(holder: Object) -> object:
     return value.text("Value")
 
 
-def _error(response: Object) -> str | None:
+def _error(response: JsonObject) -> str | None:
     error = response.text("Error") or response.text("ClientError")
     return error or ("the answer was lost" if response.get("Persisted") is True else None)
 
 
-def _revision(response: Object) -> int | None:
+def _revision(response: JsonObject) -> int | None:
     revision = response.integer("Revision") if response.has("Revision") else 0
     return revision if 0 < revision < 2**32 else None

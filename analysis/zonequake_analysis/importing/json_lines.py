@@ -16,7 +16,7 @@ from zonequake_analysis.importing.edn import text_of, text_of_key
 from zonequake_analysis.strange_bytes import strange_bytes, without_mark
 
 
-class Object:
+class JsonObject:
     """A JSON object, and the path to it from its line."""
 
     __slots__ = ("_fields", "_line", "_path")
@@ -88,14 +88,14 @@ class Object:
             self.refuse(names[0], f"found {text_of(value)}, expected true or false")
         return value
 
-    def object(self, name: str) -> Object:
+    def object(self, name: str) -> JsonObject:
         """Returns the field as an object."""
         value = self.get(name)
         if not isinstance(value, dict):
             self.refuse(name, f"found {text_of(value)[:60]}, expected an object")
-        return Object(self._line, self.path(name), value)
+        return JsonObject(self._line, self.path(name), value)
 
-    def objects(self, name: str) -> list[Object]:
+    def objects(self, name: str) -> list[JsonObject]:
         """Returns the field as a list of objects; empty if it is null or absent."""
         value = self.get(name)
         if value is None:
@@ -103,7 +103,7 @@ class Object:
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             self.refuse(name, f"found {text_of(value)[:60]}, expected a list of objects")
         return [
-            Object(self._line, f"{self.path(name)}[{number}]", each)
+            JsonObject(self._line, f"{self.path(name)}[{number}]", each)
             for number, each in enumerate(value)
         ]
 
@@ -115,7 +115,7 @@ class JsonLine:
 
     def __init__(self, file: str, line: int, fields: dict[str, object]) -> None:
         self.file, self.line = file, line
-        self.top = Object(self, "", fields)
+        self.top = JsonObject(self, "", fields)
 
     def refuse(self, field: str, what: str) -> NoReturn:
         """Raises ImportRefused for a field of the line."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.importing import etcd_requests
 from zonequake_analysis.importing.edn import text_of
-from zonequake_analysis.importing.json_lines import JsonLine, Object
+from zonequake_analysis.importing.json_lines import JsonLine, JsonObject
 from zonequake_analysis.importing.operations import (
     FAIL,
     HINT_LEAVE_OUT,
@@ -112,7 +112,7 @@ def _steps(line: JsonLine, notes: Notes) -> LineSteps:
     return given.refuse("", "found neither Type (etcd's tests) nor Op (plain operations)")
 
 
-def _plain(given: Object, top: Object) -> LineSteps:
+def _plain(given: JsonObject, top: JsonObject) -> LineSteps:
     """Reads an operation with an `Op`: get, put, cas or append by name, or 0, 1, 2 for the first
     three.
     """
@@ -157,7 +157,7 @@ def _plain(given: Object, top: Object) -> LineSteps:
     return LineSteps(steps=(KeyStep(f, key, value, expected),), outcome=outcome, error=error)
 
 
-def _error(answer: Object) -> str | None:
+def _error(answer: JsonObject) -> str | None:
     for name in ("Error", "Err"):
         found = answer.get(name)
         if found not in _GOOD:

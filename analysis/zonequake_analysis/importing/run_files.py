@@ -13,7 +13,7 @@ import yaml
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.importing.operations import OK, Function, Notes
-from zonequake_analysis.importing.translation import CLOCK, Line, Pair
+from zonequake_analysis.importing.translation import CLOCK, Line, OperationLines
 from zonequake_analysis.importing.values import VALUES_FILE, Values
 
 _ROLE = b'"role":"load",'
@@ -42,7 +42,7 @@ class _Key:
 
 def write_run(
     out: Path,
-    found: Iterable[Pair],
+    found: Iterable[OperationLines],
     *,
     source: dict[str, object],
     notes: Notes,
@@ -67,7 +67,7 @@ def write_run(
     return written
 
 
-def _write_history(file: Path, found: Iterable[Pair]) -> Written:
+def _write_history(file: Path, found: Iterable[OperationLines]) -> Written:
     encode = msgspec.json.Encoder().encode
     keys: dict[str, _Key] = {}
     operations = at = 0

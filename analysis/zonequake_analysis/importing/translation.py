@@ -62,7 +62,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
-Pair = tuple[Line, Line | None]
+OperationLines = tuple[Line, Line | None]
 """An operation's invoke and its completion, None if it has none."""
 
 
@@ -79,7 +79,7 @@ class _Key:
 
 def pairs(
     operations: Iterable[ForeignOperation], *, choices: Choices, notes: Notes, values: Values
-) -> Iterator[Pair]:
+) -> Iterator[OperationLines]:
     """Yields the lines of each operation. Raises ImportRefused."""
     keys: dict[str, _Key] = {}
     processes = _Processes(notes)
@@ -117,7 +117,7 @@ def _keep_kind(key: _Key, operation: ForeignOperation) -> None:
 
 def _pair(
     operation: ForeignOperation, processes: _Processes, key: _Key, values: Values, notes: Notes
-) -> Pair:
+) -> OperationLines:
     f, outcome = operation.f, operation.outcome
     is_read = f is Function.READ
     number = _number(operation, values)
@@ -197,7 +197,9 @@ def _keep_unique(key: _Key, operation: ForeignOperation, number: int, notes: Not
         notes.said[_TWICE] += 1
 
 
-def _initial(operation: ForeignOperation, processes: _Processes, key: _Key, number: int) -> Pair:
+def _initial(
+    operation: ForeignOperation, processes: _Processes, key: _Key, number: int
+) -> OperationLines:
     """Writes the initial value of a register, just before the first operation that ends on it."""
     key.written[number] = 0
     process = processes.fresh()

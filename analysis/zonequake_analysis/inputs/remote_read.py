@@ -54,7 +54,7 @@ STALE_BITS = 0x7FF0000000000002
 
 FILE = "prometheus.parquet"
 
-Post = Callable[[str, bytes, Mapping[str, str]], bytes]
+PostBytes = Callable[[str, bytes, Mapping[str, str]], bytes]
 """`post(path, body, headers)` → the answer's body; raises on any other status than 200."""
 
 Labels = tuple[tuple[str, str], ...]
@@ -94,7 +94,7 @@ class Samples:
 
 
 def pull(
-    source: str | Post,
+    source: str | PostBytes,
     start_ms: int,
     end_ms: int,
     matchers: Sequence[str],
@@ -127,7 +127,7 @@ def pull(
 
 
 def series_counts(
-    post: Post, start_ms: int, end_ms: int, matchers: Sequence[str]
+    post: PostBytes, start_ms: int, end_ms: int, matchers: Sequence[str]
 ) -> dict[str, int]:
     """Returns the number of series of each metric in that time. Raises PrometheusError."""
     for text in matchers:
@@ -156,7 +156,7 @@ class _SeriesAnswer(msgspec.Struct, frozen=True):
 
 
 def read(
-    post: Post, one: Slice, matchers: Sequence[str], *, batch_rows: int = BATCH_ROWS
+    post: PostBytes, one: Slice, matchers: Sequence[str], *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Samples]:
     """Yields a slice, in pieces of `batch_rows` samples at most. Raises PrometheusError."""
     operator, value = one.matcher
@@ -224,8 +224,8 @@ def rows_of_file(found: Samples) -> pa.RecordBatch:
     )
 
 
-def http_post(base_url: str, timeout_s: float = 60.0) -> Post:
-    """Returns a `Post` to a server reached directly, for instance `http://127.0.0.1:9090`."""
+def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
+    """Returns a `PostBytes` to a server reached directly, for instance `http://127.0.0.1:9090`."""
     if not base_url.startswith(("http://", "https://")):
         raise PrometheusError(f"found {base_url!r}, expected http://host:port")
 
@@ -255,7 +255,7 @@ def _matcher(text: str) -> tuple[int, str, str]:
 
 
 def _read(
-    post: Post, start_ms: int, end_ms: int, matchers: Sequence[tuple[int, str, str]]
+    post: PostBytes, start_ms: int, end_ms: int, matchers: Sequence[tuple[int, str, str]]
 ) -> Message:
     request = MESSAGES["ReadRequest"]()
     query = request.queries.add(start_timestamp_ms=start_ms, end_timestamp_ms=end_ms - 1)

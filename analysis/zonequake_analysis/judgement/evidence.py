@@ -17,7 +17,7 @@ from zonequake_analysis.measures.replica_audit import Audit
 from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
 from zonequake_analysis.measures.windows import Availability
-from zonequake_analysis.metrics.facts import MetricFacts
+from zonequake_analysis.metrics.metric_facts import MetricFacts
 from zonequake_analysis.spark_pass.ingest import Quality
 
 _METRICS = "metrics/"

@@ -20,7 +20,7 @@ from zonequake_analysis.metrics.counters import (
     Alert,
     Counted,
 )
-from zonequake_analysis.metrics.facts import MetricFacts
+from zonequake_analysis.metrics.metric_facts import MetricFacts
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
 from zonequake_analysis.verdict import Check, Kind, Verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_analysis.checks import diverged, loss, sets
 from zonequake_analysis.judgement.evidence import Evidence
-from zonequake_analysis.judgement.two_places import TWO_PLACES
+from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
 
 

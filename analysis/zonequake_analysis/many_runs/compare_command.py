@@ -61,7 +61,7 @@ Runs = Annotated[
         help="Two run folders, or their URIs: s3://bucket/prefix, gs://…, hdfs://…, file://…",
     ),
 ]
-Base = Annotated[
+BaseRuns = Annotated[
     list[str] | None,
     typer.Option(
         "--base",
@@ -69,7 +69,7 @@ Base = Annotated[
         help="Run folders of the base, or folders of them, or URIs.",
     ),
 ]
-Candidate = Annotated[
+CandidateRuns = Annotated[
     list[str] | None,
     typer.Option(
         "--candidate",
@@ -104,8 +104,8 @@ JsonFile = Annotated[
 )
 def compare_command(
     runs: Runs = None,
-    base: Base = None,
-    candidate: Candidate = None,
+    base: BaseRuns = None,
+    candidate: CandidateRuns = None,
     bound: Bound = None,
     above_ms: AboveMs = ABOVE_MS,
     markdown: MarkdownFile = None,

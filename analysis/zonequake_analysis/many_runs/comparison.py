@@ -58,7 +58,7 @@ EXIT_CODES = {Conclusion.REGRESSION: 3, Conclusion.UNKNOWN: 2, Conclusion.NO_REG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparedRow:
     """One quantity on both sides; None if a side doesn't have it. `change` is a ratio or a
     difference, with its interval if one is known.
     """
@@ -95,7 +95,7 @@ class RunComparison:
 
     base: ComparedSide
     candidate: ComparedSide
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     metrics: tuple[MetricRow, ...]
     verdict_note: str
     notes: tuple[str, ...]
@@ -165,7 +165,7 @@ def _of(side: ComparedSide, name: str) -> list[Estimate]:
 
 def _row(
     quantity: Quantity, old: Sequence[Estimate], new: Sequence[Estimate], bounds: Bounds
-) -> Row:
+) -> ComparedRow:
     kind, bound = KINDS[quantity.family], bounds.by_family.get(quantity.family)
     base = intervals.of_runs(old, f"base {quantity.name}") if old else None
     candidate = intervals.of_runs(new, f"candidate {quantity.name}") if new else None
@@ -177,7 +177,7 @@ def _row(
         outcome = RowOutcome.MISSING
         if candidate is not None and change is not None:
             outcome = _judged(quantity, kind, bound, change, candidate, bounds.above_ms)
-    return Row(
+    return ComparedRow(
         quantity=quantity,
         base=base,
         candidate=candidate,
@@ -278,7 +278,7 @@ def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
 
 
 def _concluded(
-    old: ComparedSide, new: ComparedSide, rows: Sequence[Row], note: str
+    old: ComparedSide, new: ComparedSide, rows: Sequence[ComparedRow], note: str
 ) -> tuple[Conclusion, str]:
     regressions = [row.quantity.words for row in rows if row.outcome is RowOutcome.REGRESSION]
     told = ([note] if note else []) + regressions
@@ -304,7 +304,7 @@ def _concluded(
     return Conclusion.NO_REGRESSION, f"No regression in {len(judged)} quantities with a bound."
 
 
-def _suspected(rows: Sequence[Row]) -> str:
+def _suspected(rows: Sequence[ComparedRow]) -> str:
     """Returns what is beyond its bound and may be chance, and whose intervals are open."""
     words = first_few([row.quantity.words for row in rows], 3)
     endless = sum(math.isinf(max(s.high for s in (r.base, r.candidate) if s)) for r in rows)

@@ -10,9 +10,9 @@ import msgspec
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.bounds import BoundKind
 from zonequake_analysis.many_runs.comparison import (
+    ComparedRow,
     ComparedSide,
     Conclusion,
-    Row,
     RowOutcome,
     RunComparison,
 )
@@ -218,7 +218,7 @@ def _metric_object(side: MetricSide | None) -> dict[str, object] | None:
     }
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[ComparedRow]) -> list[str]:
     return [
         f"| {' | '.join(_HEADINGS)} |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
@@ -226,7 +226,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ComparedRow) -> tuple[str, ...]:
     unit = row.quantity.unit
     return (
         MARKS[row.outcome],
@@ -247,7 +247,7 @@ def _shown(estimate: Estimate | None, unit: str) -> str:
     return f"{words} [{number(estimate.low)} … {number(estimate.high)}]"
 
 
-def _changed(row: Row) -> str:
+def _changed(row: ComparedRow) -> str:
     if row.change is None:
         return "–"
     if row.kind is BoundKind.RATIO:
@@ -256,7 +256,7 @@ def _changed(row: Row) -> str:
     return f"{sign}{number(abs(row.change.value))}"
 
 
-def _bounded(row: Row) -> str:
+def _bounded(row: ComparedRow) -> str:
     if row.bound is None:
         return ""
     if row.kind is BoundKind.ADDED:

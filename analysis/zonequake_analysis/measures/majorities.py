@@ -26,7 +26,7 @@ SLACK_NS = 2_000_000_000
 
 MOST_EXAMPLES = 3
 
-Span = tuple[int, int]
+TimeRange = tuple[int, int]
 
 
 class Unfounded(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class _Held:
     end_ns: int
 
 
-def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], list[Span]]:
+def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], list[TimeRange]]:
     """Returns, by zone and partition, the times in which certainly no majority lived."""
     dead = deaths(events)
     resets: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], l
     return found
 
 
-def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfounded]:
+def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[TimeRange]]) -> list[Unfounded]:
     """Returns answers in the spans of their partition (by its id); bounded reads need no
     majority.
     """
@@ -129,7 +129,7 @@ def first_examples(
     return [place for place, _ in first], [said for _, said in first]
 
 
-def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[Span]]:
+def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[TimeRange]]:
     """Returns, by node, from when to when its process was certainly dead.
 
     A proof says when the end was *seen*: the successor may already answer by then, and nothing is
@@ -193,8 +193,8 @@ def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_H
 
 
 def _spans(
-    held: Sequence[_Held], dead: Mapping[str, Sequence[Span]], resets: Sequence[int]
-) -> list[Span]:
+    held: Sequence[_Held], dead: Mapping[str, Sequence[TimeRange]], resets: Sequence[int]
+) -> list[TimeRange]:
     """Returns the maximal times in which sets are known and each possible one has lost its
     majority.
     """
@@ -202,7 +202,7 @@ def _spans(
     edges |= {edge for spans in dead.values() for span in spans for edge in span}
     edges |= set(resets)
     moments = sorted(edges)
-    spans: list[Span] = []
+    spans: list[TimeRange] = []
     for begin, end in pairwise(moments):
         possible = [one.nodes for one in held if one.begin_ns <= begin and one.end_ns >= end]
         if not possible or not all(is_lost(nodes, dead, begin, end) for nodes in possible):
@@ -215,7 +215,7 @@ def _spans(
 
 
 def is_lost(
-    nodes: Collection[str], dead: Mapping[str, Sequence[Span]], begin: int, end: int
+    nodes: Collection[str], dead: Mapping[str, Sequence[TimeRange]], begin: int, end: int
 ) -> bool:
     """Returns whether a majority of these nodes was dead all the time from `begin` to `end`."""
     gone = sum(any(a <= begin and b >= end for a, b in dead.get(node, ())) for node in nodes)

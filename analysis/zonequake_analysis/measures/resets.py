@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_analysis.inputs.lineages import Begun, Lineages, lineage_of, place_of
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.majorities import SLACK_NS, Span, deaths, is_lost
+from zonequake_analysis.measures.majorities import SLACK_NS, TimeRange, deaths, is_lost
 
 RESET = "group.reset"
 """A survivor itself records this event; no other process does."""
@@ -86,7 +86,7 @@ class _Asked:
 def resets(
     lineages: Mapping[tuple[str, int], Lineages],
     events: Sequence[RecordedEvent],
-    lost: Mapping[tuple[str, int], Sequence[Span]],
+    lost: Mapping[tuple[str, int], Sequence[TimeRange]],
 ) -> tuple[Reset, ...]:
     """Returns all resets of a run, in the order of their times; `lost`: when no majority lived."""
     found: list[Reset] = []
@@ -172,7 +172,7 @@ def _reset(
     known: Lineages,
     begun: Begun,
     chains: Sequence[_Chain],
-    dead: Mapping[str, Sequence[Span]],
+    dead: Mapping[str, Sequence[TimeRange]],
     asked: _Asked,
     written_ns: int | None,
 ) -> Reset:
@@ -203,7 +203,7 @@ def _reset(
 def _unwound(
     begun: Begun,
     chains: Iterable[_Chain],
-    dead: Mapping[str, Sequence[Span]],
+    dead: Mapping[str, Sequence[TimeRange]],
     decided_ns: int,
 ) -> tuple[tuple[str, ...], str]:
     """Returns the nodes of the link that an unwind went back to; or why the unwind breaks the

@@ -18,10 +18,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.inputs.remote_read import LABELS
+from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
+from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown_of
 from zonequake_analysis.metrics.spans import Spans, Stretch
 from zonequake_analysis.metrics.table import MetricTables, write_table
-from zonequake_analysis.metrics.targets import Targets
 from zonequake_analysis.metrics.tasks.compared import RATE, About, Change, stretches
 from zonequake_analysis.metrics.tasks.compared import changes as compared
 from zonequake_analysis.metrics.tasks.curve import Curve, curve
@@ -44,7 +45,6 @@ from zonequake_analysis.metrics.tasks.steps import (
     quantiles,
     steps,
 )
-from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.place import Place
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.metrics.counters import HELD, LOAD_OPERATIONS, Increase, increase
+from zonequake_analysis.metrics.scrapes import Scraped, longest_series, scraped
 from zonequake_analysis.metrics.table import MetricTables
-from zonequake_analysis.metrics.targets import Scraped, longest_series, scraped
 from zonequake_analysis.metrics.tasks.selected import (
     SeriesSamples,
     buckets_for,

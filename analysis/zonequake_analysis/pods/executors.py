@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from zonequake_analysis.pods.waiting import Pod, has_started, why_it_fails, why_it_waits
+from zonequake_analysis.pods.waiting import PodObject, has_started, why_it_fails, why_it_waits
 
 _NAMESPACE, _CONTEXT = "spark.kubernetes.namespace", "spark.kubernetes.context"
 _SAID = re.compile(r"Message: (.+?)\.? (?:Received status|$)", re.DOTALL)
@@ -42,7 +42,7 @@ def why_none_came(context: SparkContext) -> str | None:
     return next((cause for pod in pods if (cause := why_it_waits(pod)) is not None), None)
 
 
-def _pods(context: SparkContext) -> list[Pod] | None:
+def _pods(context: SparkContext) -> list[PodObject] | None:
     """Returns the application's executors; None if they can't be asked for."""
     try:
         with _client(context) as client:

@@ -12,10 +12,10 @@ SECRET_VARIABLE = "ZQ_STORE_SECRET"  # noqa: S105 - the name of a Secret
 """The variable by which a driver learns of the Secret for its executors."""
 _VOLUME = "store-credentials"
 
-Pod = dict[str, Any]
+PodObject = dict[str, Any]
 
 
-def with_secret(pod: Pod, secret: str) -> Pod:
+def with_secret(pod: PodObject, secret: str) -> PodObject:
     """Returns the pod with this Secret for its first container; unchanged for an empty name.
 
     It replaces the Secret that the release names, if it does.

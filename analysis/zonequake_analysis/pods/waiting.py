@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Pod = dict[str, Any]
+PodObject = dict[str, Any]
 
 _NO_IMAGE = frozenset(
     {
@@ -23,7 +23,7 @@ _NO_CONTAINER = frozenset(
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
-def why_it_fails(pod: Pod) -> str | None:
+def why_it_fails(pod: PodObject) -> str | None:
     """Returns the cause that keeps a pod from starting for good, as a rule; None if none does."""
     name = pod["metadata"]["name"]
     for container in _statuses(pod):
@@ -36,7 +36,7 @@ def why_it_fails(pod: Pod) -> str | None:
     return None
 
 
-def why_it_waits(pod: Pod) -> str | None:
+def why_it_waits(pod: PodObject) -> str | None:
     """Returns what a pod that isn't running waits for; None if it has started."""
     if (failed := why_it_fails(pod)) is not None:
         return failed
@@ -54,13 +54,13 @@ def why_it_waits(pod: Pod) -> str | None:
     return f"the kubelet has not started pod {name} yet (see `kubectl describe pod {name}`)"
 
 
-def has_started(pod: Pod) -> bool:
+def has_started(pod: PodObject) -> bool:
     """Returns whether the pod's first container runs, or ran."""
     states = [container.get("state") or {} for container in _statuses(pod)]
     return any("running" in state or "terminated" in state for state in states)
 
 
-def _statuses(pod: Pod) -> list[dict[str, Any]]:
+def _statuses(pod: PodObject) -> list[dict[str, Any]]:
     return list((pod.get("status") or {}).get("containerStatuses") or [])
 
 

@@ -1,15 +1,17 @@
-"""The operations among which a finding's witness is sought, from `tables/ops`; in Spark's tasks.
+"""Chooses the operations nearest to findings, from `tables/ops`; in Spark's tasks.
 
     a file of tables/ops to a task ──▶ those that a finding names, and the nearest to it ──▶ of all
 
-A key may have any number of operations, and a finding stands anywhere among them: so a witness gets
-a bounded number, by their distance in real time, and what the finding names whatever the distance.
+A key may have any number of operations, and a finding stands anywhere among them: so a finding gets
+a bounded number, by their distance in real time, and what it names whatever the distance. Among
+them its witness is sought, and a report shows them around an example. A query for a handful of rows
+would cost a small run a second.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
@@ -19,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.dataset import ParquetFileFormat
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -37,6 +40,9 @@ _MOST_AT_PLACE = 1000
 
 _MOST_TWICE = 5
 
+_BATCH_ROWS = 2048
+"""Rows that a task holds beside those that it keeps: lists may have thousands of elements each."""
+
 _Marks = NDArray[np.bool_]
 
 _SHAPE = to_arrow_schema(OPS)
@@ -49,7 +55,9 @@ class Sought:
     """The operations wanted: of a key, or of any key at `position` if `key_id` is None.
 
     `at_ns`: when the finding's operation began; `values`: what the writes that it names wrote;
-    `position`: the place that it names.
+    `position`: the place that it names; `named`: names of operations, all of which are wanted of a
+    key. `within_ns`: only those that began so near to `at_ns`. `copies`: rows that show an
+    operation again, too. `by_start`: the distance counts from start to start.
     """
 
     partition_id: int
@@ -57,6 +65,12 @@ class Sought:
     at_ns: int
     values: frozenset[int] = frozenset()
     position: int | None = None
+    named: frozenset[str] = frozenset()
+    within_ns: int | None = None
+    copies: bool = True
+    by_start: bool = False
+    most: int = MOST_OPERATIONS
+    most_elements: int | None = MOST_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +94,7 @@ def candidates(
     Where some of a key are left out, the writes of what the finding's own operations show are
     there, too. Raises PySparkException.
     """
-    found = _candidates(spark, files, sought)
+    found = nearest(spark, files, sought)
     wider = {
         number: replace(one, values=values)
         for number, one in enumerate(sought)
@@ -88,15 +102,16 @@ def candidates(
         if (values := one.values | _shown(found[number].found, one)) != one.values
     }
     if wider:
-        again = _candidates(spark, files, list(wider.values()))
+        again = nearest(spark, files, list(wider.values()))
         for number, more in zip(wider, again, strict=True):
             found[number] = more
     return found
 
 
-def _candidates(
+def nearest(
     spark: SparkSession, files: Sequence[Place], sought: Sequence[Sought]
 ) -> list[Candidates]:
+    """Returns the nearest operations for each place sought. Raises PySparkException."""
     if not sought or not files:
         return [Candidates(found=_SHAPE.empty_table())] * len(sought)
     made = in_tasks(
@@ -117,77 +132,111 @@ def _candidates(
 
 def _look(files: Sequence[Place], sought: Sequence[Sought], number: int) -> Made:
     """Yields the nearest operations of a file."""
-    with files[number].open() as stream:
-        rows = pq.read_table(
-            stream,
-            columns=_SHAPE.names,
-            filters=reduce(or_, map(_wanted, sought)),
-            partitioning=None,
-            use_threads=False,
+    yield 0, to_bytes(_nearest_of_each(sought, _read(files[number], sought)))
+
+
+def _read(file: Place, sought: Sequence[Sought]) -> Iterator[pa.Table]:
+    """Yields the rows of each place sought, with its number, a few of the file at a time.
+
+    A row group is skipped if its statistics show that it has none. Within a key the rows come by
+    time, so a finding's own operation is known before those after it are compared with its end.
+    """
+    whole = reduce(or_, map(_wanted, sought))
+    with file.open() as stream:
+        some = ParquetFileFormat().make_fragment(stream).subset(whole, schema=_SHAPE)
+        groups = [group.id for group in some.row_groups]
+    with file.open() as stream:
+        batches = pq.ParquetFile(stream).iter_batches(
+            _BATCH_ROWS, row_groups=groups, columns=_SHAPE.names, use_threads=False
         )
-    yield 0, to_bytes(_nearest_of_each(sought, [rows.cast(_SHAPE)] * len(sought)))
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).select(_SHAPE.names).filter(whole).cast(_SHAPE)
+            if len(rows):
+                yield _marked(rows, sought)
+
+
+def _marked(rows: pa.Table, sought: Sequence[Sought]) -> pa.Table:
+    marked = [_FOUND.empty_table()]
+    for number, one in enumerate(sought):
+        own = rows.filter(_wanted(one))
+        marks = [pa.array([number] * len(own), pa.int32()), pa.array([True] * len(own), pa.bool_())]
+        marked.append(pa.Table.from_arrays([*own.columns, *marks], schema=_FOUND))
+    return pa.concat_tables(marked)
 
 
 def _nearest_of_all(sought: Sequence[Sought], _bucket: int, made: Sequence[bytes]) -> bytes:
     """Returns the nearest among those of all files."""
-    rows = pa.concat_tables([_FOUND.empty_table(), *map(from_bytes, made)])
-    of_each = [rows.filter(pc.field("number") == number) for number in range(len(sought))]
-    return to_bytes(_nearest_of_each(sought, of_each))
+    return to_bytes(_nearest_of_each(sought, map(from_bytes, made)))
 
 
-def _nearest_of_each(sought: Sequence[Sought], rows: Sequence[pa.Table]) -> pa.Table:
-    found = [_FOUND.empty_table()]
-    for number, (one, some) in enumerate(zip(sought, rows, strict=True)):
-        kept, whole = nearest(some, one)
-        marks = [pa.array([number] * len(kept), pa.int32()), pa.array([whole] * len(kept))]
-        columns = [kept[name] for name in _SHAPE.names]
-        found.append(pa.Table.from_arrays([*columns, *marks], schema=_FOUND))
-    return pa.concat_tables(found)
+def _nearest_of_each(sought: Sequence[Sought], parts: Iterable[pa.Table]) -> pa.Table:
+    """Returns the nearest among all parts; holds those of the parts before, and one part."""
+    kept: dict[int, pa.Table] = {}
+    for part in parts:
+        for number in pc.unique(part["number"]).to_pylist():
+            own = part.filter(pc.field("number") == number)
+            before = kept.get(number, _FOUND.empty_table())
+            kept[number] = _nearest(pa.concat_tables([before, own]), sought[number])
+    return pa.concat_tables([_FOUND.empty_table(), *kept.values()])
 
 
 def _wanted(one: Sought) -> pc.Expression:
+    which = pc.field("partition_id") == one.partition_id
     if one.key_id is not None:
-        which = pc.field("key_id") == one.key_id
-    else:
-        which = (pc.field("position") == one.position) & ~pc.field("copy")
-    return (pc.field("partition_id") == one.partition_id) & which
+        which &= pc.field("key_id") == one.key_id
+    elif one.position is not None:
+        which &= pc.field("position") == one.position
+    if one.within_ns is not None:
+        inv = pc.field("inv")
+        which &= (inv >= one.at_ns - one.within_ns) & (inv <= one.at_ns + one.within_ns)
+    return which if one.copies else which & ~pc.field("copy")
 
 
-def nearest(rows: pa.Table, one: Sought) -> tuple[pa.Table, bool]:
-    """Returns the operations for a place: first those named, then by distance in real time; and
-    whether none was left out, here or before.
+def _nearest(own: pa.Table, one: Sought) -> pa.Table:
+    """Returns the operations for a place: first those named, then by distance in real time.
 
-    An unanswered operation is as far as its start: it would overlap everything that follows.
+    `whole` of each says whether none was left out, here or before. An unanswered operation is as
+    far as its start: it would overlap everything that follows.
     """
-    own = rows.filter(_wanted(one))
     inv, fin = own["inv"].to_numpy(), own["fin"].to_numpy()
     answered, begun = fin != NEVER_NS, inv == one.at_ns
-    end = int(fin[begun & answered].max(initial=one.at_ns))
-    distance = np.maximum(inv - end, one.at_ns - np.where(answered, fin, inv)).clip(0)
-    near, stands = np.lexsort((np.abs(inv - one.at_ns), distance)), _stands(own, one)
+    from_start = distance = np.abs(inv - one.at_ns)
+    if not one.by_start:
+        end = int(fin[begun & answered].max(initial=one.at_ns))
+        distance = np.maximum(inv - end, one.at_ns - np.where(answered, fin, inv)).clip(0)
+    name = pc.rank(own["op"], tiebreaker="min").to_numpy()
+    near, stands = np.lexsort((name, from_start, distance)), _stands(own, one)
+    named = _among(own["op"], one.named, pa.string())
     level = np.full(len(own), 2)
     level[near[stands[near]][:_MOST_AT_PLACE]] = 1
-    level[begun | (_writes(own) & (_among(own["value"], one.values) | stands))] = 0
-    order = near[np.argsort(level[near], kind="stable")][:MOST_OPERATIONS]
-    elements = pc.fill_null(pc.list_value_length(own["list"]), 0).to_numpy().astype(np.int64)
-    sizes = elements[order]
-    order = order[(sizes == 0) | (np.cumsum(sizes) - sizes[:1] <= MOST_ELEMENTS)]
-    before = own["whole"] if "whole" in own.column_names else pa.array([], pa.bool_())
-    whole = len(order) == len(own) and pc.all(before, min_count=0).as_py()
-    return own.take(pa.array(order)), whole
+    level[named | (_writes(own) & (_among(own["value"], one.values, pa.int64()) | stands))] = 0
+    if not one.by_start:
+        level[begun] = 0
+    most = one.most if one.key_id is None else max(one.most, int(named.sum()))
+    order = near[np.argsort(level[near], kind="stable")][:most]
+    if one.most_elements is not None:
+        elements = pc.fill_null(pc.list_value_length(own["list"]), 0).to_numpy().astype(np.int64)
+        sizes = elements[order]
+        order = order[(sizes == 0) | (np.cumsum(sizes) - sizes[:1] <= one.most_elements)]
+    whole = len(order) == len(own) and pc.all(own["whole"], min_count=0).as_py()
+    kept = own.take(pa.array(order)).drop_columns("whole")
+    return kept.append_column(_FOUND.field("whole"), pa.array([whole] * len(kept), pa.bool_()))
 
 
 def _writes(rows: pa.Table) -> _Marks:
     return np.asarray(rows["f"].to_numpy() != Function.READ.value)
 
 
-def _among(column: pa.ChunkedArray, values: frozenset[int]) -> _Marks:
-    wanted = pa.array(sorted(values), pa.int64())
+def _among(
+    column: pa.ChunkedArray, values: frozenset[int] | frozenset[str], of: pa.DataType
+) -> _Marks:
+    wanted = pa.array(list(values), of)
     return np.asarray(pc.is_in(column, wanted).to_numpy())
 
 
 def _stands(rows: pa.Table, one: Sought) -> _Marks:
-    return _among(rows["position"], frozenset(() if one.position is None else (one.position,)))
+    place = frozenset(() if one.position is None else (one.position,))
+    return _among(rows["position"], place, pa.int64())
 
 
 def _shown(rows: pa.Table, one: Sought) -> set[int]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.search.witness import WitnessOperation
-from zonequake_analysis.post_mortem.cells import FindingCell
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.tables.check_findings import FOUND_BY, CheckFinding
 
 MOST_EXAMPLES = 160

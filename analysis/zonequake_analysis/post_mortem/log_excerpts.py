@@ -37,7 +37,7 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 _TIMED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z) ?")
 _PREVIOUS = ".before"
 
-Moment = tuple[str, int]
+NodeMoment = tuple[str, int]
 """A node, and unix ms."""
 
 
@@ -50,7 +50,7 @@ class LogLine:
     file: str
 
 
-def excerpts(run: Path | Place, moments: Iterable[Moment]) -> dict[Moment, list[LogLine]]:
+def excerpts(run: Path | Place, moments: Iterable[NodeMoment]) -> dict[NodeMoment, list[LogLine]]:
     """Returns the lines around each moment, by time; a moment without lines is left out.
 
     A log that can't be read has no lines: logs explain a run, they don't judge it.
@@ -62,7 +62,7 @@ def excerpts(run: Path | Place, moments: Iterable[Moment]) -> dict[Moment, list[
         files = {file.name: file for file in Place.of(run / "logs").listed(".log")}
     except (OSError, PlaceError):
         return {}
-    found: dict[Moment, list[LogLine]] = defaultdict(list)
+    found: dict[NodeMoment, list[LogLine]] = defaultdict(list)
     for node, wanted in by_node.items():
         for name in (f"{node}{_PREVIOUS}.log", f"{node}.log"):
             if name in files:

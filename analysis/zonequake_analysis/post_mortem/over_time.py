@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.post_mortem.around import around
-from zonequake_analysis.post_mortem.cells import (
-    FindingCell,
-    cells_of_checks,
-    cells_of_operations,
-    coarse,
-    without_time,
-)
 from zonequake_analysis.post_mortem.examples import (
     Example,
     chosen,
     examples_of_checks,
     examples_of_operations,
+)
+from zonequake_analysis.post_mortem.finding_cells import (
+    FindingCell,
+    cells_of_checks,
+    cells_of_operations,
+    coarse,
+    without_time,
 )
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.check_findings import CheckFinding

@@ -22,7 +22,7 @@ from zonequake_analysis.checks.search.witness import (
     operation,
 )
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
-from zonequake_analysis.judgement.two_places import TWO_PLACES
+from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.post_mortem.candidates import Sought, candidates
 from zonequake_analysis.storage.place import Place
 
@@ -92,7 +92,7 @@ def witnesses(
         files,
         [
             *(_sought(row) for row in chosen),
-            *(replace(_sought(chosen[number]), key_id=None) for number in of_any_key),
+            *(replace(_sought(chosen[number]), key_id=None, copies=False) for number in of_any_key),
         ],
     )
     elsewhere = dict(zip(of_any_key, found[len(chosen) :], strict=True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Latencies, all_of
-from zonequake_analysis.metrics.facts import MetricFacts, Moved, of_nodes
+from zonequake_analysis.metrics.metric_facts import MetricFacts, Moved, of_nodes
 from zonequake_analysis.metrics.shown_changes import SATURATION
 from zonequake_analysis.metrics.spans import Span, Stretch
 from zonequake_analysis.metrics.tasks.steps import QUANTILES

@@ -20,6 +20,7 @@ from zonequake_analysis.report import svg, time_rows
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.moved_metrics import span_cards
 from zonequake_analysis.report.page_data import (
+    MOST_PARTITIONS,
     as_json,
     kinds_by_severity,
     page_data,
@@ -91,7 +92,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
     e, drawn = judgement.evidence, judgement.timeline
     originals = original_values(run)
     axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
-    partitions = _partitions(axis, judgement)
+    partitions, not_drawn = _partitions(axis, judgement)
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
     if e.metrics is not None and e.metrics.problem:
         told(e.metrics.problem)
@@ -105,6 +106,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
         seconds=axis.seconds,
         rows=_rows(axis, judgement),
         partitions=partitions,
+        not_drawn=not_drawn,
         most_rows=MOST_ROWS,
         first_hidden_is_clean=not any(
             one["found"] or one["failed"] for one in partitions[MOST_ROWS:]
@@ -170,21 +172,36 @@ def _rows(axis: Axis, judgement: Judgement) -> dict[str, str]:
     }
 
 
-def _partitions(axis: Axis, judgement: Judgement) -> list[dict[str, object]]:
-    """Returns the rows of partitions, those with the most severe findings first."""
+def _partitions(axis: Axis, judgement: Judgement) -> tuple[list[dict[str, object]], str]:
+    """Returns the rows of partitions, those with the most severe findings first, and a sentence on
+    those that have none.
+    """
     drawn, cells = judgement.timeline, judgement.over_time.cells
     kinds = kinds_by_severity(cells, judgement.checks)
     answers = {(one.zone, one.partition): one for one in drawn.partitions}
-    with_findings = {(cell.zone, cell.partition) for cell in cells}
-    return [
+    found = {(cell.zone, cell.partition) for cell in cells}
+    failed = {place for place, one in answers.items() if one.bad.any()}
+    places = partitions_by_severity(drawn, cells, kinds)
+    shown, others = places[:MOST_PARTITIONS], places[MOST_PARTITIONS:]
+    rows: list[dict[str, object]] = [
         {
             "name": f"{place[0]}/{place[1]}",
-            "strip": time_rows.strip(axis, drawn, answers[place]) if place in answers else "",
-            "found": place in with_findings,
-            "failed": place in answers and bool(answers[place].bad.any()),
+            "strip": time_rows.strip(axis, drawn, answers[place], rows=len(shown))
+            if place in answers
+            else "",
+            "found": place in found,
+            "failed": place in failed,
         }
-        for place in partitions_by_severity(drawn, cells, kinds)
+        for place in shown
     ]
+    if not others:
+        return rows, ""
+    return rows, (
+        f"{len(others):,} more partitions are not drawn: {len(found.intersection(others)):,} of "
+        f"them with findings, {len(failed.intersection(others)):,} with failed operations. The "
+        "rows of kinds have their findings, too; tables/findings and tables/ops name the "
+        "partition of each."
+    )
 
 
 def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[Shown]:

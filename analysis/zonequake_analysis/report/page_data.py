@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from zonequake_analysis.checks.search.witness import WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Timeline, all_of
-from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.post_mortem.examples import Example
-from zonequake_analysis.post_mortem.log_excerpts import LogLine, Moment, excerpts
+from zonequake_analysis.post_mortem.finding_cells import MOST_CELLS, FindingCell, coarse
+from zonequake_analysis.post_mortem.log_excerpts import LogLine, NodeMoment, excerpts
 from zonequake_analysis.report import svg
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.untrusted_text import visible
@@ -26,8 +27,17 @@ from zonequake_analysis.verdict import MARKS, Check, Verdict
 MOST_DETAIL_BYTES = 900_000
 """Operations and log lines of all examples together: the whole page stays below 3 MB."""
 
+MOST_PARTITIONS = 500
+"""Partitions with a row of their own, the worst ones."""
+
 MOST_TIMELESS = 50
 _MOST_TEXT = 240
+
+_FEWEST_OTHERS = 1000
+"""Cells that partitions without a row may have together, however many the others have."""
+
+_NOT_DRAWN, _OF_NO_PARTITION = -2, -1
+"""Rows of cells that stand in no partition's row."""
 
 Place_ = tuple[str, int | None]
 Kind = tuple[str, str]
@@ -38,7 +48,7 @@ def page_data(run: Path | Place, judgement: Judgement, originals: Mapping[int, s
     """Returns everything that the script needs, of a bounded size."""
     drawn, found = judgement.timeline, judgement.over_time
     kinds = kinds_by_severity(found.cells, judgement.checks)
-    places = partitions_by_severity(drawn, found.cells, kinds)
+    places = partitions_by_severity(drawn, found.cells, kinds)[:MOST_PARTITIONS]
     number_of = {kind: number for number, kind in enumerate(kinds)}
     row_of = {place: number for number, place in enumerate(places)}
     example_of = {(*one.cell.series, one.cell.first_ns): n for n, one in enumerate(found.examples)}
@@ -69,17 +79,32 @@ def page_data(run: Path | Place, judgement: Judgement, originals: Mapping[int, s
         "cells": [
             [
                 number_of[cell.check, cell.kind],
-                row_of.get((cell.zone, cell.partition), -1),
+                _OF_NO_PARTITION
+                if cell.partition is None
+                else row_of.get((cell.zone, cell.partition), _NOT_DRAWN),
                 us(cell.first_ns),
                 us(cell.last_ns),
                 cell.count,
                 example_of.get((*cell.series, cell.first_ns), -1),
             ]
-            for cell in found.cells
+            for cell in _few(found.cells, row_of)
         ],
         "examples": _examples(run, judgement, originals),
         "hover": _hover(drawn),
     }
+
+
+def _few(cells: Sequence[FindingCell], row_of: Mapping[Place_, int]) -> list[FindingCell]:
+    """Returns the cells of partitions that are drawn, and those of the others put together by
+    kind.
+    """
+    own, others = list[FindingCell](), list[FindingCell]()
+    for cell in cells:
+        if cell.partition is None or (cell.zone, cell.partition) in row_of:
+            own.append(cell)
+        else:
+            others.append(replace(cell, zone="", partition=_NOT_DRAWN))
+    return own + coarse(others, most=max(_FEWEST_OTHERS, MOST_CELLS - len(own)))
 
 
 def as_json(data: object) -> str:
@@ -148,7 +173,7 @@ def _examples(run: Path | Place, judgement: Judgement, originals: Mapping[int, s
     return told
 
 
-def _moment(one: Example, offset_ns: int) -> Moment | None:
+def _moment(one: Example, offset_ns: int) -> NodeMoment | None:
     """Returns the node whose log may tell more, and when: who answered, or answered last there."""
     nodes = [one.node] if one.node else [o.node for o in one.around if o.op in one.named and o.node]
     if not nodes:

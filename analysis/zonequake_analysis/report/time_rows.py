@@ -305,9 +305,11 @@ def leader_row(axis: Axis, events: Sequence[RecordedEvent]) -> str:
     return row("leaders", plot(axis, 16, lines), "leaders") if lines else ""
 
 
-def strip(axis: Axis, drawn: Timeline, answers: PartitionRow) -> str:
-    """Returns whether a partition was served: darker where more failed; gaps are no data."""
-    rows = max(1, len(drawn.partitions))
+def strip(axis: Axis, drawn: Timeline, answers: PartitionRow, *, rows: int) -> str:
+    """Returns whether a partition was served: darker where more failed; gaps are no data.
+
+    `rows`: the partitions that are drawn.
+    """
     together = max(1, -(-drawn.slices * rows // MOST_STRIP_CELLS))
     good, bad = _by_maximum(answers, together)
     step = drawn.slice_ns * together / 1e9

@@ -24,7 +24,7 @@ from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, seen_lineages, viewed, with_seen
 from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
-from zonequake_analysis.measures.majorities import Span, Unfounded, unfounded
+from zonequake_analysis.measures.majorities import TimeRange, Unfounded, unfounded
 from zonequake_analysis.measures.probes import Island, Vantage, watched
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.measures.tally import Tally, extent, tally
@@ -95,7 +95,7 @@ class Known:
     """
 
     lineages: Mapping[int, Lineages]
-    without_majority: Mapping[int, Sequence[Span]]
+    without_majority: Mapping[int, Sequence[TimeRange]]
     one_clock: bool
 
 

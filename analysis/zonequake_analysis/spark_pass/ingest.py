@@ -27,11 +27,11 @@ from zonequake_analysis.inputs.faults.of_history import (
     in_words,
 )
 from zonequake_analysis.inputs.integer_columns import Facts
-from zonequake_analysis.spark_pass.agreed import NOTHING_ASKED, Asked, agreed
 from zonequake_analysis.spark_pass.bucket import NO_SUSPECTS, NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.operations import operations
 from zonequake_analysis.spark_pass.partition_share import by_key
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
+from zonequake_analysis.spark_pass.repeated_passes import NOTHING_ASKED, Asked, agreed
 from zonequake_analysis.storage.place import Place
 
 BUCKET_BYTES = 128 * 1024 * 1024

@@ -30,10 +30,10 @@ from zonequake_analysis.spark_pass.across_keys import (
     overlapping,
     shipped,
 )
-from zonequake_analysis.spark_pass.agreed import Asked
 from zonequake_analysis.spark_pass.bucket import Found, Known, judged_bucket
-from zonequake_analysis.spark_pass.gathered import gathered
 from zonequake_analysis.spark_pass.in_tasks import shape
+from zonequake_analysis.spark_pass.merged_buckets import gathered
+from zonequake_analysis.spark_pass.repeated_passes import Asked
 from zonequake_analysis.storage.place import Place
 
 _SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]

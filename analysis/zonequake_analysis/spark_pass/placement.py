@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
+from zonequake_analysis.pods.proxy import proxy_for
 from zonequake_analysis.spark_pass.settings import is_local
+from zonequake_analysis.untrusted_text import one_line
 
 REACH_S = 60.0
 """Longest time that an executor may take to come; a pod, to start."""
@@ -65,13 +67,14 @@ class Placement:
     executors: tuple[Executor, ...]
 
 
-def check_reachable(master: str) -> None:
+def check_reachable(master: str, *, context: str | None = None) -> None:
     """Tries to connect to a standalone master, or to the API server of a `k8s://` one.
 
-    Raises SessionError if none of its hosts answers, or if it is no master that Spark knows.
+    `context`: that of the kubeconfig, if Spark is told to use another one than the current. Raises
+    SessionError if none of its hosts answers, or if it is no master that Spark knows.
     """
     if is_kubernetes(master):
-        _check_api_server(master)
+        _check_api_server(master, context)
         return
     if not master.startswith("spark://"):
         if _OTHER_MASTERS.match(master) is None:
@@ -95,10 +98,11 @@ def check_reachable(master: str) -> None:
     )
 
 
-def _check_api_server(master: str) -> None:
+def _check_api_server(master: str, context: str | None) -> None:
     """Tries to connect to an API server, which Spark's client would ask again and again.
 
-    It is left to Spark behind a proxy, which only the client speaks to. Raises SessionError.
+    It is left to Spark behind a proxy, which only the client speaks to, and this is told on
+    standard error. Raises SessionError.
     """
     text = master.removeprefix("k8s://")
     try:
@@ -108,8 +112,10 @@ def _check_api_server(master: str) -> None:
         host, port = None, 0
     if not host:
         raise SessionError(f"--master: found {master}, expected {_K8S}")
-    proxies = getproxies()
-    if any(kind in proxies for kind in (place.scheme, "all")) and not proxy_bypass(host):
+    proxy = proxy_for(place.scheme, host, context)
+    if proxy is not None:
+        told = f"the API server of {master} is behind a proxy ({proxy}): it is not tried before"
+        print(one_line(f"{told} Spark starts"), file=sys.stderr)  # noqa: T201
         return
     ends_s = time.monotonic() + _API_SERVER_S
     while (refusal := _refusal(host, port)) is not None:

@@ -87,7 +87,7 @@ def build_session(
             unset["spark.archives"] = f"{archives.resolve().as_uri()}#{ENVIRONMENT}"
         if driver_host is not None:
             unset["spark.driver.host"] = driver_host
-        check_reachable(wanted)
+        check_reachable(wanted, context=given.get("spark.kubernetes.context", None))
         builder = builder.master(wanted)
         if is_local(wanted):
             local_jvm.attach(local_jvm.options(wanted, unset))

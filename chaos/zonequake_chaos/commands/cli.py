@@ -41,7 +41,7 @@ app = typer.Typer(
 console = Console()
 app.add_typer(releases)
 
-Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
+ScenarioOrFile = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
 Seed = Annotated[
     int | None, typer.Option("--seed", help="Seed for target choice and load; random if omitted.")
 ]
@@ -125,7 +125,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running aft
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake run leader-kill --seed 1")
 @expanded
 def run(
-    scenario: Scenario,
+    scenario: ScenarioOrFile,
     where: ReleaseOptions,
     seed: Seed = None,
     out: Out = None,
@@ -177,7 +177,7 @@ def run(
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake demo leader-kill")
 def demo(
-    scenario: Scenario = "kill-during-catchup",
+    scenario: ScenarioOrFile = "kill-during-catchup",
     seed: Seed = None,
     out: Out = None,
     override: Override = None,

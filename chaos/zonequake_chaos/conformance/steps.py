@@ -27,8 +27,8 @@ from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_chaos.observe.view import ClusterView, PartitionView
 from zonequake_chaos.scenario.faults import (
+    AnyFault,
     Direction,
-    Fault,
     FaultTarget,
     NetworkPartitionSpec,
     ProcessKillSpec,
@@ -295,7 +295,7 @@ class ConformanceSteps:
     @asynccontextmanager
     async def _inflicted(
         self,
-        fault: Fault,
+        fault: AnyFault,
         victims: Callable[[ClusterView], list[str]],
         *,
         proven: bool = True,

@@ -21,7 +21,7 @@ from zonequake_chaos.faults.reached import Reached
 from zonequake_chaos.scenario import faults
 
 
-def life_of(fault: faults.Fault) -> FaultLife:
+def life_of(fault: faults.AnyFault) -> FaultLife:
     """Returns a new life for one injection of `fault`."""
     match fault:
         case faults.PodKillSpec():

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from zonequake_chaos.scenario.faults import Fault, FaultTarget, TargetRole, fault_type
+from zonequake_chaos.scenario.faults import AnyFault, FaultTarget, TargetRole, fault_type
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_chaos.scenario.triggers import Trigger, trigger_type
 
 _KNOWN = {
-    "fault": frozenset(each.__struct_config__.tag for each in get_args(Fault)),
+    "fault": frozenset(each.__struct_config__.tag for each in get_args(AnyFault)),
     "trigger": frozenset(each.__struct_config__.tag for each in get_args(Trigger)),
     "role": frozenset(TargetRole),
 }
@@ -50,7 +50,7 @@ class Refusals:
             for reason in self._reasons(fault):
                 yield f"fault {fault.name!r} {reason}"
 
-    def _reasons(self, fault: Fault) -> Iterator[str]:
+    def _reasons(self, fault: AnyFault) -> Iterator[str]:
         target: FaultTarget | None = getattr(fault, "target", None)
         for table, found in (
             (self.faults, fault_type(fault)),

@@ -20,7 +20,7 @@ from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
-from zonequake_chaos.scenario.faults import Fault, ReachedSpec
+from zonequake_chaos.scenario.faults import AnyFault, ReachedSpec
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_kube.errors import UsageError
@@ -200,6 +200,6 @@ def expectations(run: ChaosRun) -> dict[str, Any]:
     return wanted
 
 
-def must_land(fault: Fault) -> bool:
+def must_land(fault: AnyFault) -> bool:
     """Returns whether a run can pass only if it shows this fault."""
     return fault.disturbs or isinstance(fault, ReachedSpec)

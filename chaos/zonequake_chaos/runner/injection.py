@@ -13,9 +13,9 @@ from zonequake_chaos.record.clock import Moment, RunClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.runner.landings import Kill, Landing
 from zonequake_chaos.scenario.faults import (
+    AnyFault,
     ComponentKillSpec,
     ComponentPauseSpec,
-    Fault,
     LinkFaultSpec,
     LoadPauseSpec,
     NodeOutageSpec,
@@ -80,7 +80,7 @@ class FaultResults:
 
 
 async def inject_fault(
-    fault: Fault,
+    fault: AnyFault,
     *,
     world: FaultWorld,
     chooser: Chooser,
@@ -113,7 +113,7 @@ async def release(until: str, *, done: FaultResults, events: EventLog) -> None:
 
 
 async def _inject_once(
-    fault: Fault,
+    fault: AnyFault,
     *,
     world: FaultWorld,
     chooser: Chooser,
@@ -195,7 +195,7 @@ async def finish(life: FaultLife, injection: Injection, described: dict[str, obj
 
 
 async def _wait_for_trigger(
-    fault: Fault, world: FaultWorld, chooser: Chooser, done: FaultResults
+    fault: AnyFault, world: FaultWorld, chooser: Chooser, done: FaultResults
 ) -> tuple[ClusterView, Sighting]:
     """Waits for the trigger; returns it with the view that showed it. Raises WaitExpired."""
 
@@ -213,7 +213,7 @@ async def _wait_for_trigger(
 
 
 def _choose(
-    fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
+    fault: AnyFault, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the victims, and the other side if the fault is between two sides."""
     match fault:
@@ -244,7 +244,7 @@ def _choose(
 
 
 def _landings(
-    fault: Fault, injection: Injection, injected: Moment, proof: Proof, clock: RunClock
+    fault: AnyFault, injection: Injection, injected: Moment, proof: Proof, clock: RunClock
 ) -> list[Landing]:
     """Returns one landing for each victim of a fault that is bound to a stage."""
     if not isinstance(fault.trigger, OnStage) or injection.sighting.place is None:
@@ -274,7 +274,7 @@ def _landings(
     ]
 
 
-def _kills(fault: Fault, injection: Injection, injected: Moment) -> list[Kill]:
+def _kills(fault: AnyFault, injection: Injection, injected: Moment) -> list[Kill]:
     """Returns one kill for each victim of a fault that ends processes by SIGKILL."""
     if not isinstance(fault, PodKillSpec | ProcessKillSpec | PowerLossSpec | NodeOutageSpec):
         return []
@@ -284,12 +284,12 @@ def _kills(fault: Fault, injection: Injection, injected: Moment) -> list[Kill]:
     ]
 
 
-def _miss(fault: Fault, world: FaultWorld, done: FaultResults, reason: str) -> None:
+def _miss(fault: AnyFault, world: FaultWorld, done: FaultResults, reason: str) -> None:
     done.missed[fault.name] = reason
     world.events.emit("fault.missed", {"fault": fault.name, "reason": reason})
 
 
-def _described(fault: Fault, nodes: tuple[str, ...], sighting: Sighting) -> dict[str, object]:
+def _described(fault: AnyFault, nodes: tuple[str, ...], sighting: Sighting) -> dict[str, object]:
     target = getattr(fault, "target", None)
     return {
         "fault": fault.name,

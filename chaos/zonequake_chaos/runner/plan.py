@@ -13,7 +13,7 @@ from typing import Protocol
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario import faults
 from zonequake_chaos.scenario.control import CONTROL
-from zonequake_chaos.scenario.faults import Fault, fault_type
+from zonequake_chaos.scenario.faults import AnyFault, fault_type
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.targeting.targets import (
     Chooser,
@@ -153,7 +153,7 @@ def predict_targets(plan: RunPlan, run: ChaosRun, view: ClusterView, chooser: Ch
             step.note = f"now: {', '.join(names)}"
 
 
-def _fault_in_words(fault: Fault) -> str:
+def _fault_in_words(fault: AnyFault) -> str:
     target: faults.FaultTarget | None = getattr(fault, "target", None)
     match fault:
         case faults.ScaleSpec():

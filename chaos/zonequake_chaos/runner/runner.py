@@ -41,7 +41,7 @@ from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.prometheus import pull_metrics
 from zonequake_chaos.runner.run_limits import EarlyEnd, Permit, RunLimits
 from zonequake_chaos.scenario.control import CONTROL, control_fault, control_nodes, holding
-from zonequake_chaos.scenario.faults import Fault
+from zonequake_chaos.scenario.faults import AnyFault
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
@@ -257,7 +257,7 @@ class Runner:
                 Verdict.UNKNOWN, "no fault was injected: a run without one shows nothing"
             )
 
-    async def _one_fault(self, fault: Fault, world: FaultWorld) -> None:
+    async def _one_fault(self, fault: AnyFault, world: FaultWorld) -> None:
         key = f"fault:{fault.name}"
         await self._limits.permit_fault()
         with self._progress.step(key) as step:

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from zonequake_chaos.scenario.faults import (
+    AnyFault,
     ClockStepSpec,
     ComponentKillSpec,
     ComponentPauseSpec,
     DiskFullSpec,
     FailedFsyncSpec,
-    Fault,
     FaultTarget,
     LinkFaultSpec,
     NetworkLossSpec,
@@ -115,7 +115,7 @@ def objections(run: ChaosRun) -> Iterator[str]:
         _go_on(fault, plan)
 
 
-def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
+def harm_of(fault: AnyFault, sizes: Mapping[str, int]) -> Harm | None:
     """Returns the loss that the fault causes in pools of these sizes; None if there is none."""
     target: FaultTarget | None = getattr(fault, "target", None)
     match fault:
@@ -155,7 +155,7 @@ def _as_good_as_cut(fault: NetworkLossSpec | NetworkSlowSpec) -> bool:
 
 
 def _of_target(
-    fault: Fault, target: FaultTarget, sizes: Mapping[str, int], *, leases_only: bool
+    fault: AnyFault, target: FaultTarget, sizes: Mapping[str, int], *, leases_only: bool
 ) -> Harm:
     named = [target.node] if target.node is not None else target.nodes
     if target.role is TargetRole.ALL:
@@ -188,7 +188,7 @@ def _known(name: str, sizes: Mapping[str, int]) -> str | None:
     return None
 
 
-def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
+def _impossible(fault: AnyFault, sizes: Mapping[str, int]) -> str | None:
     """Yields an objection if there are more victims than nodes."""
     target: FaultTarget | None = getattr(fault, "target", None)
     pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
@@ -214,7 +214,7 @@ def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     return None
 
 
-def _twice(fault: Fault, plan: _Plan) -> str | None:
+def _twice(fault: AnyFault, plan: _Plan) -> str | None:
     """Yields an objection if two faults hit the same thing at the same time."""
     harm = harm_of(fault, plan.sizes)
     if harm is None:
@@ -231,7 +231,7 @@ def _twice(fault: Fault, plan: _Plan) -> str | None:
     return None
 
 
-def _too_few(fault: Fault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
+def _too_few(fault: AnyFault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
     harm = harm_of(fault, plan.sizes)
     if harm is None:
         return
@@ -266,7 +266,7 @@ def floor_of(run: ChaosRun, zone: RunZone, members: int) -> int:
     return members // 2 + 1
 
 
-def _go_on(fault: Fault, plan: _Plan) -> None:
+def _go_on(fault: AnyFault, plan: _Plan) -> None:
     """Updates the plan's state after a fault: which of its losses, and of earlier ones, still
     last.
     """

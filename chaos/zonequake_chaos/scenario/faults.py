@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from zonequake_chaos.scenario.fields import Count, FilePath, ManifestPart, Name, Seconds
+from zonequake_chaos.scenario.fields import FilePath, ManifestPart, Name, PositiveCount, Seconds
 from zonequake_chaos.scenario.triggers import AtOnce, Trigger
 
 
@@ -35,7 +35,7 @@ class FaultTarget(ManifestPart, frozen=True, kw_only=True):
     """
 
     role: TargetRole
-    count: Count = 1
+    count: PositiveCount = 1
     node: str | None = None
     nodes: list[str] = msgspec.field(default_factory=list)
     pool: str | None = None
@@ -279,7 +279,7 @@ class ScaleSpec(FaultSpec, frozen=True, kw_only=True, tag="scale"):
     replicas: Annotated[int, Meta(ge=0, le=1000)]
 
 
-Fault = (
+AnyFault = (
     PodKillSpec
     | ProcessKillSpec
     | ProcessPauseSpec
@@ -321,6 +321,6 @@ ByAgent = (
 """Faults that need a shell on the node of a pod: the fault agent, or an embedded cluster here."""
 
 
-def fault_type(fault: Fault) -> str:
+def fault_type(fault: AnyFault) -> str:
     """Returns the fault's `type`, as in the file and in the events."""
     return str(type(fault).__struct_config__.tag)

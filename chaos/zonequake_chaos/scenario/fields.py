@@ -31,7 +31,7 @@ class ManifestPart(
 
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Count = Annotated[int, Meta(ge=1, le=65_000)]
+PositiveCount = Annotated[int, Meta(ge=1, le=65_000)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 VariableName = Annotated[

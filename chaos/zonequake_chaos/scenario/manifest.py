@@ -16,8 +16,8 @@ import yaml
 from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
+    AnyFault,
     DiskCalls,
-    Fault,
     FaultTarget,
     LinkFaultSpec,
     NetworkSlowSpec,
@@ -185,7 +185,7 @@ def _control_contradictions(spec: RunSpec) -> Iterator[str]:
             yield f"control: fault {fault.name!r} scales its pool {control.pool!r}; name another"
 
 
-def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
+def _hold_contradictions(fault: AnyFault, later: list[str]) -> Iterator[str]:
     here = f"fault {fault.name!r}"
     if fault.held_until is None:
         return
@@ -199,7 +199,7 @@ def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
 
 
 def _fault_contradictions(
-    fault: Fault, pools: list[str], zones: list[str], earlier: list[str]
+    fault: AnyFault, pools: list[str], zones: list[str], earlier: list[str]
 ) -> Iterator[str]:
     here = f"fault {fault.name!r}"
     if isinstance(fault, RollingRestartSpec) and fault.pool is not None and fault.nodes:

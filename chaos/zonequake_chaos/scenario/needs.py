@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from zonequake_chaos.scenario.faults import ByAgent, Fault, OnTheNode
+from zonequake_chaos.scenario.faults import AnyFault, ByAgent, OnTheNode
 
 
 class Need(Enum):
@@ -19,7 +19,7 @@ class Need(Enum):
     EMBEDDED = "Needs the embedded cluster."
 
 
-def need_of(faults: Sequence[Fault]) -> Need:
+def need_of(faults: Sequence[AnyFault]) -> Need:
     """Returns what the faults together need; an embedded cluster has what the agent has."""
     if any(isinstance(fault, OnTheNode) for fault in faults):
         return Need.EMBEDDED

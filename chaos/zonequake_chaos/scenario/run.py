@@ -13,18 +13,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from zonequake_chaos.scenario.faults import Fault
+from zonequake_chaos.scenario.faults import AnyFault
 from zonequake_chaos.scenario.fields import (
-    Count,
     FilePath,
     ManifestPart,
     Name,
+    PositiveCount,
     Seconds,
     VariableName,
 )
 from zonequake_load.pod.control import Fraction, Loop, ReadsAt, Skew
 
-Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
+TimerSetting = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
 
 
 class Pool(ManifestPart, frozen=True, kw_only=True):
@@ -38,10 +38,10 @@ class RunZone(ManifestPart, frozen=True, kw_only=True):
     """A DistributionZone that the run creates and deletes; the fields are the resource's own."""
 
     name: Name
-    partitions: Count = 8
-    replicas: Count = 3
-    data_nodes_auto_adjust_scale_up: Timer = 0
-    data_nodes_auto_adjust_scale_down: Timer = "Infinite"
+    partitions: PositiveCount = 8
+    replicas: PositiveCount = 3
+    data_nodes_auto_adjust_scale_up: TimerSetting = 0
+    data_nodes_auto_adjust_scale_down: TimerSetting = "Infinite"
     data_nodes_filter: str | None = None
     catch_up_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
     fsync: bool = True
@@ -67,9 +67,9 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     pods: Annotated[int, Meta(ge=1, le=20)] = 2
     register_rate: Annotated[float, Meta(ge=0)] = 100.0
     list_rate: Annotated[float, Meta(ge=0)] = 40.0
-    register_keys_per_partition: Count = 4
-    list_keys_per_partition: Count = 2
-    processes: Count = 16
+    register_keys_per_partition: PositiveCount = 4
+    list_keys_per_partition: PositiveCount = 2
+    processes: PositiveCount = 16
     bulk_keys_per_partition: Annotated[int, Meta(ge=0)] = 0
     filler_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
     probe_rate: Annotated[int, Meta(ge=0)] = 500
@@ -194,7 +194,7 @@ class RunSpec(ManifestPart, frozen=True, kw_only=True):
     load: RunLoad = msgspec.field(default_factory=RunLoad)
     target: RunTarget = msgspec.field(default_factory=RunTarget)
     times: RunTimes = msgspec.field(default_factory=RunTimes)
-    faults: list[Fault] = msgspec.field(default_factory=list)
+    faults: list[AnyFault] = msgspec.field(default_factory=list)
     floor: Floor | None = None
     max_duration_s: Annotated[float, Meta(gt=0, le=86_400)] | None = None
     expectations: Expectations = msgspec.field(default_factory=Expectations)

@@ -58,7 +58,7 @@ app = typer.Typer(
 
 
 Key = Annotated[str, typer.Argument(help="Key; its hash decides the partition.")]
-Zone = Annotated[str, typer.Option("--zone", "-z", help="Name of the DistributionZone.")]
+ZoneName = Annotated[str, typer.Option("--zone", "-z", help="Name of the DistributionZone.")]
 Address = Annotated[
     list[str] | None,
     typer.Option(
@@ -84,7 +84,7 @@ Timeout = Annotated[
 class ZoneOptions(ReleaseOptions):
     """Names a zone of a release, or of the data nodes at `address`."""
 
-    zone: Zone
+    zone: ZoneName
     address: Address = None
     timeout: Timeout = 10.0
 

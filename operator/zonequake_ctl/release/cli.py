@@ -32,7 +32,7 @@ Analysis = Annotated[
     bool,
     typer.Option("--analysis", help="Install what `zonequake analyze --in-cluster` needs too."),
 ]
-Values = Annotated[
+ChartValues = Annotated[
     list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
 ]
 
@@ -46,7 +46,7 @@ Values = Annotated[
 def install(
     where: ReleaseOptions,
     image: Images = None,
-    value: Values = None,
+    value: ChartValues = None,
     fault_agent: FaultAgent = False,
     analysis: Analysis = False,
 ) -> None:

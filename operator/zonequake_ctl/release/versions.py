@@ -9,11 +9,11 @@ from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.release.installed import InstalledRelease, look_at_release
 
-Rows = list[tuple[str, str]]
+VersionRows = list[tuple[str, str]]
 _NAME_WIDTH = 14
 
 
-def client_rows() -> Rows:
+def client_rows() -> VersionRows:
     """Returns this program's version, and the place that it runs from."""
     checkout = find_own_files().checkout
     origin = f"the clone {checkout}" if checkout else "an installed wheel"
@@ -22,7 +22,7 @@ def client_rows() -> Rows:
     ]
 
 
-async def release_rows(place: ReleasePlace) -> Rows:
+async def release_rows(place: ReleasePlace) -> VersionRows:
     """Returns the versions that run at `place`. Raises UsageError, ClusterError."""
     async with await place.connect() as kube:
         found = await look_at_release(kube, place.release)
@@ -47,6 +47,6 @@ def _advice(found: InstalledRelease) -> str:
     return " (not the client's version: `zonequake install` upgrades it)"
 
 
-def row_lines(rows: Rows) -> list[str]:
+def row_lines(rows: VersionRows) -> list[str]:
     """Returns a line for each row, names in a column of their own."""
     return [f"{name:<{_NAME_WIDTH}} {text}" for name, text in rows]

@@ -21,7 +21,7 @@ from lark import Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 
 from zonequake_ctl.sql.grammar import NAMES, STATEMENTS, VERBS
-from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, Value, ValueForm
+from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, SqlValue, ValueForm
 from zonequake_ctl.sql.statements import (
     AlterTable,
     AlterTablesZone,
@@ -245,13 +245,13 @@ class _Statements(Transformer[Token, list[Statement]]):
     def settings(self, *settings: _Setting) -> list[_Setting]:
         return list(settings)
 
-    def setting(self, name: Token, value: Value | SqlName) -> _Setting:
+    def setting(self, name: Token, value: SqlValue | SqlName) -> _Setting:
         return name, value
 
-    def number(self, token: Token) -> Value:
-        return Value(form=ValueForm.NUMBER, text=str(token), at=_at(token))
+    def number(self, token: Token) -> SqlValue:
+        return SqlValue(form=ValueForm.NUMBER, text=str(token), at=_at(token))
 
-    def string(self, token: Token) -> Value:
+    def string(self, token: Token) -> SqlValue:
         begin, inner = _at(token) + 1, token[1:-1]
         offsets, text = [], []
         index = 0
@@ -260,7 +260,7 @@ class _Statements(Transformer[Token, list[Statement]]):
             text.append(inner[index])
             index += 2 if token[0] == "'" and inner[index] == "'" else 1
         offsets.append(begin + len(inner))
-        return Value(
+        return SqlValue(
             form=ValueForm.STRING, text="".join(text), at=_at(token), offsets=tuple(offsets)
         )
 
@@ -309,7 +309,7 @@ class _Statements(Transformer[Token, list[Statement]]):
             )
         return ZoneSettings(fields=fields, at=places)
 
-    def _check_filter(self, value: Value) -> None:
+    def _check_filter(self, value: SqlValue) -> None:
         if not value.text:
             return
         try:
@@ -342,7 +342,7 @@ class _Statements(Transformer[Token, list[Statement]]):
         return self._quoted_zone(written)
 
     def _of_zones(
-        self, name: Token, written: Value | SqlName, expected: str, instead: str, more: str = ""
+        self, name: Token, written: SqlValue | SqlName, expected: str, instead: str, more: str = ""
     ) -> SqlError:
         """Returns the error that a property of zones was given to a table, with what to write
         instead.
@@ -351,7 +351,7 @@ class _Statements(Transformer[Token, list[Statement]]):
         told = f"found {str(name)!r}, {words} {name.upper()} = {as_written(written)}"
         return SqlError(self._text, _at(name), f"{told}, {more}" if more else told)
 
-    def _quoted_zone(self, value: Value) -> SqlName:
+    def _quoted_zone(self, value: SqlValue) -> SqlName:
         """PRIMARY_ZONE = 'zone1' means the same as without the quotes."""
         name = parse_name(value.text)
         if name is None:
@@ -366,7 +366,7 @@ class _Statements(Transformer[Token, list[Statement]]):
         )
 
 
-_Setting = tuple[Token, Value | SqlName]
+_Setting = tuple[Token, SqlValue | SqlName]
 """A property's name and its value as written."""
 
 

@@ -27,7 +27,7 @@ class ValueForm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class SqlValue:
     """A value as written: a number's digits, a string without quotes, or a name. `at`: offset.
 
     `offsets`: of a string, where each of its characters stands in the text, and its end.
@@ -44,7 +44,7 @@ class Property:
     """A property of a zone: the field of its spec, and how a value is read."""
 
     field: str
-    read: Callable[[Value], int | str | None]
+    read: Callable[[SqlValue], int | str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class FixedProperty:
     because: str
 
 
-def _number(low: int, high: int) -> Callable[[Value], int]:
-    def read(value: Value) -> int:
+def _number(low: int, high: int) -> Callable[[SqlValue], int]:
+    def read(value: SqlValue) -> int:
         number = _whole(value)
         if number is None or not low <= number <= high:
             raise _no_number(value, f"a whole number from {low} to {high}")
@@ -65,7 +65,7 @@ def _number(low: int, high: int) -> Callable[[Value], int]:
     return read
 
 
-def _seconds(value: Value) -> int | str:
+def _seconds(value: SqlValue) -> int | str:
     if value.form is not ValueForm.NUMBER and value.text.casefold() == INFINITE.casefold():
         return INFINITE
     number = _whole(value)
@@ -74,7 +74,7 @@ def _seconds(value: Value) -> int | str:
     return number
 
 
-def _whole(value: Value) -> int | None:
+def _whole(value: SqlValue) -> int | None:
     """Reads a whole number, with underscores between digits as in 300_000; None if it is none."""
     if value.form is not ValueForm.NUMBER:
         return None
@@ -84,12 +84,12 @@ def _whole(value: Value) -> int | None:
         return None
 
 
-def _no_number(value: Value, expected: str) -> ValueError:
+def _no_number(value: SqlValue, expected: str) -> ValueError:
     is_quoted = value.form is not ValueForm.NUMBER and value.text.replace("_", "").isdigit()
     return ValueError(f"{expected}, without quotes" if is_quoted else expected)
 
 
-def _filter(value: Value) -> str | None:
+def _filter(value: SqlValue) -> str | None:
     """Returns the filter without its quotes; empty means no filter. The parser checks what is in
     it.
     """
@@ -98,13 +98,13 @@ def _filter(value: Value) -> str | None:
     return value.text or None
 
 
-def _function(value: Value) -> str:
+def _function(value: SqlValue) -> str:
     if value.form is ValueForm.NUMBER or value.text.casefold() != "rendezvous":
         raise ValueError("rendezvous, the only affinity function")
     return "rendezvous"
 
 
-def _consistency_mode(value: Value) -> str:
+def _consistency_mode(value: SqlValue) -> str:
     wanted = value.text.replace("_", "").casefold()
     for mode in ConsistencyMode:
         if mode.value.casefold() == wanted:

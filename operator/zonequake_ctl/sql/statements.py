@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_ctl.sql.properties import Value, ValueForm
+from zonequake_ctl.sql.properties import SqlValue, ValueForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +161,14 @@ Statement = (
 )
 
 
-def as_value(written: Value | SqlName) -> Value:
+def as_value(written: SqlValue | SqlName) -> SqlValue:
     """Returns a name as a value, too: properties take some without quotes."""
-    if isinstance(written, Value):
+    if isinstance(written, SqlValue):
         return written
-    return Value(form=ValueForm.NAME, text=".".join(written.parts), at=written.at)
+    return SqlValue(form=ValueForm.NAME, text=".".join(written.parts), at=written.at)
 
 
-def as_written(written: Value | SqlName) -> str:
+def as_written(written: SqlValue | SqlName) -> str:
     """Returns a value as it may be written again."""
     if isinstance(written, SqlName):
         return written.written

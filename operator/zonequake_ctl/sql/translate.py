@@ -55,7 +55,7 @@ class Catalog:
         """All resources of a kind."""
         return self.zones if kind == ZONE else self.tables
 
-    def after(self, changes: Sequence[Change]) -> Catalog:
+    def after(self, changes: Sequence[ResourceChange]) -> Catalog:
         """Returns the state once the changes are carried out."""
         world = self
         for change in changes:
@@ -96,14 +96,14 @@ class Delete:
     uid: str | None
 
 
-Change = Create | Update | Delete
+ResourceChange = Create | Update | Delete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
     """The result of translating a statement. `notice` is one sentence for people."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ResourceChange, ...] = ()
     rows: Rows | None = None
     notice: str = ""
 

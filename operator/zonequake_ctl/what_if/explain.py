@@ -214,7 +214,7 @@ def _planned_rule(
         return f"{_TRIGGER}: remove(planned); hole 13"
     if planned.from_reset:
         if cause == "groupRestart":
-            return "high-availability, Chain unwind: the target's alive nodes; hole 9"
+            return "high-availability, Chain unwind: the chosen link's alive nodes; hole 9"
         return f"{_RESET}: planned = targetTopology, only alive nodes; hole 7"
     return f"{_TRIGGER}: planned = calcPartAssignments()"
 

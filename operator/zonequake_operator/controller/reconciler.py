@@ -37,7 +37,7 @@ from zonequake_operator.planning.partition_events import (
 from zonequake_operator.planning.plan import (
     CreatePartition,
     Plan,
-    Write,
+    ResourceWrite,
     WritePartition,
     WriteZone,
     plan,
@@ -205,7 +205,7 @@ class ZoneReconciler:
 
     # ---------------------------------------------------------------------------------- writing
 
-    async def _write(self, writes: Iterable[Write]) -> bool:
+    async def _write(self, writes: Iterable[ResourceWrite]) -> bool:
         """Write what is urgent or due; says whether anything that decisions rest on was."""
         zone_writes = [a for a in writes if isinstance(a, WriteZone)]
         urgent = False
@@ -242,7 +242,7 @@ class ZoneReconciler:
         if said:
             await self._events.post(stored.zone, said)
 
-    def _is_due(self, write: Write) -> bool:
+    def _is_due(self, write: ResourceWrite) -> bool:
         if not isinstance(write, WritePartition):
             return False
         last_s = self._view_written_s.get(write.number, float("-inf"))
@@ -394,7 +394,7 @@ def _begins_reset(before: PartitionKeys, after: PartitionKeys) -> bool:
     return after.is_forced and not before.is_forced
 
 
-def _is_urgent(write: Write) -> bool:
+def _is_urgent(write: ResourceWrite) -> bool:
     return isinstance(write, WritePartition) and write.urgent
 
 

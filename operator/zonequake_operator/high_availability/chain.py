@@ -171,12 +171,12 @@ class UnjudgedLink:
 def unwind(
     chain: tuple[AssignmentsLink, ...], reported: Mapping[str, ReplicaStatus | None]
 ) -> UnwoundChain | UnjudgedLink:
-    """Find the target link and its source (hole 9).
+    """Find the chosen link and its source (hole 9).
 
-    "From the newest link back, the target is the first link of which a node of its own set reports
-    a user entry in its log whose (term, index) lies lexicographically above that link's own; none:
-    the oldest link. A link is judged once a majority of its set has reported." In the target, the
-    member with the newest last user entry is the source; ties by name.
+    "From the newest link back, the chosen link is the first one of which a node of its own set
+    reports a user entry in its log whose (term, index) lies lexicographically above that link's
+    own; none: the oldest link. A link is judged once a majority of its set has reported." In the
+    chosen link, the member with the newest last user entry is the source; ties by name.
 
     Args:
         chain: oldest link first, not empty.

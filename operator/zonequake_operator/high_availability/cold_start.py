@@ -4,7 +4,7 @@ and key outcome 2; design §3, holes 7 and 9).
     no member is alive any more         the group is *stopped*: written with its keys
     one link in the chain               ordinary recovery: a majority, by Raft's own rules
     more, or a reset without its node no node starts, all are inspected, and the chain is unwound:
-                                        two-phase reset to the target link
+                                        two-phase reset to the chosen link
     it leads again                      it isn't stopped any more
 
 A member is "alive" that has had a leader since its process started. While a group is stopped no

@@ -81,7 +81,7 @@ class WritePartition:
     urgent: bool
 
 
-Write = WriteZone | CreatePartition | WritePartition
+ResourceWrite = WriteZone | CreatePartition | WritePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Plan:
     that are erased.
     """
 
-    writes: list[Write]
+    writes: list[ResourceWrite]
     orders: list[SendOrder]
     settled: bool
     wake_at_ms: int | None = None
@@ -139,7 +139,7 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
             health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}", spec.storage))
     health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
-    writes: list[Write] = []
+    writes: list[ResourceWrite] = []
     if not spec.paused:
         moves = _create_missing(snapshot, spec)
         moves += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
@@ -177,7 +177,7 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
     )
 
 
-def _is_urgent(write: Write) -> bool:
+def _is_urgent(write: ResourceWrite) -> bool:
     return isinstance(write, CreatePartition) or write.urgent
 
 
@@ -194,7 +194,7 @@ def _plan_unreadable(snapshot: ZoneSnapshot, problem: str) -> Plan:
     zone = snapshot.zone
     status = replace(zone.status, observed_generation=zone.generation)
     conditions = invalid_spec(problem)
-    writes: list[Write] = []
+    writes: list[ResourceWrite] = []
     if (status, conditions) != (zone.status, zone.conditions):
         writes = [
             WriteZone(status=status, conditions=conditions, summary=zone.summary, urgent=True)
@@ -275,7 +275,7 @@ def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
 
 
-def _create_missing(snapshot: ZoneSnapshot, spec: ZoneSpec) -> list[Write]:
+def _create_missing(snapshot: ZoneSnapshot, spec: ZoneSpec) -> list[ResourceWrite]:
     missing = (n for n in range(spec.partitions) if n not in snapshot.partitions)
     return [CreatePartition(number=n) for n in missing]
 
@@ -288,17 +288,18 @@ def _write_partitions(
     health: Mapping[int, Health],
     calculate: Calculate,
     verdicts: Mapping[int, KeysVerdict],
-) -> list[Write]:
+) -> list[ResourceWrite]:
     state = status.data_nodes
-    targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
+    nodes = tuple(sorted(state.nodes)) if state else ()
+    calculated = calculate(nodes, spec.partitions, spec.replicas)
     alive = frozenset(snapshot.topology.nodes)
-    writes: list[Write] = []
+    writes: list[ResourceWrite] = []
     for number, partition in snapshot.partitions.items():
         if number >= spec.partitions:
             continue
         trigger = max(partition.keys.change_trigger_revision, status.handled_revision)
         wish = key_changes.WantedKeys(
-            target=targets[number],
+            calculated=calculated[number],
             revision=status.revision,
             due=trigger < status.revision,
             mode=spec.change_peers,

@@ -31,7 +31,7 @@ from zonequake_operator.groups.evidence import (
 )
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.high_availability import chain, reset
-from zonequake_operator.rebalance import ha_target, volatile_switch
+from zonequake_operator.rebalance import ha_wish, volatile_switch
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
@@ -47,11 +47,12 @@ from zonequake_protocol.admin import PeerName, ReplicaStatus, Stage
 class WantedKeys:
     """The wished state of the partition.
 
-    `target` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's revision
-    is above the partition's trigger revision. `held`: nodes that the scale-up timer still holds.
+    `calculated` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's
+    revision is above the partition's trigger revision. `held`: nodes that the scale-up timer still
+    holds.
     """
 
-    target: AssignmentSet | None
+    calculated: AssignmentSet | None
     revision: int
     due: bool
     mode: ChangePeersMode = ChangePeersMode.QUEUE
@@ -62,15 +63,15 @@ class WantedKeys:
     def wanted(
         self, keys: PartitionKeys, alive: frozenset[str], *, waits: bool = False
     ) -> AssignmentSet | None:
-        """Returns the target of a partition with these keys; None if nothing is wished.
+        """Returns the wish of a partition with these keys; None if there is none.
 
         `waits`: it takes its turn after pending.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-            return ha_target.highly_available(
-                self.target, keys, alive=alive, held=self.held, waits=waits
+            return ha_wish.highly_available(
+                self.calculated, keys, alive=alive, held=self.held, waits=waits
             )
-        return self.target
+        return self.calculated
 
 
 def decide(
@@ -342,7 +343,7 @@ def _stable_switch(keys: PartitionKeys, group: Group, wish: WantedKeys) -> Parti
     assert leading is not None
     assert keys.pending is not None
     stable = AssignmentSet(nodes=keys.pending.nodes)
-    done = volatile_switch.on_rebalance_done(keys, stable, wish.target)
+    done = volatile_switch.on_rebalance_done(keys, stable, wish.calculated)
     after = replace(keys, switch_reduce=done.switch_reduce, switch_append=done.switch_append)
     if done.pending is not None:
         after = replace(_set_pending(after, done.pending, group), planned=keys.planned)

@@ -152,7 +152,8 @@ async def test_late_answers_are_late_while_the_process_is_young(nodes: LocalNode
             assert (await client.once(name, Read(group, "k"))).value == 1
             took_s.append(time.monotonic() - begun_s)
         quickest_s[name] = min(took_s)
-    assert quickest_s["n1"] >= 0.25 > quickest_s["n0"]
+    # The node's uvloop counts in milliseconds: a timer of 0.25 s may fire one early.
+    assert quickest_s["n1"] > 0.248 > quickest_s["n0"]
 
 
 @pytest.mark.parametrize("fault", ["", "late-hand-over"])

@@ -23,7 +23,7 @@ from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.encoding import Pair
+from zonequake_store.state.encoding import EncodedPair
 from zonequake_store.state.partition import AppliedState, Cells, StateMachine
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import View
@@ -229,7 +229,7 @@ def compared_with_what_is_applied_now(patch: pytest.MonkeyPatch) -> None:
 def piece_loses_its_last_pair(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def all_but_one(view: DataView, *given: object) -> Iterator[Pair]:
+    def all_but_one(view: DataView, *given: object) -> Iterator[EncodedPair]:
         found = list(pairs(view, *given))  # type: ignore[arg-type]
         yield from found[:-1] if len(found) > 2 else found
 

@@ -13,7 +13,7 @@ from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.counters import PartitionUpdateCounter
-from zonequake_store.state.encoding import Pair
+from zonequake_store.state.encoding import EncodedPair
 from zonequake_store.state.partition import AppliedState, Cells, StateMachine
 from zonequake_store.state.transactions import PrepareCommand, TransactionId, TransactionTable
 from zonequake_store.storage.cells import Overlay
@@ -61,7 +61,7 @@ def counter_lost_at_start(patch: pytest.MonkeyPatch) -> None:
 def counter_left_out_of_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def from_zero(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+    def from_zero(view: DataView, after: bytes = b"") -> Iterator[EncodedPair]:
         for key, value in pairs(view, after):
             if key == encoding.APPLIED:
                 state = msgspec.msgpack.decode(value, type=AppliedState)

@@ -13,7 +13,7 @@ from zonequake_operator.fleet import fencing, fleet
 from zonequake_operator.high_availability import chain, cold_start, reset, reset_orders, verdicts
 from zonequake_operator.nodes import topology
 from zonequake_operator.planning import zone_orders
-from zonequake_operator.rebalance import ha_target, key_changes
+from zonequake_operator.rebalance import ha_wish, key_changes
 from zonequake_operator.resources.leases import LeaseSession
 from zonequake_protocol.admin import ResetPeers
 from zonequake_store.replica import status
@@ -116,7 +116,7 @@ def tell_nobody_of_resets(patch: Patch) -> None:
 
 
 def wish_for_whom_is_away(patch: Patch) -> None:
-    patch.setattr(ha_target, "highly_available", lambda calculated, *_, **__: calculated)
+    patch.setattr(ha_wish, "highly_available", lambda calculated, *_, **__: calculated)
 
 
 def count_who_ran_out_as_left_without_a_fence(patch: Patch) -> None:

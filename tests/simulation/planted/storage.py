@@ -20,7 +20,7 @@ from zonequake_store.replica.planted_faults import PlantedFaults
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.encoding import Pair
+from zonequake_store.state.encoding import EncodedPair
 from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage import log_records, log_recovery, log_store
 from zonequake_store.storage.cells import Overlay
@@ -153,7 +153,7 @@ def applied_index_not_flushed(patch: pytest.MonkeyPatch) -> None:
 def session_table_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def without_sessions(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+    def without_sessions(view: DataView, after: bytes = b"") -> Iterator[EncodedPair]:
         return (pair for pair in pairs(view, after) if pair[0][:1] != encoding.CLIENT)
 
     patch.setattr(DataView, "pairs", without_sessions)

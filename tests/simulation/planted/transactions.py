@@ -11,7 +11,7 @@ from zonequake_protocol.client import Reply
 from zonequake_store.network.transaction_messages import AskOutcome, Finish, Letter, Prepare
 from zonequake_store.state import encoding
 from zonequake_store.state.commands import CommandOutcome
-from zonequake_store.state.encoding import Pair
+from zonequake_store.state.encoding import EncodedPair
 from zonequake_store.state.partition import StateMachine
 from zonequake_store.state.transactions import (
     CommitCommand,
@@ -123,7 +123,7 @@ def prepared_lost_at_start(patch: pytest.MonkeyPatch) -> None:
 def prepared_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def without(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+    def without(view: DataView, after: bytes = b"") -> Iterator[EncodedPair]:
         return (pair for pair in pairs(view, after) if pair[0][:1] != encoding.TRANSACTION)
 
     patch.setattr(DataView, "pairs", without)

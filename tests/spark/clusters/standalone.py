@@ -78,8 +78,10 @@ def standalone(folder: Path, *, workers: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A Spark Connect server with two cores in this environment; yields its URL."""
+def connect_server(
+    folder: Path, environment: Mapping[str, str], *, master: str = "local[2]"
+) -> Iterator[str]:
+    """A Spark Connect server in this environment, on two cores or a cluster; yields its URL."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
@@ -91,7 +93,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(_SPARK_SUBMIT, "--class", _CONNECT_SERVER, "--master", "local[2]"),
+                *(_SPARK_SUBMIT, "--class", _CONNECT_SERVER, "--master", master),
                 *(word for each in settings.items() for word in ("--conf", "=".join(each))),
                 "spark-internal",
             ],

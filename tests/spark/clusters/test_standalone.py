@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from tests.histories.synthesize import Shape, synthesize
-from tests.spark.clusters.standalone import free_port, standalone
+from tests.spark.clusters.standalone import connect_server, free_port, standalone
 from zonequake_analysis import submit
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -87,6 +87,24 @@ def test_spark_submits_master_is_the_one_that_judges(
     assert document["exit_code"] == ended.returncode, ended.stderr
     assert document["analyzed"]["master"] == cluster
     assert "driver" not in {one["name"] for one in document["analyzed"]["executors"]}
+
+
+def test_a_connect_server_without_executors_ends_the_analysis_with_what_waits(
+    run: Path, tmp_path: Path
+) -> None:
+    there = copied(run, tmp_path)
+    python = {"PYSPARK_PYTHON": sys.executable}
+    with (
+        standalone(tmp_path / "cluster", workers=0) as master,
+        connect_server(tmp_path / "connect", {**os.environ, **python}, master=master) as remote,
+    ):
+        ended = zonequake(there, "--remote", remote)
+    assert ended.returncode == 255, ended.stderr
+    assert "Traceback" not in ended.stderr
+    document = verdict(there)
+    assert document["verdict"] == "harness-failed"
+    assert "the Spark Connect server has run none of the tasks that wait" in document["headline"]
+    assert "it has no executor" in document["headline"]
 
 
 @pytest.mark.parametrize("master", ["somewhere", f"spark://127.0.0.1:{free_port()}"])

@@ -13,14 +13,14 @@ from msgspec.structs import replace as replaced
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.windows import Unavailability
-from zonequake_analysis.metrics.facts import MetricFacts, moved_of
+from zonequake_analysis.metrics.metric_facts import MetricFacts, moved_of
+from zonequake_analysis.metrics.metric_names import family, is_counter, unit
+from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import shown_of
 from zonequake_analysis.metrics.spans import Spans, spans_of
-from zonequake_analysis.metrics.targets import Targets
 from zonequake_analysis.metrics.tasks.compared import About, Change, changes
 from zonequake_analysis.metrics.tasks.curve import Curve, curve
 from zonequake_analysis.metrics.tasks.steps import Points, points
-from zonequake_analysis.metrics.words import family, is_counter, unit
 
 S, MS = 1_000_000_000, 1_000_000
 BROKE_S, HEALED_S = 40, 55

@@ -29,8 +29,8 @@ from zonequake_analysis.measures.rebalances import fault_landings, rebalances
 from zonequake_analysis.measures.tally import BINS
 from zonequake_analysis.measures.timeline import Latencies, PartitionRow, Timeline
 from zonequake_analysis.measures.windows import Cause, Unavailability
-from zonequake_analysis.post_mortem.cells import FindingCell, coarse
 from zonequake_analysis.post_mortem.examples import Example, chosen
+from zonequake_analysis.post_mortem.finding_cells import FindingCell, coarse
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime
 from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report.page import render_page

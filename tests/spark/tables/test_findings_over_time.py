@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.histories.synthesize import START_NS
 from tests.histories.tabled_run import LOST_S, MS, S
 from tests.spark.tables.conftest import Analysed
-from zonequake_analysis.post_mortem.cells import FindingCell, cells_of_operations
 from zonequake_analysis.post_mortem.examples import examples_of_operations
+from zonequake_analysis.post_mortem.finding_cells import FindingCell, cells_of_operations
 from zonequake_analysis.report import write_report
 from zonequake_analysis.tables.schemas import FINDINGS, columns_of
 

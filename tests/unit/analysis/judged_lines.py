@@ -15,9 +15,9 @@ from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.inputs.lines import byte_ranges
-from zonequake_analysis.spark_pass.agreed import Asked, agreed
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
+from zonequake_analysis.spark_pass.repeated_passes import Asked, agreed
 from zonequake_analysis.storage.place import Place
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -15,7 +15,7 @@ from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.inputs.remote_read import FILE
 from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
-from zonequake_analysis.metrics.facts import MetricFacts, metric_facts
+from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts
 from zonequake_analysis.spark_pass.in_tasks import Made
 
 START_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.checks import diverged, sets
 from zonequake_analysis.judgement.judge import judge
-from zonequake_analysis.judgement.two_places import TWO_PLACES, counted, meaning
+from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES, counted, meaning
 from zonequake_analysis.measures.replica_audit import Audit, Disagreement
 from zonequake_analysis.verdict import Check, Verdict
 

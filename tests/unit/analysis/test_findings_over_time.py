@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from tests.spark.report import made_up_pages
 from zonequake_analysis.measures.timeline import PartitionRow, Timeline
-from zonequake_analysis.post_mortem.cells import (
-    FindingCell,
-    cells_of_checks,
-    coarse,
-    without_time,
-)
 from zonequake_analysis.post_mortem.examples import (
     MOST_EXAMPLES,
     chosen,
     examples_of_checks,
     one_of_each,
+)
+from zonequake_analysis.post_mortem.finding_cells import (
+    FindingCell,
+    cells_of_checks,
+    coarse,
+    without_time,
 )
 from zonequake_analysis.report.page_data import (
     as_json,
@@ -164,10 +164,10 @@ def test_a_slice_in_which_all_failed_is_seen_however_many_become_one(
         drawn, partitions=tuple(replace(p, good=p.good * (p.bad == 0)) for p in drawn.partitions)
     )
     axis = Axis(start_ns=0, end_ns=drawn.end_ns)
-    assert 'class="bad most" d="M7 0H8V6H7z"' in strip(axis, drawn, drawn.partitions[1])
+    assert 'class="bad most" d="M7 0H8V6H7z"' in strip(axis, drawn, drawn.partitions[1], rows=2)
     monkeypatch.setattr("zonequake_analysis.report.time_rows.MOST_STRIP_CELLS", 20)
-    assert 'class="bad most" d="M4 0H8V6H4z"' in strip(axis, drawn, drawn.partitions[1])
-    assert "bad" not in strip(axis, drawn, drawn.partitions[0])
+    assert 'class="bad most" d="M4 0H8V6H4z"' in strip(axis, drawn, drawn.partitions[1], rows=2)
+    assert "bad" not in strip(axis, drawn, drawn.partitions[0], rows=2)
 
 
 def test_details_have_a_bounded_size_and_the_first_examples_keep_theirs(

@@ -25,8 +25,8 @@ from zonequake_analysis.metrics.counters import (
     Counted,
     increase,
 )
-from zonequake_analysis.metrics.facts import MetricFacts
-from zonequake_analysis.metrics.targets import Gap, Targets
+from zonequake_analysis.metrics.metric_facts import MetricFacts
+from zonequake_analysis.metrics.scrapes import Gap, Targets
 from zonequake_analysis.metrics.tasks.selected import SeriesSamples
 from zonequake_analysis.verdict import Check, Verdict, worst
 

@@ -7,8 +7,8 @@ import pytest
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.windows import Unavailability
+from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.metrics.spans import MOST_FAULTS, MOST_WINDOWS, Spans, Stretch, spans_of
-from zonequake_analysis.metrics.words import family, is_counter, is_quiet, unit
 from zonequake_analysis.report.moved_metrics import in_unit
 
 SECOND_NS = 10**9

@@ -14,8 +14,8 @@ from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.post_mortem.around import MOST_OPERATIONS, around
-from zonequake_analysis.post_mortem.cells import FindingCell
 from zonequake_analysis.post_mortem.examples import Example
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.storage.place import Place
 
 AT_NS = 10**12
@@ -28,6 +28,7 @@ def row(number: int, *, partition: int, key: str, inv: int) -> dict[str, object]
         "zone": "z1",
         "partition": partition,
         "key": key,
+        "key_id": name_id("z1", key),
         "process": 1,
         "op": f"op-{number:03d}",
         "role": 0,
@@ -75,7 +76,7 @@ def test_the_nearest_of_all_files_are_shown_and_at_a_key_those_named(
             tmp_path / f"{part}.parquet",
         )
     held = [one for n, one in enumerate(rows) if n % 3 < 2] + rows[2::6]
-    monkeypatch.setattr("zonequake_analysis.post_mortem.around.in_tasks", without_spark)
+    monkeypatch.setattr("zonequake_analysis.post_mortem.candidates.in_tasks", without_spark)
     far = max(held, key=lambda one: abs(int(str(one["inv"])) - AT_NS) * (one["key"] == "k1"))
     examples = [example(1, "k1", (str(far["op"]),)), example(0, None), example(5, None)]
     files = Place.of(tmp_path).all_below(".parquet")

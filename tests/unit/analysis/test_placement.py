@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+from pathlib import Path
 from types import SimpleNamespace as Made
 from typing import Any
 
@@ -121,6 +123,53 @@ def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.Monke
     for master in ("k8s://https://a", "k8s://https://b"):
         check_reachable(master)
     assert asked == [("b", 443)]
+
+
+KUBECONFIG = """
+clusters:
+- {name: far, cluster: {server: "https://a", proxy-url: "http://me:secret@proxy:3128"}}
+- {name: near, cluster: {server: "https://a"}}
+contexts:
+- {name: by-proxy, context: {cluster: far, user: me}}
+- {name: straight, context: {cluster: near, user: me}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("current", "context", "no_proxy", "asks"),
+    [
+        ("by-proxy", None, "", False),
+        ("straight", "by-proxy", "", False),
+        ("straight", None, "", True),
+        ("by-proxy", "straight", "", True),
+        ("by-proxy", None, "a", True),
+        ("by-proxy", "unknown", "", True),
+        ("]", None, "", True),
+    ],
+)
+def test_an_api_server_behind_the_proxy_of_a_kubeconfig_is_left_to_spark(
+    current: str,
+    context: str | None,
+    no_proxy: str,
+    asks: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", no_proxy)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(f"current-context: {current}\n")
+    second.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", f"{first}{os.pathsep}{second}")
+    check_reachable("k8s://https://a", context=context)
+    assert asked == ([("a", 443)] if asks else [])
+    told = capsys.readouterr().err
+    assert ("proxy-url of the cluster far in the kubeconfig" in told) != asks
+    assert "secret" not in told
 
 
 @pytest.mark.parametrize("master", ["k8s://", "k8s://ftp://a", "k8s://https://a:port"])

@@ -20,14 +20,14 @@ from zonequake_analysis.inputs.remote_read import (
     READ_PATH,
     SERIES_PATH,
     STALE_BITS,
-    Post,
+    PostBytes,
     pull,
     read,
 )
 from zonequake_analysis.metrics.slices import LONGEST_MS, Slice, slices
 
 
-def _server(asked: list[Any], series: Mapping[str, int] | None = None) -> Post:
+def _server(asked: list[Any], series: Mapping[str, int] | None = None) -> PostBytes:
     """Answers every slice with a sample at each of its ends, and a stale marker in the middle."""
     counts = {"up": 1} if series is None else series
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,10 +21,13 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.measures.rebalances import Rebalance, fault_landings
 from zonequake_analysis.measures.resets import Reset
+from zonequake_analysis.post_mortem.finding_cells import FindingCell
+from zonequake_analysis.post_mortem.over_time import FindingsOverTime
 from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.page import render_page
+from zonequake_analysis.report.page_data import MOST_PARTITIONS
 from zonequake_analysis.report.shortened import ends_of
 from zonequake_analysis.report.time_rows import MOST_LEADER_LINES, Axis, leader_row
 from zonequake_analysis.report.witness_text import witness_text
@@ -105,6 +109,37 @@ def test_a_page_of_a_run_with_far_too_much_is_small_and_counts_what_it_leaves_ou
         "of 60,000 elements",
     ):
         assert words in page, words
+
+
+def test_of_5000_partitions_the_worst_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
+    judged = made_up_pages.made_up_judgement(partitions=5000)
+    cells = [
+        FindingCell(
+            check=check,
+            kind=kind,
+            found_by=found_by,
+            zone="z1",
+            partition=partition,
+            first_ns=START_NS + partition * 10**6,
+            last_ns=START_NS + partition * 10**6,
+            count=2,
+        )
+        for partition in range(1000, 5000)
+        for check, kind in (made_up_pages.LOST, made_up_pages.STALE)
+        if kind == "stale" or partition >= 4990
+        for found_by in ("a", "b", "c", "d", "e", "f")
+    ]
+    judged = replace(judged, over_time=FindingsOverTime(cells=cells))
+    page = render_page(tmp_path, judged, told=lambda _: None)
+    assert len(page.encode()) < MOST_BYTES
+    rows = re.findall(r'class="row partition[^>]*><button[^>]*><span class="name">([^<]*)<', page)
+    assert len(rows) == MOST_PARTITIONS == 500
+    assert set(rows[:10]) == {f"z1/{n}" for n in range(4990, 5000)}
+    assert "4,500 more partitions are not drawn: 3,500 of them with findings, " in page
+    (data,) = re.findall(r'id="run-data">(.*?)</script>', page, re.DOTALL)
+    drawn = json.loads(data)
+    assert len(drawn["partitions"]) == 500
+    assert sum(one[4] for one in drawn["cells"]) == sum(cell.count for cell in cells)
 
 
 def test_each_change_of_a_leader_has_a_line_or_is_counted_at_the_one_before_it() -> None:

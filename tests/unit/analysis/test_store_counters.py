@@ -21,8 +21,8 @@ from zonequake_analysis.measures.counted_resets import RecordedResets
 from zonequake_analysis.measures.tally import extent, tally
 from zonequake_analysis.measures.timeline import PartitionRow, Timeline, timeline
 from zonequake_analysis.metrics.counters import ANSWERED, Counted
-from zonequake_analysis.metrics.facts import MetricFacts
-from zonequake_analysis.metrics.targets import Gap, Targets
+from zonequake_analysis.metrics.metric_facts import MetricFacts
+from zonequake_analysis.metrics.scrapes import Gap, Targets
 from zonequake_analysis.verdict import Check, Verdict, worst
 
 LAST_MS = 200_000

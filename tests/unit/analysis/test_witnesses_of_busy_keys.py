@@ -170,16 +170,13 @@ def near(files: list[Place], **wanted: Any) -> Candidates:
     return one
 
 
-def test_the_nearest_of_all_files_are_taken_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{CANDIDATES}.MOST_OPERATIONS", 20)
+def test_the_nearest_of_all_files_are_taken_and_no_more(tmp_path: Path) -> None:
     rows = busy(400)
     long = op(Function.WRITE, 5 * MS, -1, fin=300 * MS, op="long")
     unanswered = op(Function.WRITE, 6 * MS, -2, fin=NEVER_NS, outcome=2, op="unanswered")
     rows += [long, unanswered]
     files = files_of(tmp_path, rows[::2], rows[1::2])
-    one = near(files, at_ns=200 * MS)
+    one = near(files, at_ns=200 * MS, most=20)
     assert not one.whole
     assert len(one.rows()) == 20
     assert [row["inv"] for row in one.rows()] == sorted(row["inv"] for row in one.rows())
@@ -191,14 +188,12 @@ def test_the_nearest_of_all_files_are_taken_and_no_more(
     assert near(files_of(tmp_path, busy(20)), at_ns=0).whole
 
 
-def test_elements_of_lists_are_bounded_and_the_findings_own_list_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{CANDIDATES}.MOST_ELEMENTS", 1000)
+def test_elements_of_lists_are_bounded_and_the_findings_own_list_stays(tmp_path: Path) -> None:
     lists = [op(Function.READ, n * MS, list(range(300))) for n in range(10)]
     own = op(Function.READ, 10 * MS, list(range(5000)))
     append = op(Function.APPEND, 11 * MS, 7)
-    one = near(files_of(tmp_path, [*lists, own, append]), at_ns=10 * MS)
+    files = files_of(tmp_path, [*lists, own, append])
+    one = near(files, at_ns=10 * MS, most_elements=1000)
     assert [row["op"] for row in one.rows()] == [
         *(f"1-{n * MS}" for n in (7, 8, 9)),
         own["op"],
@@ -207,16 +202,31 @@ def test_elements_of_lists_are_bounded_and_the_findings_own_list_stays(
     assert not one.whole
 
 
-def test_answers_at_a_place_are_of_any_key_bounded_and_no_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{CANDIDATES}.MOST_OPERATIONS", 10)
+def test_answers_at_a_place_are_of_any_key_bounded_and_no_copies(tmp_path: Path) -> None:
     at_place = [op(Function.READ, n * MS, 1, key=n % 5, index=9) for n in range(100)]
     writes = [op(Function.WRITE, 90 * MS + n, n, key=n, index=9) for n in (1, 2)]
     copied = op(Function.WRITE, 3 * MS, 3, key=8, index=9, copy=True)
     files = files_of(tmp_path, at_place[:50], [*at_place[50:], *writes, copied])
-    one = near(files, key_id=None, at_ns=5 * MS, position=position(9))
+    one = near(files, key_id=None, at_ns=5 * MS, position=position(9), copies=False, most=10)
     names = {row["op"] for row in one.rows()}
     assert len(one.rows()) == 10
     assert {row["op"] for row in writes} <= names
     assert copied["op"] not in names
+
+
+def test_a_task_holds_a_few_rows_of_a_busy_key_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{CANDIDATES}._BATCH_ROWS", 200)
+    elements = list(range(150))
+    files = files_of(tmp_path, [op(Function.READ, n * MS, elements) for n in range(ALL)])
+    whole_bytes = ALL * len(elements) * 8
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        one = near(files, at_ns=LATE // 2, most=20)
+    finally:
+        pa.set_memory_pool(before)
+    assert len(one.rows()) == 20
+    assert counted.max_memory() < whole_bytes // 2

@@ -15,7 +15,7 @@ from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell
 from zonequake_chaos.scenario import manifest
-from zonequake_chaos.scenario.faults import Fault
+from zonequake_chaos.scenario.faults import AnyFault
 from zonequake_chaos.scenario.needs import Need
 from zonequake_kube.errors import UsageError
 
@@ -23,7 +23,7 @@ SHELL = cast("NodeShell", object())
 NODE = cast("OwnMachine", object())
 
 
-def admitted(faults: Sequence[Fault], node: OwnMachine | None, shell: NodeShell | None) -> bool:
+def admitted(faults: Sequence[AnyFault], node: OwnMachine | None, shell: NodeShell | None) -> bool:
     try:
         check_node(faults, node)
         check_shell(faults, shell)
@@ -32,7 +32,7 @@ def admitted(faults: Sequence[Fault], node: OwnMachine | None, shell: NodeShell 
     return True
 
 
-def demanded(faults: Sequence[Fault]) -> Need:
+def demanded(faults: Sequence[AnyFault]) -> Need:
     """The least with which the runner admits the faults."""
     if admitted(faults, None, None):
         return Need.API

@@ -216,7 +216,9 @@ class Search:
     def _assert_ended(self, state: State) -> None:
         keys, group = state.keys, state.group
         if not group.is_lost():
-            assert keys.stable == state.wish.target, f"{keys.stable} isn't {state.wish.target}"
+            assert keys.stable == state.wish.calculated, (
+                f"{keys.stable} isn't {state.wish.calculated}"
+            )
             assert keys.pending is None
             assert keys.planned is None
             assert keys.pending_lock is None
@@ -250,7 +252,10 @@ def _changed(
     after_wish = state.wish
     if wish is not None:
         target = AssignmentSet.of(*wish)
-        after_wish, due = replace(after_wish, target=target, revision=after_wish.revision + 1), True
+        after_wish, due = (
+            replace(after_wish, calculated=target, revision=after_wish.revision + 1),
+            True,
+        )
     if keys is not None:
         due = False  # a write of a due partition raises its trigger revision
     return State(
@@ -323,7 +328,7 @@ def _canonical(state: State) -> bytes:
             [group.leader, terms.of(group.term), indexes.of(group.index), indexes.of(group.commit)],
             [group.stage.value, tokens.of(group.stage_token), peers(group.stage_peers)],
             [group.caught_up, group.granted, group.silent_ticks, str(group.ended)],
-            [set_of(state.wish.target), state.due, sorted(state.away)],
+            [set_of(state.wish.calculated), state.due, sorted(state.away)],
             [order_of(node, order) for node, order in state.late],
             [getattr(state.budget, name) for name in Budget.__slots__],
         ]

@@ -82,7 +82,7 @@ class World:
     ) -> PartitionKeys:
         before = of or self.keys
         due = before.change_trigger_revision < self.revision
-        wish = WantedKeys(target=self.target, revision=self.revision, due=due, mode=self.mode)
+        wish = WantedKeys(calculated=self.target, revision=self.revision, due=due, mode=self.mode)
         return decide(before, seen, wish, alive)
 
     def twin_reads(self) -> None:

@@ -108,7 +108,7 @@ def group(
 
 def wish(target: str | None, *, due: bool = False, mode: ChangePeersMode = Q) -> WantedKeys:
     return WantedKeys(
-        target=of(target), revision=7, due=due, mode=mode, storage=StorageKind.VOLATILE
+        calculated=of(target), revision=7, due=due, mode=mode, storage=StorageKind.VOLATILE
     )
 
 

@@ -44,7 +44,7 @@ def settled(nodes: str, settings: ReplicaSettings) -> tuple[PartitionKeys, objec
     """A group that has become what is wished."""
     group, keys = model.StoreGroup(), PartitionKeys()
     wish = WantedKeys(
-        target=AssignmentSet.of(*nodes),
+        calculated=AssignmentSet.of(*nodes),
         revision=1,
         due=True,
         mode=settings.mode,

@@ -93,7 +93,7 @@ def test_the_trigger_step(
     target: str | None,
     after: tuple[str | None, str | None, str | None],
 ) -> None:
-    wish = WantedKeys(target=of(target), revision=7, due=True, mode=mode)
+    wish = WantedKeys(calculated=of(target), revision=7, due=True, mode=mode)
     result = decide(before, NOBODY, wish, EVERYONE)
     assert (result.stable, result.pending, result.planned) == tuple(map(of, after)), name
     changed = (before.stable, before.pending, before.planned) != tuple(map(of, after))
@@ -105,7 +105,7 @@ def test_the_trigger_step(
 def test_an_old_event_is_skipped() -> None:
     before = keys("ABC")
     assert (
-        decide(before, NOBODY, WantedKeys(target=of("D"), revision=7, due=False), EVERYONE)
+        decide(before, NOBODY, WantedKeys(calculated=of("D"), revision=7, due=False), EVERYONE)
         == before
     )
 
@@ -226,7 +226,7 @@ def test_a_rebuilt_partition_still_shuts_out_what_its_last_reset_gave_up(
         enforced_lineage=0,
     )
     group = observe("g", {"A": survivor, "B": waiting, "C": waiting})
-    wish = WantedKeys(target=of("ABC"), revision=7, due=True, consistency_mode=consistency)
+    wish = WantedKeys(calculated=of("ABC"), revision=7, due=True, consistency_mode=consistency)
     rebuilt = decide(PartitionKeys(), group, wish, EVERYONE)
     assert (rebuilt.stable, rebuilt.pending) == (of("A"), of("ABC"))
     told = orders(rebuilt, group, SETTINGS, alive=EVERYONE, reachable=frozenset("ABC"))
@@ -436,7 +436,7 @@ def test_a_replica_that_an_older_order_may_erase_is_no_peer_yet() -> None:
 def test_a_group_is_formed_of_replicas_that_no_older_order_may_erase() -> None:
     unformed, wished = (
         replace(keys("AB"), bootstrap=None),
-        WantedKeys(target=of("AB"), revision=1, due=False),
+        WantedKeys(calculated=of("AB"), revision=1, due=False),
     )
 
     def running(token: int) -> Group:
@@ -513,7 +513,7 @@ def test_a_newcomer_that_has_gone_after_it_was_caught_up_does_not_hold_the_lock_
         world.group.tick()
     seen = world.group.report()
     left = replace(seen, replicas={n: r for n, r in seen.replicas.items() if n != "D"})
-    alive, wish = frozenset("ABC"), WantedKeys(target=of("ABD"), revision=1, due=False)
+    alive, wish = frozenset("ABC"), WantedKeys(calculated=of("ABD"), revision=1, due=False)
     locked = decide(world.keys, left, wish, alive)
     assert locked.pending_lock is not None, "A and B are a majority of ABD"
     told = orders(locked, left, SETTINGS, alive=alive, reachable=alive)

@@ -388,7 +388,7 @@ def test_a_forced_pending_ends_with_the_survivor_that_leads_alone_by_this_reset_
 ) -> None:
     leads = replica("A", role=ReplicaRole.LEADER, configuration=leads_by, commit=commit)
     now = holders(TWO_LEFT, {"A": leads, "B": replica("ABCDE", enforced_lineage=5)})
-    wish = WantedKeys(target=of("AB"), revision=3, due=False)
+    wish = WantedKeys(calculated=of("AB"), revision=3, due=False)
     after = decide(RESETTING, now.group, wish, frozenset("AB"))
     assert after.is_forced is not ends
     assert after.stable == (of("A") if ends else of("ABCDE"))

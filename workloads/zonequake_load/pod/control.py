@@ -10,14 +10,15 @@ from enum import StrEnum
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from zonequake_load.operation import OnceId, Operation, TransactionOperation
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Skew = Annotated[float, msgspec.Meta(ge=0, le=5)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Some = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Skew = Annotated[float, Meta(ge=0, le=5)]
+Count = Annotated[int, Meta(ge=0)]
+Some = Annotated[int, Meta(ge=1)]
 FUNCTION_NAME = r"^[\w.]+:\w+$"
 """Pattern of MODULE:FUNCTION."""
 
@@ -88,7 +89,7 @@ class RegisterWorkload(
     reads: Fraction = 0.4
     cas: Fraction = 0.2
     skew: Skew = 0.0
-    filler_bytes: Annotated[int, msgspec.Meta(ge=0, le=1024 * 1024)] = 0
+    filler_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 0
     arrivals: Arrivals = Arrivals.POISSON
 
 
@@ -110,7 +111,7 @@ class AppendListWorkload(
     keys_per_partition: Some = 2
     reads: Fraction = 0.5
     skew: Skew = 0.0
-    longest: Annotated[int, msgspec.Meta(ge=2, le=10_000)] = 200
+    longest: Annotated[int, Meta(ge=2, le=10_000)] = 200
     arrivals: Arrivals = Arrivals.POISSON
 
 
@@ -134,8 +135,8 @@ class Preload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     bulk_keys_per_partition: Count = 0
-    filler_bytes: Annotated[int, msgspec.Meta(ge=0, le=1024 * 1024)] = 0
-    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
+    filler_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 0
+    concurrency: Annotated[int, Meta(ge=1, le=1024)] = 16
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,19 +151,19 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     (`zonequake_load.targets.context`).
     """
 
-    client: Annotated[str, msgspec.Meta(pattern=FUNCTION_NAME)]
+    client: Annotated[str, Meta(pattern=FUNCTION_NAME)]
     zone: str
-    seeds: Annotated[list[str], msgspec.Meta(min_length=1)]
-    pods: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    seeds: Annotated[list[str], Meta(min_length=1)]
+    pods: Annotated[int, Meta(ge=1, le=64)] = 1
     partitions: list[Count] | None = None
     workloads: list[RegisterWorkload | AppendListWorkload] = []
     probes: Probes | None = msgspec.field(default_factory=Probes)
     preload: Preload = msgspec.field(default_factory=Preload)
-    processes: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 64
+    processes: Annotated[int, Meta(ge=1, le=4096)] = 64
     deadline_ms: Some = 5_000
     attempt_ms: Some = 1_000
     final_timeout_s: Positive = 120.0
-    operations_per_key: Annotated[int, msgspec.Meta(ge=100)] = 100_000
+    operations_per_key: Annotated[int, Meta(ge=100)] = 100_000
     reads_at: ReadsAt = ReadsAt.LEADER
     loop: Loop = Loop.OPEN
     seed: int = 0
@@ -181,7 +182,7 @@ class OperationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     attempts, `attempt_ms` each attempt.
     """
 
-    steps: Annotated[tuple[Operation, ...], msgspec.Meta(min_length=1, max_length=16)]
+    steps: Annotated[tuple[Operation, ...], Meta(min_length=1, max_length=16)]
     once: OnceId | None = None
     deadline_ms: Some = 5_000
     attempt_ms: Some = 1_000

@@ -9,14 +9,14 @@ import msgspec
 
 from zonequake_store.errors import ProtocolError
 
-Frame = bytes | memoryview
+FrameBytes = bytes | memoryview
 Decoded = TypeVar("Decoded")
 
 
-def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
+def checked(decode: Callable[[FrameBytes], Decoded]) -> Callable[[FrameBytes], Decoded]:
     """`decode` of a msgspec decoder; what is not of the protocol raises ProtocolError."""
 
-    def decoded(frame: Frame) -> Decoded:
+    def decoded(frame: FrameBytes) -> Decoded:
         try:
             return decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

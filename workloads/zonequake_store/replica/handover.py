@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_protocol.client import Transaction
-from zonequake_store.replica.reads import Answer
+from zonequake_store.replica.reads import SendReply
 from zonequake_store.replica.requests import KeyOperation
 
 HOLD_TICKS = 3
@@ -34,7 +34,7 @@ class HeldRequest:
 
     id: int
     operation: KeyOperation | Transaction
-    answer: Answer
+    answer: SendReply
 
 
 class WaitingForSuccessor:

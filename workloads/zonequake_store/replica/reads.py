@@ -20,7 +20,7 @@ from zonequake_store.state.replies import locked_reply, value_reply
 READ_WAIT_TICKS = 10
 """Ticks of 100 ms for which a read waits for the transaction that is about to write its key."""
 
-Answer = Callable[[Reply], None]
+SendReply = Callable[[Reply], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PendingRead:
     """One read and its client."""
 
     id: int
-    answer: Answer
+    answer: SendReply
     key: str
 
 

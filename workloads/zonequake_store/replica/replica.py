@@ -27,7 +27,7 @@ from zonequake_store.replica.bounded_reads import bounded_reply, takes_any_age
 from zonequake_store.replica.handover import HeldRequest, WaitingForSuccessor
 from zonequake_store.replica.log import DurableLog, MemoryLog
 from zonequake_store.replica.planted_faults import PlantedFaults
-from zonequake_store.replica.reads import Answer, PendingRead, WaitingReads
+from zonequake_store.replica.reads import PendingRead, SendReply, WaitingReads
 from zonequake_store.replica.requests import (
     KeyOperation,
     begin_of,
@@ -155,7 +155,7 @@ class Replica:
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
-    def offer(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
+    def offer(self, id_: int, operation: KeyOperation | Transaction, answer: SendReply) -> bool:
         """Take a client's operation; True if a turn is needed, False if it is answered already."""
         if self.permission is not None and not takes_any_age(operation):
             if not self.permission.holds:
@@ -166,7 +166,7 @@ class Replica:
             answer = self.permission.guard(answer)
         return self._take(id_, operation, answer)
 
-    def _take(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
+    def _take(self, id_: int, operation: KeyOperation | Transaction, answer: SendReply) -> bool:
         if isinstance(operation, Transaction):
             return self._begin(id_, operation, answer)
         fault = self._fault_of(operation)
@@ -194,7 +194,7 @@ class Replica:
         self._writes.offer(OfferedWrite(id_, operation, answer))
         return True
 
-    def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
+    def _offer_read(self, id_: int, read: Read, answer: SendReply) -> bool:
         if read.bounded or self._faults.local_reads:
             partition, raft = self.partition, self.core_now()
             answer(
@@ -219,7 +219,7 @@ class Replica:
         fault = fault_in(operation)
         return None if fault is None else (ReplyStatus.INVALID, fault)
 
-    def _begin(self, id_: int, transaction: Transaction, answer: Answer) -> bool:
+    def _begin(self, id_: int, transaction: Transaction, answer: SendReply) -> bool:
         fault = fault_in_transaction(transaction)
         if fault is not None:
             answer(Reply(id_, ReplyStatus.INVALID, error=fault))
@@ -232,12 +232,12 @@ class Replica:
         return self.transactions.has_work
 
     def _elsewhere(
-        self, id_: int, operation: KeyOperation | Transaction, answer: Answer, leader: Peer | None
+        self, id_: int, asked: KeyOperation | Transaction, answer: SendReply, leader: Peer | None
     ) -> bool:
         """Refuses a request that only a leader can serve, with the leader's name, or holds it until
         that is known. No turn is needed.
         """
-        if not self._handover.hold(HeldRequest(id_, operation, answer)):
+        if not self._handover.hold(HeldRequest(id_, asked, answer)):
             answer(self._not_leader(id_, leader))
         return False
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_protocol.client import Append, Cas, Reply, ReplyStatus, Write
-from zonequake_store.replica.reads import Answer
+from zonequake_store.replica.reads import SendReply
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class OfferedWrite:
 
     id: int
     operation: Write | Append | Cas
-    answer: Answer
+    answer: SendReply
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class ProposedWrite:
     """One write that stands in the core's log, and its client."""
 
     id: int
-    answer: Answer
+    answer: SendReply
     term: int
 
 

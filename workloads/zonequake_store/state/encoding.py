@@ -20,7 +20,7 @@ from zonequake_store.state.transactions import TransactionTable
 
 APPLIED, CLIENT, CELL, TRANSACTION = b"a", b"c", b"k", b"t"
 
-Pair = tuple[bytes, bytes]
+EncodedPair = tuple[bytes, bytes]
 """A key, and its value."""
 
 _encoder = msgspec.msgpack.Encoder()
@@ -48,25 +48,25 @@ def decode_session(value: bytes) -> ClientSession:
     return _session_decoder.decode(value)
 
 
-def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
+def cells_of(pairs: Iterable[EncodedPair]) -> Iterator[tuple[str, bytes]]:
     """Keys and encoded cells among a snapshot's pairs, in their order."""
     for key, value in pairs:
         if key[:1] == CELL:
             yield key[1:].decode(), value
 
 
-def state_in(pairs: Iterable[Pair]) -> AppliedState:
+def state_in(pairs: Iterable[EncodedPair]) -> AppliedState:
     """Returns the applied state that is among a snapshot's pairs."""
     return decode_state(next((value for key, value in pairs if key == APPLIED), None))
 
 
 def from_pairs(
-    pairs: Iterable[Pair],
+    pairs: Iterable[EncodedPair],
 ) -> tuple[dict[str, Cell], ClientTable, TransactionTable, AppliedState]:
     """Builds a volatile replica's state out of a snapshot."""
     cells: dict[str, Cell] = {}
     sessions: list[tuple[str, ClientSession]] = []
-    transactions: list[Pair] = []
+    transactions: list[EncodedPair] = []
     state = AppliedState()
     for key, value in pairs:
         kind, name = key[:1], key[1:]

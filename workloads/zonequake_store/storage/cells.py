@@ -17,7 +17,7 @@ from zonequake_store.state.encoding import (
     CELL,
     CLIENT,
     TRANSACTION,
-    Pair,
+    EncodedPair,
     encode_session,
     encode_state,
 )
@@ -118,8 +118,8 @@ class MemoryView:
     def __init__(
         self,
         cells: dict[str, Cell],
-        clients: list[Pair],
-        transactions: list[Pair],
+        clients: list[EncodedPair],
+        transactions: list[EncodedPair],
         state: AppliedState,
     ) -> None:
         self.state = state
@@ -128,7 +128,7 @@ class MemoryView:
         self._order: list[tuple[bytes, str]] | None = None
         self._behind = [(TRANSACTION + name, raw) for name, raw in transactions]
 
-    def pairs(self, after: bytes = b"") -> Iterator[Pair]:
+    def pairs(self, after: bytes = b"") -> Iterator[EncodedPair]:
         """Yields all pairs after the key `after`, in key order."""
         if self._order is None:
             self._order = sorted((CELL + key.encode(), key) for key in self._cells)

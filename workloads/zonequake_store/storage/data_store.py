@@ -36,7 +36,7 @@ from zonequake_store.state.encoding import (
     CELL,
     CLIENT,
     TRANSACTION,
-    Pair,
+    EncodedPair,
     decode_session,
     decode_state,
     encode_session,
@@ -74,10 +74,10 @@ class Flush:
     cells: dict[str, Cell]
     sessions: dict[str, ClientSession]
     evicted: frozenset[str]
-    transactions: Sequence[Pair] = ()
+    transactions: Sequence[EncodedPair] = ()
     ended: Sequence[bytes] = ()
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[EncodedPair]:
         """Yields the pairs to store; encodes them one by one."""
         prefix = _NUMBER.pack(self.number)
         for key, cell in self.cells.items():
@@ -163,7 +163,7 @@ class DataStore:
         pairs = (pair for flush in flushes for pair in flush.pairs())
         self._put(pairs, (key for flush in flushes for key in flush.gone()), pause)
 
-    def stage(self, group: str, staging: Staging, pairs: Iterable[Pair]) -> None:
+    def stage(self, group: str, staging: Staging, pairs: Iterable[EncodedPair]) -> None:
         """Store pairs of a snapshot under a number that no replica uses yet, and how far it is."""
         prefix = _NUMBER.pack(staging.number)
         staged = [(prefix + key, value) for key, value in pairs]
@@ -185,7 +185,7 @@ class DataStore:
             }
 
     def _put(
-        self, pairs: Iterable[Pair], gone: Iterable[bytes], pause: Callable[[], object]
+        self, pairs: Iterable[EncodedPair], gone: Iterable[bytes], pause: Callable[[], object]
     ) -> None:
         left = iter(pairs)
         with self._writing() as txn:
@@ -256,7 +256,7 @@ class DataView:
             raise
         self.state = decode_state(value)
 
-    def pairs(self, after: bytes = b"") -> Iterator[Pair]:
+    def pairs(self, after: bytes = b"") -> Iterator[EncodedPair]:
         """Yields all pairs after the key `after`, in key order. Raises StateCorrupt."""
         for key, value in _range(self._txn, self._prefix, after):
             yield key[8:], value
@@ -273,7 +273,7 @@ def _touch(txn: lmdb.Transaction) -> None:
             txn.put(bytes(cursor.key()), bytes(cursor.value()))
 
 
-def _range(txn: lmdb.Transaction, prefix: bytes, after: bytes = b"") -> Iterator[Pair]:
+def _range(txn: lmdb.Transaction, prefix: bytes, after: bytes = b"") -> Iterator[EncodedPair]:
     try:
         with txn.cursor() as cursor:
             if cursor.set_range(prefix + after):

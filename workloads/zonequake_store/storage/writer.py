@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from zonequake_store.errors import StorageError, StorageFull
 
 Job = TypeVar("Job")
-Refused = Callable[[StorageError], None]
+OnRefusal = Callable[[StorageError], None]
 
 # Enough to join all that waits, and a bound for one commit's length.
 _MAX_JOBS_PER_COMMIT = 64
@@ -35,7 +35,7 @@ RETRY_S = 1.0
 class _Work(Generic[Job]):
     job: Job
     done: Callable[[], None]
-    refused: Refused | None
+    refused: OnRefusal | None
     frees: bool
 
 
@@ -72,7 +72,7 @@ class Writer(Generic[Job]):
         job: Job,
         done: Callable[[], None],
         *,
-        refused: Refused | None = None,
+        refused: OnRefusal | None = None,
         frees: bool = False,
     ) -> None:
         """Writes `job`, then calls `done` on the loop.

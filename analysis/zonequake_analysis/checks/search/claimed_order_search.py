@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.checks.search.reference import ReferenceStep, State, apply
+from zonequake_analysis.checks.search.reference import ReferenceState, ReferenceStep, apply
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
 
@@ -35,9 +35,9 @@ def follows_claim(steps: Sequence[ReferenceStep], positions: Sequence[int | None
             return False
         latest_start = max(latest_start, steps[i].inv_ns)
     loose = [i for i, step in enumerate(steps) if step.fin_ns == NEVER_NS]
-    dead: set[tuple[int, int, State]] = set()
+    dead: set[tuple[int, int, ReferenceState]] = set()
 
-    def search(place: int, used: int, state: State) -> bool:
+    def search(place: int, used: int, state: ReferenceState) -> bool:
         if place == len(order):
             return True
         if (place, used, state) in dead:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
-State = int | tuple[int, ...] | None
+ReferenceState = int | tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ReferenceStep:
     f: Function
     inv_ns: int
     fin_ns: int
-    value: State = None
+    value: ReferenceState = None
     expected: int | None = None
     found: int | None = None
     refused: bool = False
@@ -34,10 +34,10 @@ class ReferenceStep:
 
 def is_linearizable(steps: Sequence[ReferenceStep]) -> bool:
     """Returns whether some order of `steps` respects real time and explains every answer."""
-    dead: set[tuple[int, State]] = set()
+    dead: set[tuple[int, ReferenceState]] = set()
     must = sum(1 << i for i, step in enumerate(steps) if step.fin_ns != NEVER_NS)
 
-    def search(done: int, state: State) -> bool:
+    def search(done: int, state: ReferenceState) -> bool:
         if done & must == must:
             return True
         if (done, state) in dead:
@@ -56,7 +56,7 @@ def is_linearizable(steps: Sequence[ReferenceStep]) -> bool:
     return search(0, None)
 
 
-def apply(step: ReferenceStep, state: State) -> tuple[bool, State]:
+def apply(step: ReferenceStep, state: ReferenceState) -> tuple[bool, ReferenceState]:
     """Returns whether `step` may happen in `state`, and the state after it."""
     if step.f is Function.READ:
         return step.value == state, state

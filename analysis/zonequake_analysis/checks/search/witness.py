@@ -17,7 +17,11 @@ import numpy as np
 from pyspark.sql import Row
 
 from zonequake_analysis.checks.register_zones import Clusters, violations
-from zonequake_analysis.checks.search.reference import ReferenceStep, State, is_linearizable
+from zonequake_analysis.checks.search.reference import (
+    ReferenceState,
+    ReferenceStep,
+    is_linearizable,
+)
 from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, OutcomeCode, RoleCode
 
 _T = TypeVar("_T")
@@ -74,7 +78,7 @@ def operation(row: Row) -> WitnessOperation:
     f = Function(row["f"])
     outcome = OutcomeCode(row["outcome"])
     refused = f is Function.CAS and outcome is OutcomeCode.OK and not row["applied"]
-    value: State = row["value"]
+    value: ReferenceState = row["value"]
     if row["list"] is not None:
         value = tuple(row["list"])
     return WitnessOperation(

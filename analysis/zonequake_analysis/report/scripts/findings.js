@@ -7,7 +7,7 @@
   const BIN_PX = 34, MOST_LISTED = 60;
   const cells = data.cells.sort((a, b) => a[FIRST] - b[FIRST]);
   const detail = card.querySelector(".detail");
-  const partitionName = (row) => row < 0 ? "no partition" : `${data.partitions[row][0]}/${data.partitions[row][1]}`;
+  const partitionName = (row) => row === -1 ? "no partition" : row < 0 ? "partitions not drawn" : `${data.partitions[row][0]}/${data.partitions[row][1]}`;
   const kindName = (kind) => `${data.kinds[kind].check}/${data.kinds[kind].kind}`;
   const counted = (n) => n < 1e4 ? String(n) : d3.format(".2~s")(n);
   let only = null; // the kind that rows of partitions show; null: all

@@ -22,7 +22,7 @@ from zonequake_chaos.node_access.agent_links import (
 )
 from zonequake_chaos.node_access.shell import NodeShell, shell_of
 from zonequake_chaos.record.cleanup_journal import JoinNetwork
-from zonequake_chaos.scenario.faults import ByAgent, Direction, Fault, Traffic
+from zonequake_chaos.scenario.faults import AnyFault, ByAgent, Direction, Traffic
 from zonequake_kube.errors import UsageError
 
 API_PORTS = (443, 6443)
@@ -36,7 +36,7 @@ _FELT = 0.7
 """Least growth of the median round trip, as a share of the delay."""
 
 
-def check_shell(faults: Sequence[Fault], shell: NodeShell | None) -> None:
+def check_shell(faults: Sequence[AnyFault], shell: NodeShell | None) -> None:
     """Raises UsageError where a fault needs the fault agent and there is none."""
     needed = [fault.name for fault in faults if isinstance(fault, ByAgent)]
     if needed and shell is None:

@@ -15,7 +15,7 @@ from zonequake_chaos.faults.watching import until_back
 from zonequake_chaos.node_access.own_machine import OwnMachine, is_stopped
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import ResumeComponent
-from zonequake_chaos.scenario.faults import Fault, OnTheNode
+from zonequake_chaos.scenario.faults import AnyFault, OnTheNode
 from zonequake_kube.errors import ClusterError, FaultFailed, UsageError, in_words
 
 KUBELET = "kubelet"
@@ -26,7 +26,7 @@ _KILL_AGAIN_S = 0.1
 _ANSWER_S = 1.0
 
 
-def check_node(faults: Sequence[Fault], node: OwnMachine | None) -> None:
+def check_node(faults: Sequence[AnyFault], node: OwnMachine | None) -> None:
     """Raises UsageError where a fault needs the node and there is none."""
     needed = [fault.name for fault in faults if isinstance(fault, OnTheNode)]
     if needed and node is None:

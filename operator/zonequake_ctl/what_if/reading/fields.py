@@ -19,14 +19,14 @@ from zonequake_ctl.what_if.reading.question import (
     AlterEvent,
     GivenKeys,
     GivenReplica,
+    GivenReplicas,
+    GivenSeconds,
     Happening,
     MembershipEvent,
     Nodes,
     PartitionEvent,
     Question,
-    Replicas,
     Revision,
-    Seconds,
     TimelineEvent,
 )
 from zonequake_ctl.what_if.reading.zone_fields import check_spec, parsed, read_changes
@@ -96,7 +96,7 @@ def _question(document: Any) -> Question:  # noqa: ANN401 - whatever the text ho
 
 
 def _milliseconds(value: object, path: str) -> int:
-    return round(convert(value, Seconds, path) * 1000)
+    return round(convert(value, GivenSeconds, path) * 1000)
 
 
 # -------------------------------------------------------------------------------- keys and reports
@@ -154,7 +154,7 @@ def _keys(value: Any, path: str) -> GivenKeys:  # noqa: ANN401
 
 
 def _replicas(value: Any, path: str) -> dict[str, GivenReplica]:  # noqa: ANN401
-    found: dict[str, GivenReplica] = convert(value, Replicas, path)
+    found: dict[str, GivenReplica] = convert(value, GivenReplicas, path)
     for node, fields in value.items():
         for key, end in _UP_TO.items():
             if fields.get(key, 0) > (most := fields.get(end, 0)):

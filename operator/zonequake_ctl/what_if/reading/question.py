@@ -38,7 +38,7 @@ Tag = Annotated[str, Meta(min_length=1, description="a tag")]
 Term = Annotated[int, _whole("a term", MAX_TERM)]
 Index = Annotated[int, _whole("an index")]
 Revision = Annotated[int, _whole("a revision")]
-Seconds = Annotated[float, Meta(ge=0, lt=1e15, description="seconds (0 or more)")]
+GivenSeconds = Annotated[float, Meta(ge=0, lt=1e15, description="seconds (0 or more)")]
 
 
 class FilePart(
@@ -171,7 +171,7 @@ class GivenReplica(FilePart, frozen=True):
         return self.term if self.last_user_cmd_idx else 0
 
 
-Replicas = Annotated[
+GivenReplicas = Annotated[
     dict[NodeName, GivenReplica],
     Meta(description="a mapping of node names to what they would report"),
 ]

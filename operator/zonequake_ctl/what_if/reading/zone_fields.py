@@ -38,7 +38,7 @@ def _count(most: int) -> Meta:
     return Meta(ge=1, le=most, description=f"a whole number between 1 and {most}")
 
 
-Timer = Annotated[
+GivenTimer = Annotated[
     Annotated[int, Meta(ge=0, le=MAX_SECONDS)] | Literal["Infinite"],
     Meta(description=f"{_SECONDS} or Infinite"),
 ]
@@ -49,9 +49,9 @@ class ZoneFields(FilePart, frozen=True):
 
     partitions: Annotated[int, _count(MAX_PARTITIONS)] | UnsetType = UNSET
     replicas: Annotated[int, _count(MAX_REPLICAS)] | UnsetType = UNSET
-    data_nodes_auto_adjust: Timer | UnsetType = UNSET
-    data_nodes_auto_adjust_scale_up: Timer | UnsetType = UNSET
-    data_nodes_auto_adjust_scale_down: Timer | UnsetType = UNSET
+    data_nodes_auto_adjust: GivenTimer | UnsetType = UNSET
+    data_nodes_auto_adjust_scale_up: GivenTimer | UnsetType = UNSET
+    data_nodes_auto_adjust_scale_down: GivenTimer | UnsetType = UNSET
     data_nodes_filter: Annotated[str, Meta(description=_FILTER)] | UnsetType = UNSET
     partition_distribution_reset_timeout: (
         Annotated[int, Meta(ge=0, le=MAX_SECONDS, description=_SECONDS)] | UnsetType

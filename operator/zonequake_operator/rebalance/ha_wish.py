@@ -1,4 +1,4 @@
-"""The target of a partition: calcPartAssignments(), with the aliveness check of `high-availability`
+"""The wish of a partition: calcPartAssignments(), with the aliveness check of `high-availability`
 ("Change rebalance scheduling when data nodes are changed"; design §3, hole 14).
 
     StrongConsistency     the calculated set
@@ -24,7 +24,7 @@ def highly_available(
     held: frozenset[str],
     waits: bool = False,
 ) -> AssignmentSet | None:
-    """Returns the target of a HighAvailability zone's partition; None: no target.
+    """Returns the wish of a HighAvailability zone's partition; None: no wish.
 
     `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
     aren't alive here. `waits`: the wish takes its turn after pending, and starts from there. Judged
@@ -34,11 +34,11 @@ def highly_available(
     if calculated is None:
         return None
     members = keys.pending if waits else keys.stable
-    wanted, present = frozenset(calculated.nodes), alive - held
-    target = wanted & present
+    chosen, present = frozenset(calculated.nodes), alive - held
+    wanted = chosen & present
     if not keys.is_resetting and members is not None:
-        target |= wanted & frozenset(members.nodes)
-    if target and is_majority(len(target & present), len(target)):
-        return AssignmentSet.of(*target)
+        wanted |= chosen & frozenset(members.nodes)
+    if wanted and is_majority(len(wanted & present), len(wanted)):
+        return AssignmentSet.of(*wanted)
     # Alive nodes that are no majority of it could only take the partition where it can't work.
     return None if keys.is_forced else members

@@ -18,10 +18,10 @@ from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
+from zonequake_analysis.metrics.scrapes import Targets, targets_of
 from zonequake_analysis.metrics.shown_changes import ShownChanges
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, write_tables
-from zonequake_analysis.metrics.targets import Targets, targets_of
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES

@@ -23,7 +23,7 @@ _FEWEST_BINS = 32
 _COLLECTED = 3
 """Times `MOST_CELLS` that Spark may return: most series have findings in few bins."""
 
-Series = tuple[str, str, str, str, int | None]
+SeriesKey = tuple[str, str, str, str, int | None]
 """Check, kind and found_by, zone and partition."""
 
 
@@ -44,7 +44,7 @@ class FindingCell:
     count: int
 
     @property
-    def series(self) -> Series:
+    def series(self) -> SeriesKey:
         """The fields that all cells of one row over time share."""
         return (self.check, self.kind, self.found_by, self.zone, self.partition)
 
@@ -126,7 +126,7 @@ def coarse(cells: Iterable[FindingCell], *, most: int = MOST_CELLS) -> list[Find
 
 
 def _merged(cells: Sequence[FindingCell], start_ns: int, width_ns: int) -> list[FindingCell]:
-    together: dict[tuple[Series, int], FindingCell] = {}
+    together: dict[tuple[SeriesKey, int], FindingCell] = {}
     for cell in cells:
         place = (cell.series, (cell.first_ns - start_ns) // width_ns)
         before = together.get(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_operator.rebalance.ha_target import highly_available
+from zonequake_operator.rebalance.ha_wish import highly_available
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 
 

@@ -114,7 +114,7 @@ class Member:
 
 
 def handler_of(member: Member) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class MemberHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
@@ -135,7 +135,7 @@ def handler_of(member: Member) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             """Logs no request."""
 
-    return Handler
+    return MemberHandler
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class Store:
 
 
 def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class ToyHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
@@ -93,7 +93,7 @@ def handler_of(store: Store) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             """Logs no request."""
 
-    return Handler
+    return ToyHandler
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from zonequake_agent.disk.power_plan import (
     KillHolder,
     MountVolume,
     NodePoint,
-    Step,
+    PowerStep,
     Unmount,
     Unsuited,
     Volume,
@@ -209,7 +209,7 @@ def _see(uid: str, volume: Volume) -> VolumeSight:
     )
 
 
-def _do(step: Step, volume: Volume) -> str:
+def _do(step: PowerStep, volume: Volume) -> str:
     """Executes a step; returns what it said if it failed: the next look decides."""
     match step:
         case KillHolder(pid=pid):

@@ -91,7 +91,7 @@ class MountVolume:
     loop: bool
 
 
-Step = KillHolder | Unmount | MountVolume
+PowerStep = KillHolder | Unmount | MountVolume
 
 
 def volume_of(
@@ -147,7 +147,7 @@ def is_of(uid: str, mount: Mount) -> bool:
     return suited and uid in _OF_POD.findall(mount.point)
 
 
-def next_steps(volume: Volume, seen: VolumeSight) -> list[Step]:
+def next_steps(volume: Volume, seen: VolumeSight) -> list[PowerStep]:
     """Returns the next steps until the volume is mounted at each of its points; none if it is.
 
     After them the state must be looked at again: a container may have started, and a mount may be

@@ -54,16 +54,28 @@ class ClientCode:
         return _sources(module, Path(spec.origin), package=spec.submodule_search_locations)
 
 
+def _packages_above(module: str) -> dict[str, str]:
+    """Returns the `__init__.py` of each package that the module is in: Python imports them first,
+    and takes a folder without one only if no other path has such a package.
+    """
+    found = {}
+    above, _, _ = module.rpartition(".")
+    while above:
+        spec = importlib.util.find_spec(above)
+        if spec is not None and spec.origin is not None:
+            found[f"{above.replace('.', '/')}/__init__.py"] = Path(spec.origin).read_text()
+        above, _, _ = above.rpartition(".")
+    return found
+
+
 def _sources(module: str, origin: Path, *, package: list[str] | None) -> Mapping[str, str]:
     place = module.replace(".", "/")
-    found = (
-        {f"{place}.py": origin.read_text()}
-        if package is None
-        else {
-            f"{place}/{path.relative_to(origin.parent).as_posix()}": path.read_text()
-            for path in sorted(origin.parent.rglob("*.py"))
-        }
-    )
+    found = _packages_above(module)
+    if package is None:
+        found[f"{place}.py"] = origin.read_text()
+    else:
+        for path in sorted(origin.parent.rglob("*.py")):
+            found[f"{place}/{path.relative_to(origin.parent).as_posix()}"] = path.read_text()
     size = sum(len(text.encode()) for text in found.values())
     if size > MOST_BYTES:
         raise UsageError(

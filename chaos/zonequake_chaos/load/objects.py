@@ -24,6 +24,7 @@ from zonequake_load.pod.control import (
 )
 from zonequake_tls.identity import TlsRole
 
+CONTAINER = "load"
 LOAD_PORT = 8081
 RUN_LABEL = "zonequake.io/run"
 _VOLUME_SIZE = "2Gi"
@@ -188,7 +189,7 @@ def _pod_spec(name: str, code: ClientCode, installation: Installation) -> Json:
         "securityContext": RESTRICTED_POD,
         "containers": [
             {
-                "name": "load",
+                "name": CONTAINER,
                 "image": code.image or installation.load_image,
                 "imagePullPolicy": installation.load_pull_policy,
                 "args": ["python", "-m", "zonequake_load"],

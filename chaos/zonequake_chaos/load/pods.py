@@ -15,12 +15,12 @@ import msgspec
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load.histories import HistoryCopy
 from zonequake_chaos.load.installation import Installation
-from zonequake_chaos.load.objects import LOAD_PORT, load_objects
+from zonequake_chaos.load.objects import CONTAINER, LOAD_PORT, load_objects
 from zonequake_chaos.record.clock import RunClock
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired, in_words
-from zonequake_kube.objects import is_ready
+from zonequake_kube.objects import Json, is_ready
 from zonequake_load.operation import Outcome
 from zonequake_load.pod.control import (
     HistoryFiles,
@@ -30,6 +30,9 @@ from zonequake_load.pod.control import (
     Phase,
     PhaseRequest,
 )
+
+WRONG_USAGE = 254
+"""Exit code of a load that can't read its plan (`zonequake_load.__main__`)."""
 
 _POLL_S = 0.3
 _RETRIES = 20
@@ -76,7 +79,10 @@ class LoadPods:
         return [f"{self._name}-{ordinal}" for ordinal in range(self._plan.pods)]
 
     async def start(self, *, run_id: str, installation: Installation, timeout_s: float) -> None:
-        """Applies the objects and waits until every pod is Ready. Raises WaitExpired."""
+        """Applies the objects and waits until every pod is Ready.
+
+        Raises WaitExpired, and HarnessError as soon as a load says that it can't read its plan.
+        """
         for manifest in load_objects(
             name=self._name,
             run_id=run_id,
@@ -90,13 +96,30 @@ class LoadPods:
             waiting = []
             for pod in self.names:
                 try:
-                    if not is_ready(await self._kube.get("Pod", pod)):
+                    found = await self._kube.get("Pod", pod)
+                    if _exit_code(found) == WRONG_USAGE:
+                        raise HarnessError(await self._refusal(pod, found))
+                    if not is_ready(found):
                         waiting.append(pod)
                 except NotFound:
                     waiting.append(pod)
             return f"not Ready: {', '.join(waiting)}" if waiting else None
 
         await self._until(all_ready, timeout_s)
+
+    async def _refusal(self, pod: str, found: Json) -> str:
+        """Returns why a load doesn't take its plan, in its own last words."""
+        lines: list[bytes] = []
+        for previous in (False, True):
+            with suppress(ClusterError):
+                lines += (await self._kube.logs(pod, CONTAINER, previous=previous)).splitlines()
+        _, _, words = (lines[-1] if lines else b"").decode(errors="replace").partition(" ")
+        image = found["spec"]["containers"][0]["image"]
+        return (
+            f"{pod} ended with exit code {WRONG_USAGE}: {words or 'its log is empty'}; expected an "
+            f"image of this harness's version, found {image}: upgrade the release by `zonequake "
+            "install`, or name the load's image by its value images.load"
+        )
 
     async def enter(self, phase: Phase) -> None:
         """Sends every pod into `phase`, also if another one refuses. Raises ClusterError."""
@@ -240,6 +263,15 @@ class LoadPods:
             if self._clock.now().time_ns > deadline_ns:
                 raise WaitExpired(f"load {self._name}: not within {timeout_s:g} s: {found}")
             await asyncio.sleep(_POLL_S)
+
+
+def _exit_code(pod: Json) -> int | None:
+    """Returns how the pod's container ended, in this life or the last one; None if it didn't."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        for state in (container.get("state"), container.get("lastState")):
+            if (ended := (state or {}).get("terminated")) is not None:
+                return int(ended["exitCode"])
+    return None
 
 
 async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:

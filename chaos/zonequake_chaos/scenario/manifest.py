@@ -232,7 +232,7 @@ def _fault_contradictions(
     if isinstance(fault, SlowDiskSpec) and fault.calls is DiskCalls.WRITES and not fault.files:
         yield (
             f"{here}: calls: writes without files would delay writes to connections, too: name "
-            "the files, as in files: [/data/etcd/member/wal/*.wal]"
+            "the files, as in files: [/data/member/wal/*.wal]"
         )
     if target is None:
         return

@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, HarnessError
+from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired
 from zonequake_load.pod.control import LoadPlan, Phase
 
 
@@ -34,8 +35,8 @@ class Pods:
     async def pod_download(self, pod: str, port: int, path: str, sink: Any, **_: Any) -> None:
         sink(b"{}\n")
 
-    def load(self) -> LoadPods:
-        plan = LoadPlan(client="a:connect", zone="z", seeds=["zq:7080"], pods=3)
+    def load(self, connect: str = "a:connect") -> LoadPods:
+        plan = LoadPlan(client=connect, zone="z", seeds=["zq:7080"], pods=3)
         return LoadPods(
             kube=cast("Kube", self),
             clock=SystemClock(),
@@ -77,3 +78,47 @@ async def test_an_error_of_the_code_is_not_taken_for_an_answer_of_the_cluster(
             await call
     assert pods.entered == ["load-2"]
     assert names_in(tmp_path) == ["load-2.jsonl"]
+
+
+class WrongPlan(Pods):
+    """Load pods that end because they can't read their plan, again and again."""
+
+    def __init__(self, *, state: str) -> None:
+        super().__init__({})
+        self._state = {state: {"terminated": {"exitCode": 254}}}
+
+    async def apply(self, manifest: Any) -> None:
+        pass
+
+    async def get(self, kind: str, name: str) -> Any:
+        return {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"image": "some/store:0.1.0"}]},
+            "status": {"containerStatuses": [self._state]},
+        }
+
+    async def logs(self, pod: str, container: str, *, previous: bool = False) -> bytes:
+        if not previous:
+            raise ClusterError("the container waits to start")
+        return b"2026-01-01T00:00:00Z begins\n2026-01-01T00:00:01Z ERROR found a field `client`\n"
+
+
+@pytest.mark.parametrize("state", ["state", "lastState"])
+async def test_a_load_that_does_not_take_its_plan_ends_the_wait_at_once(state: str) -> None:
+    installation = Installation(
+        release="zq",
+        namespace="ns",
+        load_image="some/store:0.1.0",
+        load_pull_policy="Never",
+        store_service="zq-store",
+        prometheus_service="",
+        tls=None,
+    )
+    load = WrongPlan(state=state).load(connect="zonequake_target_store.client:connect")
+    told = (
+        r"^load-0 ended with exit code 254: ERROR found a field `client`; .*some/store:0\.1\.0.*"
+        "images.load$"
+    )
+    with pytest.raises(HarnessError, match=told) as found:
+        await load.start(run_id="r", installation=installation, timeout_s=3600)
+    assert not isinstance(found.value, WaitExpired)

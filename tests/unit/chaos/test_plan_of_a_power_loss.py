@@ -14,7 +14,7 @@ from zonequake_agent.disk.power_plan import (
     KillHolder,
     MountVolume,
     NodePoint,
-    Step,
+    PowerStep,
     Unmount,
     Unsuited,
     Volume,
@@ -140,5 +140,5 @@ FIRST = MountVolume(point=AT_BASE, source="/limited/0.img", loop=True)
         "the volume is gone: nothing is done",
     ],
 )
-def test_the_state_decides_what_is_done_next(now: VolumeSight, steps: list[Step]) -> None:
+def test_the_state_decides_what_is_done_next(now: VolumeSight, steps: list[PowerStep]) -> None:
     assert next_steps(volume(), now) == steps

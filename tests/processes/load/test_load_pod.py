@@ -200,11 +200,15 @@ def test_wrong_usage_ends_with_254_and_says_what_is_expected(tmp_path: Path) -> 
     assert missing.returncode == 254
     assert "ZQ_LOAD_PLAN" in missing.stderr
     plan = tmp_path / "plan.json"
-    plan.write_text('{"client":"a:b","zone":"z","seeds":["a:1"],"speed":3}')
+    plan.write_text(
+        '{"client":"zonequake_target_store.client:connect","zone":"z","seeds":["a:1"],"speed":3}'
+    )
     unknown = run_until_it_ends({"ZQ_LOAD_PLAN": str(plan)})
     assert unknown.returncode == 254
     assert "speed" in unknown.stderr
-    plan.write_text('{"client":"a:b","zone":"z","seeds":["a:1"],"pods":2}')
+    plan.write_text(
+        '{"client":"zonequake_target_store.client:connect","zone":"z","seeds":["a:1"],"pods":2}'
+    )
     beyond = run_until_it_ends(
         {
             "ZQ_LOAD_PLAN": str(plan),

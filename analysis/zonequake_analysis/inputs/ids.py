@@ -8,11 +8,13 @@ low and then the high half of a long; `org.apache.spark.unsafe.hash.Murmur3_x86_
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _SEED = 42
@@ -23,7 +25,10 @@ _BACK1, _BACK2 = (np.uint32(pow(int(c), -1, 1 << 32)) for c in (_C1, _C2))
 _SPREAD, _TURN = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
-@lru_cache(maxsize=1 << 18)
+_MOST_KNOWN = 1 << 18
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
 def name_id(zone: str, name: str) -> int:
     """Returns 64 bits, signed, that stand for a name of a zone."""
     digest = blake2b(f"{zone}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -38,20 +43,56 @@ def name_ids(zones: pa.Array, names: pa.Array) -> NDArray[np.int64]:
     here = zone.indices.to_numpy().astype(np.int64) * len(name.dictionary)
     here += name.indices.to_numpy()
     if len(zone.dictionary) == 1:
-        (own,) = zone.dictionary.to_pylist()
-        known = np.array([name_id(own, n) for n in name.dictionary.to_pylist()], np.int64)
-        return np.asarray(known[here])
-    zone_names, key_names = zone.dictionary.to_pylist(), name.dictionary.to_pylist()
+        return np.asarray(_ids(zone.dictionary[0].as_py(), name.dictionary)[here])
     pairs, rows = np.unique(here, return_inverse=True)
-    width = len(key_names)
-    known = np.array(
-        [name_id(zone_names[p // width], key_names[p % width]) for p in pairs.tolist()], np.int64
-    )
-    return known[rows]
+    of_zone, of_name = np.divmod(pairs, len(name.dictionary))
+    ids = np.zeros(len(pairs), np.int64)
+    for number, own in enumerate(zone.dictionary.to_pylist()):
+        its = of_zone == number
+        ids[its] = _ids(own, name.dictionary.take(pa.array(of_name[its])))
+    return ids[rows]
+
+
+@dataclass(slots=True)
+class _Known:
+    """Names of one zone that were hashed before: a column of them is looked up at once."""
+
+    names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+_known: dict[str, _Known] = {}
+
+
+def _ids(zone: str, names: pa.Array) -> NDArray[np.int64]:
+    """Returns `name_id` of different names of a zone, as `name_id` keeps those that it hashed."""
+    known = _known.setdefault(zone, _Known())
+    rows = pc.index_in(names, known.names)
+    if rows.null_count:
+        fresh = names.filter(rows.is_null())
+        ids = np.array([name_id(zone, name) for name in fresh.to_pylist()], np.int64)
+        if len(known.names) + len(fresh) > _MOST_KNOWN:
+            _known.clear()
+            return np.array([name_id(zone, name) for name in names.to_pylist()], np.int64)
+        known.names = pa.concat_arrays([known.names, fresh])
+        known.ids = np.concatenate([known.ids, ids])
+        rows = pc.index_in(names, known.names)
+    return np.asarray(known.ids[rows.to_numpy()])
 
 
 def _coded(names: pa.Array) -> pa.DictionaryArray:
     return names.fill_null("").dictionary_encode()
+
+
+def by_bucket(
+    bucket: NDArray[np.integer], buckets: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the order that puts rows of one bucket together, in their own order, and where each
+    bucket begins and the last one ends. `bucket`: that of each row, from 0 on.
+    """
+    small = bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket  # these sort by radix
+    order = np.argsort(small, kind="stable")
+    return order, np.searchsorted(small[order], np.arange(buckets + 1))
 
 
 def bucket_of(ids: NDArray[np.int64], buckets: int) -> NDArray[np.int32]:

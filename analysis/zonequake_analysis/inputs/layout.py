@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.ids import bucket_of
+from zonequake_analysis.inputs.ids import bucket_of, by_bucket
 from zonequake_analysis.inputs.integer_columns import EVENTS
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -46,9 +46,8 @@ def split(events: pa.Table, buckets: int, *, by_key: bool = False) -> Iterator[b
 
 def blobs(rows: pa.Table, bucket: NDArray[np.int32], buckets: int) -> Iterator[bytes]:
     """Yields these rows as a blob for each bucket, from 0 on; `bucket`: that of each row."""
-    order = np.argsort(bucket, kind="stable")
+    order, ends = by_bucket(bucket, buckets)
     rows = rows.take(pa.array(order)).combine_chunks()
-    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         if start == end:
             yield b""

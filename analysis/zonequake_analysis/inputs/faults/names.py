@@ -13,15 +13,17 @@ Hashes have 64 bits and are the same on every machine. Pure, over whole columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from zonequake_analysis.inputs.ids import by_bucket
 from zonequake_analysis.inputs.shapes import ABSENT, Function
 
 Ints = NDArray[np.int64]
@@ -56,16 +58,25 @@ def names_by_bucket(events: pa.Table, buckets: int) -> list[Names]:
     """Returns what each bucket has to compare of the names in these events."""
     ops, carriers = carried(events)
     keys, partitions = _pairs(*(events.column(n).to_numpy() for n in ("key_id", "partition_id")))
-    op_bucket, key_bucket = (_bucket(of, buckets) for of in (ops, keys))
+    columns = {
+        **_of_each({"ops": ops, "carriers": carriers}, _bucket(ops, buckets), buckets),
+        **_of_each({"keys": keys, "partitions": partitions}, _bucket(keys, buckets), buckets),
+    }
     return [
-        Names(
-            ops=ops[op_bucket == number].tobytes(),
-            carriers=carriers[op_bucket == number].tobytes(),
-            keys=keys[key_bucket == number].tobytes(),
-            partitions=partitions[key_bucket == number].tobytes(),
-        )
+        Names(**{name: of_each[number] for name, of_each in columns.items()})
         for number in range(buckets)
     ]
+
+
+def _of_each(columns: Mapping[str, Ints], bucket: Ints, buckets: int) -> dict[str, list[bytes]]:
+    """Returns the elements of each column for each bucket."""
+    order, ends = by_bucket(bucket, buckets)
+    spans = list(pairwise(ends.tolist()))
+    together = {name: column[order] for name, column in columns.items()}
+    return {
+        name: [column[start:end].tobytes() for start, end in spans]
+        for name, column in together.items()
+    }
 
 
 def twice(parts: Sequence[Names]) -> Twice:

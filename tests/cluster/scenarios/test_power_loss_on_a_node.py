@@ -24,16 +24,20 @@ TRIES = 5
 """What a store loses must be found within so many runs; the seeds differ."""
 
 SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
-ON_OWN_VOLUMES = "pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]"
+ON_OWN_VOLUMES = (
+    "pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]",
+    "zones.0.dataNodesFilter=\"$[?(@.disk == 'limited')]\"",  # default's last pods are there yet
+)
 LIMITED = (
     "nodePools[0].name=default",
     "nodePools[0].replicas=3",
     "nodePools[1].name=limited",
     "nodePools[1].replicas=0",
+    "nodePools[1].attributes.disk=limited",
     "nodePools[1].storage.className=limited",
     "nodePools[1].storage.size=448Mi",
 )
-FOR_ETCD = "target.storage={className: limited, size: 448Mi}"
+FOR_ETCD = ("target.storage={className: limited, size: 448Mi}",)
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def run(run_scenario: Any, release: Release, embedded_cluster: EmbeddedCluster) 
         release.plant(fault, agent=agent, more=LIMITED)
         where = ON_OWN_VOLUMES if target == "zonequake" else FOR_ETCD
         judged: Judged = run_scenario(
-            scenario, where, SHORT, *overrides, target=target, seed=seed, plant=False
+            scenario, *where, SHORT, *overrides, target=target, seed=seed, plant=False
         )
         return judged
 

@@ -26,7 +26,7 @@ TRIES = 5
 SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
 ON_OWN_VOLUMES = (
     "pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]",
-    "zones.0.dataNodesFilter=\"$[?(@.disk == 'limited')]\"",  # default's last pods are there yet
+    """zones.0.dataNodesFilter='"limited"'""",  # default's last pods are there yet
 )
 LIMITED = (
     "nodePools[0].name=default",

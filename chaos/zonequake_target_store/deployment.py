@@ -71,7 +71,7 @@ class StoreDeployment:
                 journal.owe(RestoreScale(stateful_set=name, replicas=before))
             if before != pool.replicas:
                 await set_replicas(self._kube, name=name, replicas=pool.replicas)
-        await self._until_they_answer(observer, sum(pool.replicas for pool in spec.pools))
+        await self._until_they_answer(observer, {pool.name: pool.replicas for pool in spec.pools})
         await wait_departed(self._kube, observer, timeout_s=spec.times.setup_timeout_s)
         for zone in spec.zones:
             await create_zone(self._kube, journal, zone, self._run_id)
@@ -89,18 +89,25 @@ class StoreDeployment:
         # Only now, because a zone takes all nodes that exist when it is created.
         name = stateful_set(self._installation.release, control.pool)
         await set_replicas(self._kube, name=name, replicas=with_control(self._spec, control.pool))
-        wanted = sum(with_control(self._spec, pool.name) for pool in self._spec.pools)
-        await self._until_they_answer(observer, wanted)
+        await self._until_they_answer(
+            observer, {pool.name: with_control(self._spec, pool.name) for pool in self._spec.pools}
+        )
 
-    async def _until_they_answer(self, observer: Observer, wanted: int) -> None:
+    async def _until_they_answer(self, observer: Observer, replicas: Mapping[str, int]) -> None:
+        """Waits until the pools have just these sizes: a zone takes all nodes that exist."""
+        wanted = {
+            f"{stateful_set(self._installation.release, pool)}-{ordinal}"
+            for pool, size in replicas.items()
+            for ordinal in range(size)
+        }
         await observer.wait(
             lambda view: (
-                len(view.nodes) == wanted and all(node.answers for node in view.nodes.values())
+                set(view.nodes) == wanted and all(node.answers for node in view.nodes.values())
             ),
             timeout_s=self._spec.times.setup_timeout_s,
             waiting_for=lambda view: (
-                f"{sum(n.answers for n in view.nodes.values())} of {wanted} data nodes answer "
-                f"({', '.join(view.nodes) or 'no pod'})"
+                f"{sum(view.nodes[name].answers for name in wanted & set(view.nodes))} of "
+                f"{len(wanted)} data nodes answer ({', '.join(view.nodes) or 'no pod'})"
             ),
         )
 

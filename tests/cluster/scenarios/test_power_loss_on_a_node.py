@@ -24,16 +24,12 @@ TRIES = 5
 """What a store loses must be found within so many runs; the seeds differ."""
 
 SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
-ON_OWN_VOLUMES = (
-    "pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]",
-    """zones.0.dataNodesFilter='"limited"'""",  # default's last pods are there yet
-)
+ON_OWN_VOLUMES = ("pools=[{name: default, replicas: 0}, {name: limited, replicas: 3}]",)
 LIMITED = (
     "nodePools[0].name=default",
     "nodePools[0].replicas=3",
     "nodePools[1].name=limited",
     "nodePools[1].replicas=0",
-    "nodePools[1].attributes.disk=limited",
     "nodePools[1].storage.className=limited",
     "nodePools[1].storage.size=448Mi",
 )

@@ -133,20 +133,31 @@ def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[TimeRange]]:
     """Returns, by node, from when to when its process was certainly dead.
 
     A proof says when the end was *seen*: the successor may already answer by then, and nothing is
-    certain of the time between the two.
+    certain of the time between the two. Nor is it if the fault's victims were back before any start
+    is recorded: a node's record of its starts may have been lost with its power.
     """
-    ended: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    ended: dict[str, list[tuple[int, str, int]]] = defaultdict(list)
     began: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for event in events:
+    back_ns: dict[object, list[int]] = defaultdict(list)
+    told = list(events)
+    for event in told:
+        if event.kind == "fault.recovered":
+            back_ns[event.data.get("fault")].append(event.time)
+    for event in told:
         if event.kind == "fault.effective":
+            later = [at for at in back_ns[event.data.get("fault")] if at >= event.time]
             for node, at_ns, process in _ends(event.data.get("proof")):
-                ended[node].append((at_ns, process))
+                ended[node].append((at_ns, process, min(later, default=NEVER_NS)))
         elif event.kind == "node.started" and event.node:
             began[event.node].append((event.time, str(event.data.get("process_incarnation"))))
     dead = {}
     for node, ends in ended.items():
-        spans = [(at, _successor_ns(began[node], process)) for at, process in sorted(ends)]
-        dead[node] = [(at, back) for at, back in spans if back > at]
+        spans = [
+            (at, successor, seen_back)
+            for at, process, seen_back in sorted(ends)
+            for successor in [_successor_ns(began[node], process)]
+        ]
+        dead[node] = [(at, successor) for at, successor, back in spans if at < successor <= back]
     return dead
 
 

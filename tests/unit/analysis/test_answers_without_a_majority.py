@@ -74,6 +74,20 @@ def test_a_death_that_is_seen_after_the_return_proves_nothing() -> None:
     assert spans(three, began(9, "A"), killed(10, "A"), second, again) == [(25, 30)]
 
 
+def test_a_return_whose_start_was_lost_with_the_power_proves_no_death() -> None:
+    """What a node recorded of its second process is gone with the next loss; its third began."""
+    three = keys(0, "A", "B", "C")
+    back = event("fault.recovered", 14)
+    third = [began(30, "A", "A-3"), began(31, "B", "B-3")]
+    assert spans(three, killed(10, "A", "B"), *third) == [(10, 30)]
+    assert spans(three, killed(10, "A", "B"), back, *third) == []
+    again = ended(20, {"A": "A-2", "B": "B-2"})
+    assert spans(three, killed(10, "A", "B"), back, again, *third) == [(20, 30)]
+    known = [began(12, "A"), began(13, "B")]
+    assert spans(three, killed(10, "A", "B"), *known, back, again, *third) == [(10, 12), (20, 30)]
+    assert spans(three, back, killed(15, "A", "B"), *third) == [(15, 30)]
+
+
 def test_of_two_one_is_no_majority_and_of_four_two_are_none() -> None:
     assert spans(keys(0, "A", "B"), killed(5, "A"), began(9, "A")) == [(5, 9)]
     assert spans(keys(0, "A", "B", "C", "D"), killed(5, "A", "B"), began(9, "A")) == [(5, 9)]

@@ -39,7 +39,7 @@ def test_a_new_target_is_found_and_its_test_passes(tmp_path: Path, name: str) ->
     done = subprocess.run(
         [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split() == [name, "1"], done.stderr
+    assert done.stdout.split() == [name, "2"], done.stderr  # its package, and the client
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "tests")],
         env=environment,

@@ -81,17 +81,28 @@ def test_a_sound_etcd_keeps_what_it_acknowledged(run: Any) -> None:
     assert len(lost_power(judged)) == 2
 
 
+# The kernel stores pages after 30 s by itself: what members need to begin at all is there then.
+LATE = ("times={beforeSeconds: 45, afterSeconds: 3}", "faults.0.times=1")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("target", ["zonequake", "etcd"])
-def test_a_store_that_does_not_sync_is_found(run: Any, target: str) -> None:
-    # The kernel stores pages after 30 s by itself: what members need to begin at all is there then.
-    late = ("times={beforeSeconds: 45, afterSeconds: 3}", "faults.0.times=1")
+def test_an_etcd_that_does_not_sync_is_found(run: Any) -> None:
     for seed in range(1, TRIES + 1):
-        judged = run("power-loss", "zones.0.fsync=false", *late, target=target, seed=seed)
+        judged = run("power-loss", "zones.0.fsync=false", *LATE, target="etcd", seed=seed)
         if judged.exit_code == 1 and "lost-writes" in judged.failed_checks():
-            print(f"{target}, try {seed} of {TRIES}: {judged.says('lost-writes')}")
+            print(f"try {seed} of {TRIES}: {judged.says('lost-writes')}")
             return
-    pytest.fail(f"nothing was lost in {TRIES} runs of {target}: {judged.output[-3000:]}")
+    pytest.fail(f"nothing was lost in {TRIES} runs: {judged.output[-3000:]}")
+
+
+@pytest.mark.long
+def test_a_zone_that_does_not_sync_loses_its_replicas_and_answers_no_more(run: Any) -> None:
+    """It loses all of them, not the last writes: no reset, no answer."""
+    judged = run("power-loss", "zones.0.fsync=false", *LATE)
+    assert judged.exit_code == 2, judged.output
+    assert not judged.failed_checks()
+    assert "leader unknown" in judged.says("harness")
+    assert "never read again" in judged.says("coverage")
 
 
 @pytest.mark.long

@@ -107,6 +107,8 @@ class RunDescription:
     files: Mapping[str, int] = field(default_factory=dict)  # sizes in bytes at the run's end
     target: str = ""  # the store under test, with its version; empty if unknown
     load_per_s: float | None = None  # operations that the plan asks for, of all zones together
+    load_is_closed: bool = False  # whether that is a ceiling
+    has_pressure: bool = False  # whether the load also writes what no history has
 
     @property
     def title(self) -> str:
@@ -160,6 +162,7 @@ def read_description(run: Path | Place) -> RunDescription:
     expectations = _expectations(document if "expectations" in document else spec)
     named = tuple(times) if expectations.faults is None else tuple(expectations.faults)
     harness = document.part("harness")
+    load = spec.part("load")
     return RunDescription(
         name=document.text("name") or metadata.text("name") or run.resolve().name,
         description=document.text("description") or metadata.text("description"),
@@ -173,6 +176,8 @@ def read_description(run: Path | Place) -> RunDescription:
         files=document.wholes("files"),
         target=target_of(document),
         load_per_s=_load_per_s(spec),
+        load_is_closed=load is not None and load.text("loop") == "closed",
+        has_pressure=load is not None and load.part("pressure") is not None,
     )
 
 

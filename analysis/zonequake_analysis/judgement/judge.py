@@ -195,7 +195,13 @@ def _judged(
         one_clock=one_clock,
         p99=_p99s(drawn, events),
         writes=answered_writes(drawn, events, wall_offset_ns=ingested.wall_offset_ns),
-        load=load_rate(description.load_per_s, drawn, events, faults),
+        load=load_rate(
+            description.load_per_s,
+            drawn,
+            events,
+            faults,
+            is_ceiling=description.load_is_closed,
+        ),
         incomplete=incomplete,
         unread_histories=unread,
     )

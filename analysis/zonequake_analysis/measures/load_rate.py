@@ -24,12 +24,14 @@ _PAUSE = "load_pause"
 class LoadRate:
     """Operations that ended in the phases of load, and the requested rate; None: not known.
 
-    `seconds`: the length of these phases without the planned pauses.
+    `seconds`: the length of these phases without the planned pauses. `is_ceiling`: the loop was
+    closed, so that the rate is the most that it may reach.
     """
 
     asked_per_s: float | None
     operations: int
     seconds: float
+    is_ceiling: bool = False
 
     @property
     def delivered_per_s(self) -> float:
@@ -41,6 +43,8 @@ def load_rate(
     drawn: Timeline,
     events: Sequence[RecordedEvent],
     faults: Sequence[FaultLanding],
+    *,
+    is_ceiling: bool = False,
 ) -> LoadRate | None:
     """Returns the load of a run; None if the events don't say when its phases began."""
     phases = [(event.time, event.text("phase")) for event in events if event.kind == "run.phase"]
@@ -61,4 +65,5 @@ def load_rate(
         asked_per_s=asked_per_s,
         operations=counted,
         seconds=len(slices) * drawn.slice_ns / 1e9,
+        is_ceiling=is_ceiling,
     )

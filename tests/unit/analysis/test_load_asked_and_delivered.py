@@ -112,6 +112,14 @@ def test_less_than_half_is_unknown(delivered: float, verdict: Verdict) -> None:
     assert check.judged
 
 
+@pytest.mark.parametrize(("delivered", "verdict"), [(3, Verdict.PASSED), (0, Verdict.UNKNOWN)])
+def test_the_rate_of_a_closed_loop_is_a_ceiling(delivered: float, verdict: Verdict) -> None:
+    check = load_check(replace(rate(delivered), is_ceiling=True))
+    assert (check.verdict, check.judged) == (verdict, True)
+    assert f"made {delivered} operations per second in a closed loop" in check.summary
+    assert "the scenario allows 140" in check.summary
+
+
 @pytest.mark.parametrize("unknown", [None, rate(3, None), rate(3, 0.0), rate(3, seconds=4.0)])
 def test_what_is_not_known_is_not_judged(unknown: LoadRate | None) -> None:
     check = load_check(unknown)
@@ -196,3 +204,19 @@ def test_the_rate_is_that_of_the_plan_for_all_its_zones(
 ) -> None:
     (tmp_path / "run.yaml").write_text(text)
     assert read_description(tmp_path).load_per_s == asked
+
+
+@pytest.mark.parametrize(
+    ("load", "is_closed", "has_pressure"),
+    [
+        ("loop: closed, pressure: {processes: 3}", True, True),
+        ("loop: open, pressure: null", False, False),
+        ("pods: 1", False, False),
+    ],
+)
+def test_a_run_says_whether_its_loop_was_closed_and_whether_it_had_pressure(
+    tmp_path: Path, load: str, is_closed: bool, has_pressure: bool
+) -> None:
+    (tmp_path / "run.yaml").write_text(f"plan: {{spec: {{load: {{{load}}}}}}}")
+    description = read_description(tmp_path)
+    assert (description.load_is_closed, description.has_pressure) == (is_closed, has_pressure)

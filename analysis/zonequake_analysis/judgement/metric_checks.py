@@ -122,6 +122,10 @@ def _store_counters(e: Evidence, facts: MetricFacts) -> Check:
     name = "store-counters"
     writes = e.writes
     counted = [] if writes is None else [one for one in facts.counted if _is_of(one, writes)]
+    if e.description.has_pressure:
+        return _check(
+            name, "not judged: nodes also count the writes of `load.pressure`, which no history has"
+        )
     if writes is None or not counted:
         return _check(name, "not judged: no data node's counters of answered writes were scraped")
     first, all_of_them = (

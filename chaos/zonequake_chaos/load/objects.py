@@ -19,6 +19,7 @@ from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
     Preload,
+    Pressure,
     Probes,
     RegisterWorkload,
 )
@@ -57,6 +58,7 @@ def load_plan(
                 reads=load.register_reads,
                 cas=load.register_cas,
                 skew=load.key_skew,
+                hot=load.hot_key_share,
                 filler_bytes=load.register_value_bytes,
             )
         )
@@ -67,6 +69,7 @@ def load_plan(
                 keys_per_partition=load.list_keys_per_partition,
                 reads=load.list_reads,
                 skew=load.key_skew,
+                hot=load.hot_key_share,
             )
         )
     return LoadPlan(
@@ -86,6 +89,13 @@ def load_plan(
         seed=seed,
         reads_at=load.reads_at,
         loop=load.loop,
+        pressure=None
+        if load.pressure is None
+        else Pressure(
+            processes=load.pressure.processes,
+            keys=load.pressure.keys,
+            filler_bytes=load.pressure.value_bytes,
+        ),
     )
 
 

@@ -164,6 +164,17 @@ def _load_contradictions(load: RunLoad) -> Iterator[str]:
             f"load: registerReads {load.register_reads:g} and registerCas {load.register_cas:g} "
             "together are above 1; what they leave are writes: lower one of them"
         )
+    if load.hot_key_share:
+        for field, rate, keys in (
+            ("registerKeysPerPartition", load.register_rate, load.register_keys_per_partition),
+            ("listKeysPerPartition", load.list_rate, load.list_keys_per_partition),
+        ):
+            if rate and keys < 2:
+                yield (
+                    f"load: hotKeyShare {load.hot_key_share:g} leaves {1 - load.hot_key_share:g} "
+                    f"to other keys, and {field} is {keys}, expected at least 2: raise it, or "
+                    "remove hotKeyShare"
+                )
 
 
 def _control_contradictions(spec: RunSpec) -> Iterator[str]:

@@ -22,7 +22,7 @@ from zonequake_chaos.scenario.fields import (
     Seconds,
     VariableName,
 )
-from zonequake_load.pod.control import Fraction, Loop, ReadsAt, Skew
+from zonequake_load.pod.control import Fraction, Hot, Loop, ReadsAt, Skew
 
 TimerSetting = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
 
@@ -51,6 +51,16 @@ class RunZone(ManifestPart, frozen=True, kw_only=True):
     storage: Literal["Persistent", "Volatile"] | None = None
 
 
+class RunPressure(ManifestPart, frozen=True, kw_only=True):
+    """Writes beside the recorded load, in no history: `processes` of each pod write to `keys` keys
+    of their own, each as soon as its last write has ended, with `value_bytes` beside the value.
+    """
+
+    processes: Annotated[int, Meta(ge=1, le=4096)]
+    keys: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    value_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
+
+
 class RunLoad(ManifestPart, frozen=True, kw_only=True):
     """The work of all load pods together.
 
@@ -61,7 +71,9 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     `register_reads` and `register_cas` are shares of the operations on registers, the rest are
     writes, with `register_value_bytes` beside the value; `list_reads` is that of the operations on
     lists, the rest are appends. `key_skew` is the exponent of a Zipf distribution over the keys of
-    a partition (0: all alike). `processes` clients of each pod have one operation outstanding each.
+    a partition (0: all alike); with `hot_key_share` the first one gets that share of the
+    partition's operations, and the others the rest. `processes` clients of each pod have one
+    operation outstanding each.
     """
 
     pods: Annotated[int, Meta(ge=1, le=20)] = 2
@@ -79,7 +91,9 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     register_value_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
     list_reads: Fraction = 0.5
     key_skew: Skew = 0.0
+    hot_key_share: Hot = 0.0
     loop: Loop = Loop.OPEN
+    pressure: RunPressure | None = None
     attempt_timeout_ms: Annotated[int, Meta(ge=10)] = 500
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 

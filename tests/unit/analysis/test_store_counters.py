@@ -160,6 +160,14 @@ def test_without_counters_of_the_historys_zones_nothing_is_judged(e: Evidence) -
     assert not judged(e).judged
 
 
+def test_writes_that_no_history_has_are_counted_and_so_nothing_is_judged() -> None:
+    e = evidence(facts(*node("a", 60), *node("b", 60)))
+    assert judged(e).verdict is Verdict.UNKNOWN
+    found = judged(replace(e, description=replace(e.description, has_pressure=True)))
+    assert (found.judged, found.verdict) == (False, Verdict.PASSED)
+    assert "load.pressure" in found.summary
+
+
 def test_the_last_answered_write_is_found_whatever_else_ended_later() -> None:
     rows = [
         (Function.WRITE, OutcomeCode.OK, 30),

@@ -129,6 +129,18 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
         ),
         ("spec:\n", "spec:\n  load: {loop: close}\n", ["close", "load.loop"]),
         ("spec:\n", "spec:\n  load: {keySkew: 6}\n", ["<= 5", "load.keySkew"]),
+        ("spec:\n", "spec:\n  load: {hotKeyShare: 1}\n", ["< 1", "load.hotKeyShare"]),
+        (
+            "spec:\n",
+            "spec:\n  load: {hotKeyShare: 0.5, listKeysPerPartition: 1}\n",
+            ["hotKeyShare 0.5", "listKeysPerPartition is 1, expected at least 2", "raise it"],
+        ),
+        ("spec:\n", "spec:\n  load: {pressure: {keys: 5}}\n", ["load.pressure", "processes"]),
+        (
+            "spec:\n",
+            "spec:\n  load: {pressure: {processes: 0}}\n",
+            [">= 1", "load.pressure.processes"],
+        ),
     ],
 )
 def test_an_error_names_path_value_and_what_is_allowed(

@@ -27,6 +27,7 @@ from zonequake_load.pod.workload import (
     LastValues,
     PlannedOperation,
     WorkloadShare,
+    key_weights,
     preload_keys,
     probe_stem,
     zipf_weights,
@@ -107,6 +108,28 @@ def test_skew_favours_the_first_keys() -> None:
     weights = zipf_weights(10, 1)
     assert weights[0] == pytest.approx(10 * weights[9])
     assert sum(weights) == pytest.approx(1)
+
+
+def test_a_hot_key_gets_its_share_and_the_others_the_rest() -> None:
+    assert key_weights(4, skew=0, hot=0.7) == pytest.approx((0.7, 0.1, 0.1, 0.1))
+    assert key_weights(3, skew=1, hot=0.4) == pytest.approx((0.4, 0.4, 0.2))
+    assert key_weights(3, skew=1, hot=0) == zipf_weights(3, 1)
+    assert key_weights(1, skew=0, hot=0.5) == (1,)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        RegisterWorkload(keys_per_partition=10, hot=0.8),
+        AppendListWorkload(keys_per_partition=10, hot=0.8, longest=10_000),
+    ],
+)
+def test_operations_go_to_the_hot_key_of_each_partition(
+    workload: RegisterWorkload | AppendListWorkload,
+) -> None:
+    slots = Counter((p.partition, p.operation.key.split("/")[2]) for p in take(workload, 5_000, 1))
+    for partition in range(PARTITIONS):
+        assert slots[partition, "0"] == pytest.approx(800, rel=0.2)
 
 
 @pytest.mark.parametrize("kind", list(Arrivals))

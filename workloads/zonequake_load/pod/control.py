@@ -17,6 +17,7 @@ from zonequake_load.operation import OnceId, Operation, TransactionOperation
 Positive = Annotated[float, Meta(gt=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Skew = Annotated[float, Meta(ge=0, le=5)]
+Hot = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=0)]
 Some = Annotated[int, Meta(ge=1)]
 FUNCTION_NAME = r"^[\w.]+:\w+$"
@@ -81,7 +82,8 @@ class RegisterWorkload(
     """Reads, writes and compare-and-swaps of registers; what is neither read nor cas is a write.
 
     `operations_per_second` is that of all pods together, over all partitions.
-    `skew` is the exponent of a Zipf distribution over a partition's keys (0: all alike).
+    `hot` is the share of a partition's operations that its first key gets (0: none is favoured),
+    `skew` the exponent of a Zipf distribution over the others, or over all (0: all alike).
     """
 
     operations_per_second: Positive = 50.0
@@ -89,6 +91,7 @@ class RegisterWorkload(
     reads: Fraction = 0.4
     cas: Fraction = 0.2
     skew: Skew = 0.0
+    hot: Hot = 0.0
     filler_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 0
     arrivals: Arrivals = Arrivals.POISSON
 
@@ -111,6 +114,7 @@ class AppendListWorkload(
     keys_per_partition: Some = 2
     reads: Fraction = 0.5
     skew: Skew = 0.0
+    hot: Hot = 0.0
     longest: Annotated[int, Meta(ge=2, le=10_000)] = 200
     arrivals: Arrivals = Arrivals.POISSON
 
@@ -137,6 +141,18 @@ class Preload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bulk_keys_per_partition: Count = 0
     filler_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 0
     concurrency: Annotated[int, Meta(ge=1, le=1024)] = 16
+
+
+class Pressure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Writes beside the workloads that are in no history and are judged by no check.
+
+    `processes` of each pod write one after another, each as soon as the last has ended, to `keys`
+    keys that nothing else touches, with `filler_bytes` beside the value.
+    """
+
+    processes: Annotated[int, Meta(ge=1, le=4096)]
+    keys: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
+    filler_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 0
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +182,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     operations_per_key: Annotated[int, Meta(ge=100)] = 100_000
     reads_at: ReadsAt = ReadsAt.LEADER
     loop: Loop = Loop.OPEN
+    pressure: Pressure | None = None
     seed: int = 0
 
 
@@ -207,10 +224,13 @@ class OutcomeCounts(msgspec.Struct, kw_only=True):
 
 
 class PhaseCounts(msgspec.Struct, kw_only=True):
-    """Operations of one phase, of workloads (and preload, final reads) and of probes."""
+    """Operations of one phase: of workloads (and preload, final reads), of probes, and of the
+    pressure, which no history has.
+    """
 
     operations: OutcomeCounts = msgspec.field(default_factory=OutcomeCounts)
     probes: OutcomeCounts = msgspec.field(default_factory=OutcomeCounts)
+    pressure: OutcomeCounts = msgspec.field(default_factory=OutcomeCounts)
 
 
 class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +239,7 @@ class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
     `complete`: preload and final have done all of their work, quiet has nothing outstanding, done
     has closed its files; load is never complete. `problem` says what a phase could not do (for
     instance keys that could not be read by the end of the final reads).
-    `rate`: completions per second over the last five seconds, probes included.
+    `rate`: completions per second over the last five seconds, with probes, without the pressure.
     `probe_interval_ms`: the interval in force, 0 without probes.
     """
 

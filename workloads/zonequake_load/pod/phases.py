@@ -12,10 +12,11 @@ from typing import TypeVar
 import msgspec
 
 from zonequake_load.operation import Function, Limits, Operation, Type
-from zonequake_load.pod.control import LoadPlan, Loop, Phase
+from zonequake_load.pod.control import LoadPlan, Loop, Phase, Pressure
 from zonequake_load.pod.execution import LogicalProcess, OperationExecutor
 from zonequake_load.pod.history import OperationRole
 from zonequake_load.pod.pacing import StopSignal, sleep_until
+from zonequake_load.pod.pressure import PressureWriters, pressure_keys
 from zonequake_load.pod.probe import run_probes
 from zonequake_load.pod.recovery import RecoveredHistory
 from zonequake_load.pod.schedule import arrivals, probe_interval_ns
@@ -135,6 +136,10 @@ class Phases:
         async with asyncio.TaskGroup() as lanes:
             for _ in range(self._plan.processes):
                 lanes.create_task(self._lane(queue))
+            if self._plan.pressure is not None:
+                writers = self._pressure_writers(self._plan.pressure, stop)
+                for writer in range(self._plan.pressure.processes):
+                    lanes.create_task(writers.write(writer))
             async with asyncio.TaskGroup() as sources:
                 for index in range(len(self._plan.workloads)):
                     sources.create_task(self._feed(index, queue, started_ns, before_ns, stop))
@@ -158,6 +163,21 @@ class Phases:
                     self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)
             for _ in range(self._plan.processes):
                 await queue.put(None)
+
+    def _pressure_writers(self, pressure: Pressure, stop: StopSignal) -> PressureWriters:
+        name = f"pressure-{self._ordinal}-{self._incarnation}"
+        return PressureWriters(
+            target=self._executor.target,
+            tally=self._executor.tally,
+            clock=self._executor.recorder.clock,
+            keys=pressure_keys(pressure, self._partitions, self._executor.target),
+            filler=bytes(pressure.filler_bytes),
+            name=f"{name}-{self._now_ns()}",
+            rng=random.Random(f"{self._plan.seed}/{name}"),  # noqa: S311 - a seed replays it
+            deadline_ns=self._plan.deadline_ms * 1_000_000,
+            attempt_ns=self._plan.attempt_ms * 1_000_000,
+            stop=stop,
+        )
 
     async def _feed(
         self,

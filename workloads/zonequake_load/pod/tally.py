@@ -57,6 +57,12 @@ class OperationTally:
             ["role"],
             registry=registry,
         )
+        self._pressed = Counter(
+            "zonequake_load_pressure_writes",
+            "Writes of the pressure that ended; they are in no history",
+            ["outcome"],
+            registry=registry,
+        )
         # To find the series of some labels costs more than to count in it.
         self._latency_of = cache(self._latency.labels)
         self._operations_of = cache(self._operations.labels)
@@ -74,16 +80,9 @@ class OperationTally:
     def ended(self, phase: Phase, call: RecordedCall, outcome: Outcome, now_ns: int) -> None:
         self.outstanding -= 1
         counts = self._counts(phase, call.role)
-        match outcome.type:
-            case Type.OK:
-                counts.ok += 1
-                self._latency_of(call.operation.f, call.role).observe(
-                    (now_ns - call.sched_ns) / 1e9
-                )
-            case Type.FAIL:
-                counts.fail += 1
-            case _:
-                counts.info += 1
+        _count(counts, outcome.type)
+        if outcome.type is Type.OK:
+            self._latency_of(call.operation.f, call.role).observe((now_ns - call.sched_ns) / 1e9)
         self._operations_of(call.operation.f, call.role, outcome.type).inc()
         self._attempts_of(call.role).inc(outcome.attempts)
         second = now_ns // 1_000_000_000
@@ -95,6 +94,11 @@ class OperationTally:
         self._counts(phase, role).dropped += 1
         self._dropped.labels(role).inc()
 
+    def pressed(self, phase: Phase, outcome: Outcome) -> None:
+        """Counts a write of the pressure."""
+        _count(self.phases.setdefault(phase, PhaseCounts()).pressure, outcome.type)
+        self._pressed.labels(outcome.type).inc()
+
     def rate(self, now_ns: int) -> float:
         """Completions per second over the last full `RATE_WINDOW_S` seconds."""
         second = now_ns // 1_000_000_000
@@ -104,3 +108,13 @@ class OperationTally:
     def _counts(self, phase: Phase, role: OperationRole) -> OutcomeCounts:
         counts = self.phases.setdefault(phase, PhaseCounts())
         return counts.probes if role is OperationRole.PROBE else counts.operations
+
+
+def _count(counts: OutcomeCounts, ended: Type) -> None:
+    match ended:
+        case Type.OK:
+            counts.ok += 1
+        case Type.FAIL:
+            counts.fail += 1
+        case _:
+            counts.info += 1

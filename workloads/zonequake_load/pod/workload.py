@@ -33,6 +33,13 @@ def zipf_weights(count: int, skew: float) -> tuple[float, ...]:
     return tuple(weight / sum(raw) for weight in raw)
 
 
+def key_weights(count: int, *, skew: float, hot: float) -> tuple[float, ...]:
+    """Shares of `count` keys, which add up to 1: `hot` for the first, the rest by `skew`."""
+    if not hot or count == 1:
+        return zipf_weights(count, skew)
+    return hot, *((1 - hot) * weight for weight in zipf_weights(count - 1, skew))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOperation:
     """The next operation; a cas gets its expected value when it begins, see `LastValues`."""
@@ -70,7 +77,7 @@ class WorkloadShare:
         self._key_of = lru_cache(maxsize=65_536)(key_for_partition)
         self._letter = "r" if isinstance(workload, RegisterWorkload) else "l"
         self._index = index
-        weights = zipf_weights(workload.keys_per_partition, workload.skew)
+        weights = key_weights(workload.keys_per_partition, skew=workload.skew, hot=workload.hot)
         self._cumulative = list(itertools.accumulate(weights))
         per_partition = workload.operations_per_second / len(partitions)
         self._periods_s = [

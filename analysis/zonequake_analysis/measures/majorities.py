@@ -138,14 +138,14 @@ def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[TimeRange]]:
     """
     ended: dict[str, list[tuple[int, str, int]]] = defaultdict(list)
     began: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    back_ns: dict[object, list[int]] = defaultdict(list)
+    back_ns: dict[str, list[int]] = defaultdict(list)
     told = list(events)
     for event in told:
         if event.kind == "fault.recovered":
-            back_ns[event.data.get("fault")].append(event.time)
+            back_ns[str(event.data.get("fault"))].append(event.time)
     for event in told:
         if event.kind == "fault.effective":
-            later = [at for at in back_ns[event.data.get("fault")] if at >= event.time]
+            later = [at for at in back_ns[str(event.data.get("fault"))] if at >= event.time]
             for node, at_ns, process in _ends(event.data.get("proof")):
                 ended[node].append((at_ns, process, min(later, default=NEVER_NS)))
         elif event.kind == "node.started" and event.node:

@@ -17,35 +17,24 @@ from tests.histories.synthesize import (
     synthesize,
     write_operations,
 )
+from tests.spark.checkers.conftest import PROBLEM
+from tests.spark.checkers.runs_of_a_pod import Spoilt
 from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.judgement.judge import Judgement, judge_run
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
-Spoilt = tuple[Path, Judgement]
 Found = dict[str, set[tuple[str, str]]]
-
-
-@pytest.fixture(scope="module")
-def spoilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spoilt:
-    run = tmp_path_factory.mktemp("spoilt")
-    synthesize(run, Shape(operations=3000, rate=1000, files=1, partitions=4, keys=16))
-    planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
-    write_operations(
-        run / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
-    )
-    (run / "run.yaml").write_text("harness: {verdict: harness-failed, problems: [no node came]}")
-    return run, judge_run(spark, run)
 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, spoilt: Spoilt) -> Found:
     """(check, kind) of every finding, by key."""
-    ops = spoilt[1].ingested.ops
+    ops = spoilt.judgement.ingested.ops
     names = {row["key_id"]: row["key"] for row in ops.select("key_id", "key").distinct().collect()}
     by_key: Found = {}
     for row in findings_of(ops, unplaced=0).collect():
@@ -66,8 +55,8 @@ def test_nothing_is_found_on_keys_without_a_plant(found: Found) -> None:
 def test_every_finding_is_in_the_table_by_the_name_of_its_key(
     spark: SparkSession, spoilt: Spoilt, found: Found
 ) -> None:
-    rows = open_tables(spark, spoilt[0])["findings"].where("found_by != 'judgement'").collect()
-    assert len(rows) == findings_of(spoilt[1].ingested.ops, unplaced=0).count()
+    rows = open_tables(spark, spoilt.run)["findings"].where("found_by != 'judgement'").collect()
+    assert len(rows) == findings_of(spoilt.judgement.ingested.ops, unplaced=0).count()
     in_table: Found = {}
     for row in rows:
         in_table.setdefault(row["key"], set()).add((row["found_by"], row["kind"]))
@@ -79,7 +68,7 @@ def test_every_finding_is_in_the_table_by_the_name_of_its_key(
 
 
 def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoilt) -> None:
-    judgement = spoilt[1]
+    judgement = spoilt.judgement
     assert judgement.verdict is Verdict.VIOLATED
     by_name = {check.name: check for check in judgement.checks}
     # "lost", "lost-element", and "false-claim", whose newest write by the claim is never read.
@@ -106,7 +95,7 @@ def test_a_planted_anomaly_among_very_many_keys_is_found(
 
 def test_diverged_members_stand_first_and_are_no_duplicates(spoilt: Spoilt) -> None:
     """What one member shows before the place of another's acknowledgement says nothing then."""
-    run, judgement = spoilt
+    run, judgement = spoilt.run, spoilt.judgement
     first = judgement.checks[0]
     # "diverged-list", "diverged-register", and "two-places" that they explain.
     assert (first.name, first.violations) == ("diverged", 3)
@@ -167,7 +156,7 @@ def test_members_apart_and_a_load_that_was_not_there_are_found_beside_a_clean_hi
 def test_the_witness_of_a_session_shows_both_its_answers(spoilt: Spoilt) -> None:
     shown = {
         one.finding.key: one.witness.operations
-        for one in spoilt[1].shown
+        for one in spoilt.judgement.shown
         if one.finding.kind == "session"
     }
     assert set(shown) == {"planted-session", "planted-session-of-two-keys"}
@@ -241,7 +230,7 @@ def a_lost_append(number: int, *, reads: int) -> list[SyntheticOperation]:
 
 def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt: Spoilt) -> None:
     proven: Counter[str] = Counter()
-    for shown in spoilt[1].shown:
+    for shown in spoilt.judgement.shown:
         if shown.witness.proven:
             proven[shown.finding.key] += 1
             assert len(shown.witness.operations) <= 5
@@ -253,7 +242,7 @@ def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt
 
 
 def test_the_report_shows_each_violation_and_loads_nothing(spoilt: Spoilt) -> None:
-    run, judgement = spoilt
+    run, judgement = spoilt.run, spoilt.judgement
     write_report(run, judgement)
     page = (run / "report.html").read_text()
     assert "default-src 'none'" in page
@@ -270,7 +259,7 @@ def test_the_report_shows_each_violation_and_loads_nothing(spoilt: Spoilt) -> No
 def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words(
     spoilt: Spoilt,
 ) -> None:
-    run, judgement = spoilt
+    run, judgement = spoilt.run, spoilt.judgement
     write_report(run, judgement)
     checks = {c["name"]: c for c in json.loads((run / "verdict.json").read_text())["checks"]}
     of_operations = ("lost-writes", "stale-reads", "duplicates", "phantoms", "linearizability")
@@ -288,10 +277,10 @@ def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words
 
 
 def test_all_outputs_show_the_harnesss_own_verdict_beside_a_violation(spoilt: Spoilt) -> None:
-    run, judgement = spoilt
+    run, judgement = spoilt.run, spoilt.judgement
     write_report(run, judgement)
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "violated"
     for name in ("verdict.json", "junit.xml", "summary.md", "report.html"):
         text = (run / name).read_text()
-        assert "no node came" in text, name
+        assert PROBLEM in text, name
         assert "harness-failed" in text, name

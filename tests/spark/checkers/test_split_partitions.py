@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from shutil import copytree
+from shutil import copyfile, copytree
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.histories import anomalies
-from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
+from tests.spark.checkers.runs_of_a_pod import Spoilt, tables_of
 from zonequake_analysis.checks.exact_checks import findings_of_suspects
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.spark_pass import ingest, partition_share
 from zonequake_analysis.spark_pass.operations import cached
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.tables import open_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
-Rows = dict[str, Counter[str]]
-
-
-def tables_of(spark: SparkSession, run: Path) -> Rows:
-    """The rows of each table, in words: a row may have lists."""
-    return {
-        name: Counter(str(row.asDict(recursive=True)) for row in table.collect())
-        for name, table in open_tables(spark, run).items()
-    }
-
-
-def spoilt_run(run: Path) -> None:
-    """A valid history on few partitions, and one of each anomaly."""
-    synthesize(run, Shape(operations=3000, rate=1000, files=1, partitions=2, keys=16))
-    planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
-    write_operations(
-        run / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
-    )
-
 
 def test_each_anomaly_is_told_the_same_where_partitions_are_split(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, spoilt: Spoilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoilt_run(tmp_path / "whole")
-    copytree(tmp_path / "whole", tmp_path / "split")
-    whole = judge_run(spark, tmp_path / "whole")
-    tables = tables_of(spark, tmp_path / "whole")
+    whole, tables = spoilt.judgement, spoilt.tables
+    copytree(spoilt.run / "history", tmp_path / "split" / "history")
+    copyfile(spoilt.run / "run.yaml", tmp_path / "split" / "run.yaml")
     monkeypatch.setattr(ingest, "BUCKET_BYTES", 300_000)
     monkeypatch.setattr(partition_share, "MOST_BYTES", 0)
     split = judge_run(spark, tmp_path / "split")

@@ -1,0 +1,76 @@
+"""Makes run folders whose history is one pod's, and reads what an analysis made of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pyspark.sql import SparkSession
+
+from tests.histories import anomalies
+from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
+from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.tables import open_tables
+from zonequake_chaos.load.histories import HistoryCopy
+
+NAME = "load-0.jsonl"
+TORN = b'{"schema":1,"type":"inv'
+"""What a pod that was killed leaves at the end of its file."""
+
+Rows = dict[str, Counter[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """A run with one of each anomaly, whose history is one file; `tables`: the rows of each."""
+
+    run: Path
+    judgement: Judgement
+    tables: Rows
+
+
+def tables_of(spark: SparkSession, run: Path) -> Rows:
+    """Returns the rows of each table, in words: a row may have lists."""
+    return {
+        name: Counter(str(row.asDict(recursive=True)) for row in table.collect())
+        for name, table in open_tables(spark, run).items()
+    }
+
+
+def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
+    """Returns the lines of one pod in the order of their times, so that those of an operation are
+    apart; `planted`: with one of each anomaly."""
+    synthesize(folder, Shape(operations=3000, rate=1000, files=1, partitions=4, keys=16))
+    if planted:
+        each = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
+        operations = [operation for one in each for operation in one.operations]
+        write_operations(folder / "history" / "planted.jsonl", operations)
+    lines = [
+        line
+        for file in sorted((folder / "history").iterdir())
+        for line in file.read_bytes().splitlines(keepends=True)
+    ]
+    return b"".join(sorted(lines, key=lambda line: int(json.loads(line)["time"])))
+
+
+def made(run: Path, history: bytes, *, piece_bytes: int | None, problem: str = "") -> Path:
+    """Makes a run folder with this history, as `zonequake run` copies it out of a pod; `problem`:
+    of the harness, which failed by it."""
+    (run / "history").mkdir(parents=True)
+    HistoryCopy(run / "history", NAME, piece_bytes=piece_bytes).write(history)
+    verdict = "harness-failed" if problem else "passed"
+    document = {
+        "run": "of-a-pod-1",
+        "harness": {"verdict": verdict, "problems": [problem] if problem else []},
+        "files": {f"history/{file.name}": file.stat().st_size for file in pieces(run)},
+    }
+    (run / "run.yaml").write_text(yaml.safe_dump(document))
+    return run
+
+
+def pieces(run: Path) -> list[Path]:
+    """Returns the files of the history, in the order of their lines."""
+    return sorted((run / "history").iterdir(), key=lambda file: (file.name != NAME, file.name))

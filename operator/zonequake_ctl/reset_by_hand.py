@@ -20,8 +20,8 @@ from zonequake_ctl.zq.look import inspect, look
 from zonequake_ctl.zq.namespace_view import NamespaceView, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import Conflict, UsageError
+from zonequake_operator.high_availability.decisions import each_with_holders
 from zonequake_operator.high_availability.reset import forced_node, last_forced_token
-from zonequake_operator.high_availability.verdicts import each_with_holders
 from zonequake_operator.resources.model import Partition, ResetRequest, Zone
 from zonequake_operator.resources.parsing import owner_uid, parse_partition, parse_zone
 from zonequake_operator.resources.stored_shapes import RESET_ANNOTATION, render_reset_requests

@@ -20,7 +20,7 @@ from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.high_availability import reset
-from zonequake_operator.high_availability.verdicts import each_with_holders, judge_zone
+from zonequake_operator.high_availability.decisions import each_with_holders, judge_zone
 from zonequake_operator.planning.plan import (
     Plan,
     WritePartition,
@@ -167,8 +167,8 @@ class Rounds:
         world = self._world
         snapshot = self._snapshot({number: world.partitions[number]})
         groups = groups_of(snapshot)
-        verdict = judge_zone(snapshot, world.spec, world.zone.status, groups).get(number)
-        return "" if verdict is None else verdict.sentence(f"partition {number}")
+        decision = judge_zone(snapshot, world.spec, world.zone.status, groups).get(number)
+        return "" if decision is None else decision.sentence(f"partition {number}")
 
     def _calculate(
         self, nodes: tuple[str, ...], partitions: int, replicas: int

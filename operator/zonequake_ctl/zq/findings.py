@@ -13,8 +13,8 @@ from enum import IntEnum
 
 from zonequake_ctl.zq.namespace_view import NO_ANSWER, NamespaceView, ZoneView
 from zonequake_operator.groups.reports import is_majority
+from zonequake_operator.high_availability.decisions import KeysDecision
 from zonequake_operator.high_availability.reset import forced_node
-from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.model import ConsistencyMode, StorageKind, ZoneSpec
 from zonequake_protocol.admin import LeaseTrouble, ReplicaRole, ReplicaStatus
@@ -72,10 +72,10 @@ _Trouble = tuple[Severity, str, tuple[str, ...]]
 
 def findings(view: NamespaceView, zone: ZoneView) -> list[ZoneFinding]:
     """All of a zone, the worst first."""
-    verdicts = zone.verdicts(view) if any(one.lost for one in zone.health.values()) else {}
+    decisions = zone.decisions(view) if any(one.lost for one in zone.health.values()) else {}
     found = [
-        *_partitions(view, zone, verdicts),
-        *_conditions(view, zone, verdicts),
+        *_partitions(view, zone, decisions),
+        *_conditions(view, zone, decisions),
         *_nodes(view, zone),
         *_operator(view, zone),
     ]
@@ -83,7 +83,7 @@ def findings(view: NamespaceView, zone: ZoneView) -> list[ZoneFinding]:
 
 
 def _partitions(
-    view: NamespaceView, zone: ZoneView, verdicts: Mapping[int, KeysVerdict]
+    view: NamespaceView, zone: ZoneView, decisions: Mapping[int, KeysDecision]
 ) -> Iterable[ZoneFinding]:
     alike: dict[_Trouble, list[int]] = {}
     for number, health in zone.health.items():
@@ -95,7 +95,7 @@ def _partitions(
         why = tuple(f"{node} {why_missing(view, zone, number, node)}" for node in missing)
         if health.lost:
             text = f"majority lost, {serving} of {size} members run"
-            key = (Severity.LOST, text, (*why, _way_back(zone, number, verdicts.get(number))))
+            key = (Severity.LOST, text, (*why, _way_back(zone, number, decisions.get(number))))
         elif health.view.leader is None:
             key = (Severity.LOST, "no leader", why)
         elif health.at_risk:
@@ -146,19 +146,19 @@ def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[ZoneFinding]:
             yield ZoneFinding(severity=severity, text=found, why=why)
 
 
-def _way_back(zone: ZoneView, number: int, verdict: KeysVerdict | None) -> str:
+def _way_back(zone: ZoneView, number: int, decision: KeysDecision | None) -> str:
     """Returns what has to happen before a partition without its majority is served again."""
     health, spec = zone.health[number], zone.spec
     stable = health.keys.stable
     assert stable is not None
-    if verdict is not None and verdict.awaits is not None:
-        if verdict.inspect:
-            unread = ", ".join(sorted(verdict.inspect))
+    if decision is not None and decision.awaits is not None:
+        if decision.inspect:
+            unread = ", ".join(sorted(decision.inspect))
             return f"it depends on the data of replicas that wait for their start order ({unread})"
         storage = spec.storage if spec is not None else StorageKind.PERSISTENT
-        return verdict.sentence("the partition", storage)
-    node = None if verdict is None else forced_node(verdict.keys)
-    if verdict is not None and verdict.keys != health.keys and node is not None:
+        return decision.sentence("the partition", storage)
+    node = None if decision is None else forced_node(decision.keys)
+    if decision is not None and decision.keys != health.keys and node is not None:
         return f"it goes on from {node} as soon as the operator acts"
     held = len(stable.nodes) - len(health.emptied) - len(health.broken)
     needed, serving = len(stable.nodes) // 2 + 1, len(stable.nodes) - len(health.missing)
@@ -174,7 +174,7 @@ def _way_back(zone: ZoneView, number: int, verdict: KeysVerdict | None) -> str:
         back = f"it is served again once {more} of them {'is' if more == 1 else 'are'} back"
     if spec is None or spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
         return f"{back}; {_mode(spec)} is reset by hand alone (zonequake reset {zone.zone.name})"
-    if verdict is not None and verdict.keys.is_stopped:
+    if decision is not None and decision.keys.is_stopped:
         return f"{back}; all its nodes had stopped, so that no timer resets it"
     after = f"{spec.reset_timeout_s} s after they have left"
     after += " and the zone is resumed" if spec.paused else ""
@@ -214,7 +214,7 @@ def _why_replica(replica: ReplicaStatus) -> str:
 
 
 def _conditions(
-    view: NamespaceView, zone: ZoneView, verdicts: Mapping[int, KeysVerdict]
+    view: NamespaceView, zone: ZoneView, decisions: Mapping[int, KeysDecision]
 ) -> Iterable[ZoneFinding]:
     for condition in zone.zone.conditions:
         if condition.is_well:
@@ -222,7 +222,7 @@ def _conditions(
         if condition.reason in QUIET_REASONS and zone.reports:
             # After the first sentence, which only counts, the message may name awaited nodes.
             waits = condition.message.partition(". ")[2]
-            said = any(verdict.awaits for verdict in verdicts.values())
+            said = any(decision.awaits for decision in decisions.values())
             said |= any(one.lost and one.emptied for one in zone.health.values())
             if condition.reason is Reason.MAJORITY_LOST and waits and not said:
                 yield ZoneFinding(severity=Severity.RISK, text=waits)

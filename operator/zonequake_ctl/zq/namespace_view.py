@@ -13,7 +13,7 @@ from functools import cached_property
 from zonequake_kube.errors import UsageError
 from zonequake_kube.objects import PodView
 from zonequake_operator.groups.reports import Group, by_group, observe
-from zonequake_operator.high_availability.verdicts import KeysVerdict, judge_zone
+from zonequake_operator.high_availability.decisions import KeysDecision, judge_zone
 from zonequake_operator.planning.conditions import Health, diagnose
 from zonequake_operator.resources.model import (
     Partition,
@@ -135,8 +135,8 @@ class ZoneView:
             inspected=view.inspected,
         )
 
-    def verdicts(self, view: NamespaceView) -> dict[int, KeysVerdict]:
-        """Returns high availability's verdict on each partition, with the nodes that it waits
+    def decisions(self, view: NamespaceView) -> dict[int, KeysDecision]:
+        """Returns high availability's decision on each partition, with the nodes that it waits
         for.
         """
         spec = self.spec
@@ -190,8 +190,8 @@ def unseen(view: NamespaceView) -> list[tuple[str, str]]:
     return [
         (node, zone.groups[number].name)
         for zone in view.zones
-        for number, verdict in zone.verdicts(view).items()
-        for node in sorted(verdict.inspect)
+        for number, decision in zone.decisions(view).items()
+        for node in sorted(decision.inspect)
     ]
 
 

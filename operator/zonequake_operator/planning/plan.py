@@ -18,8 +18,8 @@ from functools import lru_cache
 from zonequake_operator.errors import FilterError
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import reset
-from zonequake_operator.high_availability.verdicts import (
-    KeysVerdict,
+from zonequake_operator.high_availability.decisions import (
+    KeysDecision,
     judge_zone,
     without_done_reset,
 )
@@ -132,17 +132,17 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
         for n, p in snapshot.partitions.items()
     }
     problem, accepted = _accept_inputs(snapshot, spec)
-    verdicts = judge_zone(snapshot, spec, accepted, groups)
+    decisions = judge_zone(snapshot, spec, accepted, groups)
     accepted = without_done_reset(snapshot, accepted, groups)
-    for n, verdict in verdicts.items():
-        if verdict.awaits is not None:
-            health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}", spec.storage))
+    for n, decision in decisions.items():
+        if decision.awaits is not None:
+            health[n] = replace(health[n], awaits=decision.sentence(f"partition {n}", spec.storage))
     health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
     writes: list[ResourceWrite] = []
     if not spec.paused:
         moves = _create_missing(snapshot, spec)
-        moves += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
+        moves += _write_partitions(snapshot, spec, accepted, groups, health, calculate, decisions)
         if not moves:
             # Also one that is accepted now. A view never holds it back: it may wait for its turn.
             accepted = replace(accepted, handled_revision=accepted.revision)
@@ -162,7 +162,7 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
     zone_write = _zone_write(snapshot, spec, accepted, health, problem)
     if zone_write is not None:
         writes.insert(0, zone_write)
-    orders = zone_orders(snapshot, spec, groups, verdicts)
+    orders = zone_orders(snapshot, spec, groups, decisions)
     return Plan(
         writes=writes,
         orders=orders,
@@ -287,7 +287,7 @@ def _write_partitions(
     groups: Mapping[int, Group],
     health: Mapping[int, Health],
     calculate: Calculate,
-    verdicts: Mapping[int, KeysVerdict],
+    decisions: Mapping[int, KeysDecision],
 ) -> list[ResourceWrite]:
     state = status.data_nodes
     nodes = tuple(sorted(state.nodes)) if state else ()
@@ -307,7 +307,7 @@ def _write_partitions(
             storage=spec.storage,
             held=state.up.nodes if state and state.up else frozenset(),
         )
-        keys = verdicts[number].keys if number in verdicts else partition.keys
+        keys = decisions[number].keys if number in decisions else partition.keys
         if keys == partition.keys:
             keys = key_changes.decide(partition.keys, groups[number], wish, alive)
         if keys != partition.keys:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability import reset, reset_orders
-from zonequake_operator.high_availability.verdicts import KeysVerdict
+from zonequake_operator.high_availability.decisions import KeysDecision
 from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.planning.partition_events import Cleaning
 from zonequake_operator.rebalance import orders
@@ -29,7 +29,7 @@ def zone_orders(
     snapshot: ZoneSnapshot,
     spec: ZoneSpec,
     groups: Mapping[int, Group],
-    verdicts: Mapping[int, KeysVerdict],
+    decisions: Mapping[int, KeysDecision],
 ) -> list[SendOrder]:
     """Orders for every partition, and how long each is called for before it is sent."""
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
@@ -37,7 +37,7 @@ def zone_orders(
     sessions = sessions_of(snapshot.reports, snapshot.topology)
     sends: list[SendOrder] = []
     for number, partition in snapshot.partitions.items():
-        verdict, group = verdicts.get(number), groups[number]
+        decision, group = decisions.get(number), groups[number]
         told = orders.orders(
             partition.keys,
             group,
@@ -45,10 +45,10 @@ def zone_orders(
             alive=alive,
             reachable=reachable,
             paused=spec.paused,
-            withheld=verdict is not None and verdict.withheld,
+            withheld=decision is not None and decision.withheld,
         )
-        if verdict is not None:
-            told += reset_orders.inspections(verdict.inspect, group)
+        if decision is not None:
+            told += reset_orders.inspections(decision.inspect, group)
         sends += [
             SendOrder(
                 node=node,

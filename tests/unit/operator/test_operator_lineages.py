@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit.operator import lineage_model as model
 from tests.unit.operator import lineage_operator as operator
-from zonequake_operator.high_availability import chain, cold_start, reset, verdicts
+from zonequake_operator.high_availability import chain, cold_start, decisions, reset
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import ReplicaStatus
 
@@ -242,9 +242,9 @@ PLANTED: dict[str, tuple[Any, str, Any, str]] = {
     ),
     "a stop is not marked": (cold_start, "has_just_stopped", lambda keys, holders: False, STOP),
     "a stopped group goes on from whoever is back": (
-        verdicts,
+        decisions,
         "_recover",
-        lambda keys, holders, revision: verdicts._reset(keys, holders, revision),
+        lambda keys, holders, revision: decisions._reset(keys, holders, revision),
         STOP,
     ),
     "a mark never ends": (cold_start, "without_mark", lambda keys: keys, STOP),

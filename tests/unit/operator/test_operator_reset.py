@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.groups.reports import observe
+from zonequake_operator.high_availability.decisions import KeysDecision, asked_for, is_due, judge
 from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
-from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
 from zonequake_operator.rebalance.key_changes import WantedKeys, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
@@ -93,7 +93,9 @@ def holders(
     )
 
 
-def verdict(before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = DUE) -> KeysVerdict:
+def decision(
+    before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = DUE
+) -> KeysDecision:
     return judge(before, now, due=due, revision=12)
 
 
@@ -118,7 +120,7 @@ def test_a_partition_that_lost_its_majority_is_reset_in_two_phases() -> None:
     before = keys("ABCDE")
     present = topology("AB", departed=left("CDE"))
     now = holders(present, {"A": replica("ABCDE", (1, 9)), "B": replica("ABCDE", (1, 12))})
-    after = verdict(before, now).keys
+    after = decision(before, now).keys
     assert after.pending == of("B", force=True)
     assert after.planned == of("AB", from_reset=True)
     assert after.stable == before.stable
@@ -127,7 +129,7 @@ def test_a_partition_that_lost_its_majority_is_reset_in_two_phases() -> None:
 
 
 def test_the_chosen_alone_leaves_no_planned() -> None:
-    after = verdict(keys("ABC", planned=of("ABD")), ALONE).keys
+    after = decision(keys("ABC", planned=of("ABD")), ALONE).keys
     assert (after.pending, after.planned) == (of("A", force=True), None)
 
 
@@ -135,46 +137,46 @@ def test_a_majority_is_half_of_the_members_rounded_down_and_one() -> None:
     two_of_three = holders(
         topology("AB", departed=left("C")), {"A": replica("ABC"), "B": replica("ABC")}
     )
-    assert verdict(keys("ABC"), two_of_three).keys == keys("ABC")
+    assert decision(keys("ABC"), two_of_three).keys == keys("ABC")
     two_of_four = holders(
         topology("AB", departed=left("CD")), {"A": replica("ABCD"), "B": replica("ABCD")}
     )
-    assert verdict(keys("ABCD"), two_of_four).keys.pending == of("A", force=True)
+    assert decision(keys("ABCD"), two_of_four).keys.pending == of("A", force=True)
 
 
 def test_nothing_is_reset_before_the_timer_has_fired() -> None:
-    assert verdict(keys("ABC"), ALONE, due=None).keys == keys("ABC")
+    assert decision(keys("ABC"), ALONE, due=None).keys == keys("ABC")
 
 
 def test_one_loss_is_reset_once() -> None:
     done = keys("ABC", reset_revision=11)
-    assert verdict(done, ALONE).keys == done
-    assert verdict(keys("ABC", reset_revision=10), ALONE).keys.pending == of("A", force=True)
+    assert decision(done, ALONE).keys == done
+    assert decision(keys("ABC", reset_revision=10), ALONE).keys.pending == of("A", force=True)
 
 
 def test_the_trigger_revision_does_not_decide_about_a_reset() -> None:
-    assert verdict(keys("ABC", change_trigger_revision=99), ALONE).keys.pending is not None
+    assert decision(keys("ABC", change_trigger_revision=99), ALONE).keys.pending is not None
 
 
 def test_a_majority_that_is_back_needs_no_reset() -> None:
     now = holders(topology("AB", departed=left("BC")), {"A": replica("ABC"), "B": replica("ABC")})
-    assert verdict(keys("ABC"), now).keys == keys("ABC")
+    assert decision(keys("ABC"), now).keys == keys("ABC")
 
 
 def test_a_majority_that_was_back_in_between_waits_for_the_next_loss_s_own_timer() -> None:
     # B left at 7, came back at 8 and left at 9: the timer that fired was armed at 7.
     departed = left("C") | {"B": Departure(since=8, left=9)}
     now = holders(topology("A", 9, departed=departed), {"A": replica("ABC")})
-    assert verdict(keys("ABC"), now).keys == keys("ABC")
+    assert decision(keys("ABC"), now).keys == keys("ABC")
     later = ResetDue(revision=14, topology_version=9)
-    assert verdict(keys("ABC"), now, later).keys.pending == of("A", force=True)
+    assert decision(keys("ABC"), now, later).keys.pending == of("A", force=True)
 
 
 def test_a_majority_that_was_there_at_the_event_s_version_needs_no_reset_of_that_event() -> None:
     # C left at 7 and armed the timer; B left only at 8.
     departed = left("C") | left("B", 8)
     now = holders(topology("A", 8, departed=departed), {"A": replica("ABC")})
-    assert verdict(keys("ABC"), now).keys == keys("ABC")
+    assert decision(keys("ABC"), now).keys == keys("ABC")
 
 
 def test_pending_needs_its_majority_too_once_it_is_locked() -> None:
@@ -185,24 +187,24 @@ def test_pending_needs_its_majority_too_once_it_is_locked() -> None:
     )
     present = topology("ABC", departed=left("DE"))
     now = holders(present, {node: replica("ABC") for node in "ABC"})
-    assert verdict(locked, now).keys.pending == of("A", force=True)
+    assert decision(locked, now).keys.pending == of("A", force=True)
     open_ = replace(locked, pending_lock=None)
-    assert verdict(open_, now).keys == open_
+    assert decision(open_, now).keys == open_
 
 
 def test_a_member_that_lost_its_replica_s_state_does_not_count() -> None:
     present = topology("AB", departed=left("C"))
     wiped = holders(present, {"A": replica("ABC")})  # B answers, and has nothing
-    assert verdict(keys("ABC"), wiped).keys.pending == of("A", force=True)
+    assert decision(keys("ABC"), wiped).keys.pending == of("A", force=True)
     again = {"A": replica("ABC"), "B": replica("ABC", incarnation="2", configuration=None)}
-    assert verdict(keys("ABC"), holders(present, again)).keys.pending == of("A", force=True)
+    assert decision(keys("ABC"), holders(present, again)).keys.pending == of("A", force=True)
     broken = {"A": replica("ABC"), "B": replica("ABC", role=ReplicaRole.BROKEN)}
-    assert verdict(keys("ABC"), holders(present, broken)).keys.pending == of("A", force=True)
+    assert decision(keys("ABC"), holders(present, broken)).keys.pending == of("A", force=True)
 
 
 def test_a_member_that_is_silent_counts_until_it_has_left() -> None:
     silent = holders(topology("AB", departed=left("C")), {"A": replica("ABC")}, answered="A")
-    assert verdict(keys("ABC"), silent).keys == keys("ABC")
+    assert decision(keys("ABC"), silent).keys == keys("ABC")
 
 
 def test_a_leader_whose_read_index_works_forbids_a_reset() -> None:
@@ -210,12 +212,12 @@ def test_a_leader_whose_read_index_works_forbids_a_reset() -> None:
     before = keys("ABC", of("A"), pending_lock=TokenPeers(token=5, peers=tuple(peers("A"))))
     leads = replica("A", role=ReplicaRole.LEADER, commit=10)
     now = holders(topology("A", departed=left("BC")), {"A": leads})
-    assert verdict(before, now).keys == before
+    assert decision(before, now).keys == before
     deposed = replica(
         "ABC", role=ReplicaRole.LEADER
     )  # leads nobody any more, and doesn't know it yet
     now = holders(topology("A", departed=left("BC")), {"A": deposed})
-    assert verdict(keys("ABC"), now).keys.pending == of("A", force=True)
+    assert decision(keys("ABC"), now).keys.pending == of("A", force=True)
 
 
 # ------------------------------------------------------------------------------- resetPartition
@@ -235,13 +237,13 @@ def test_the_newest_term_and_index_win_and_names_decide_ties(
 ) -> None:
     present = topology("AB", departed=left("CDE"))
     now = holders(present, {"A": replica("ABCDE", a), "B": replica("ABCDE", b)})
-    assert verdict(keys("ABCDE"), now).keys.pending == of(chosen, force=True)
+    assert decision(keys("ABCDE"), now).keys.pending == of(chosen, force=True)
 
 
 def test_a_holder_that_is_only_in_pending_is_a_candidate() -> None:
     present = topology("AD", departed=left("BC"))
     now = holders(present, {"A": replica("ABC", (1, 9)), "D": replica("ABC", (1, 10))})
-    after = verdict(keys("ABC", of("ABD")), now).keys
+    after = decision(keys("ABC", of("ABD")), now).keys
     assert after.pending == of("D", force=True)
     assert after.planned == of("AD", from_reset=True)
 
@@ -249,7 +251,7 @@ def test_a_holder_that_is_only_in_pending_is_a_candidate() -> None:
 def test_a_node_without_the_partition_is_no_candidate() -> None:
     present = topology("AX", departed=left("BC"))
     now = holders(present, {"A": replica("ABC", (1, 9))})
-    assert verdict(keys("ABC"), now).keys.planned is None
+    assert decision(keys("ABC"), now).keys.planned is None
 
 
 def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
@@ -261,62 +263,62 @@ def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
     back = keys("A", of("ABC", from_reset=True), chain=chain)
     present = topology("BC", departed=left("A"))
     now = holders(present, {"B": replica("ABC"), "C": replica("ABC")})
-    found = verdict(back, now)
+    found = decision(back, now)
     assert found.keys == back
     assert found.awaits == UndecidedReset(unheard=())
     fresh = ConfigurationReport(peers=peers("A"), token=5, lineage=5, index=11)
     told_c = {"B": replica("ABC"), "C": replica("ABC", configuration=fresh)}
-    after = verdict(back, holders(present, told_c)).keys
+    after = decision(back, holders(present, told_c)).keys
     assert (after.pending, after.planned) == (of("C", force=True), None)
 
 
 def test_hole_7_nobody_alive_makes_the_reset_void() -> None:
     nobody = holders(topology("X", departed=left("ABC")), {})
-    stopped = verdict(keys("ABC"), nobody).keys
+    stopped = decision(keys("ABC"), nobody).keys
     assert stopped == keys("ABC", stopped_token=5)
     # Also for a node that only was away, whose process lives, and that is back at version 9.
     back = holders(topology("C", 9, since=9, departed=left("ABC")), {"C": replica("ABC")})
-    assert verdict(stopped, back).keys == stopped
-    assert verdict(keys("ABC"), back).keys.pending == of("C", force=True), "without the mark it is"
+    assert decision(stopped, back).keys == stopped
+    assert decision(keys("ABC"), back).keys.pending == of("C", force=True), "without the mark it is"
 
 
 def test_a_member_that_answers_no_more_is_waited_for_until_it_has_left() -> None:
     present = topology("AB", departed=left("CDE"))
     silent = holders(present, {"A": replica("ABCDE")}, answered="A")
-    found = verdict(keys("ABCDE"), silent)
+    found = decision(keys("ABCDE"), silent)
     assert found.keys == keys("ABCDE")
     assert found.awaits == UndecidedReset(unheard=("B",))
 
 
 def test_a_running_reset_is_left_alone_while_its_node_is_alive() -> None:
     running = keys("ABC", of("A", force=True))
-    assert verdict(running, ALONE).keys == running
+    assert decision(running, ALONE).keys == running
 
 
 def test_a_reset_whose_node_has_left_starts_from_the_old_holders_again() -> None:
     running = keys("ABC", of("A", force=True), configuration_token=6, reset_revision=10)
     now = holders(topology("C", 8, departed=left("AB")), {"C": replica("ABC", token=6)})
-    after = verdict(running, now).keys
+    after = decision(running, now).keys
     assert after.pending == of("C", force=True)
     assert after.configuration_token == 7, "a new token shuts the first survivor out"
 
 
 def test_a_reset_overwrites_a_running_change_and_its_switch_keys() -> None:
     moving = keys("ABC", of("ABD"), planned=of("BCD"), switch_reduce=("B",), switch_append=("D",))
-    after = verdict(moving, ALONE).keys
+    after = decision(moving, ALONE).keys
     assert (after.planned, after.switch_reduce, after.switch_append) == (None, (), ())
 
 
 def test_a_reset_takes_the_lock_of_a_running_change_away() -> None:
     """Or the peers of that change would be counted on though nobody commits it any more."""
     lock = TokenPeers(token=5, peers=tuple(peers("ABD")))
-    after = verdict(keys("ABC", of("ABD"), pending_lock=lock), ALONE).keys
+    after = decision(keys("ABC", of("ABD"), pending_lock=lock), ALONE).keys
     assert (after.pending, after.pending_lock) == (of("A", force=True), None)
 
 
 def test_a_partition_that_was_never_bootstrapped_has_nothing_to_reset() -> None:
     fresh = keys("ABC", bootstrap=None)
-    assert verdict(fresh, ALONE).keys == fresh
+    assert decision(fresh, ALONE).keys == fresh
 
 
 # --------------------------------------------------------------------------- what nodes are told
@@ -419,7 +421,7 @@ def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
 # ----------------------------------------------------------------------------------------- by hand
 
 
-def by_hand(before: PartitionKeys, now: ReplicaHolders, asked_at: int = 8) -> KeysVerdict:
+def by_hand(before: PartitionKeys, now: ReplicaHolders, asked_at: int = 8) -> KeysDecision:
     request = ResetRequest(token=before.configuration_token, topology_version=asked_at)
     return judge(before, now, due=None, revision=12, automatic=False, by_hand=request)
 
@@ -451,7 +453,7 @@ def test_a_reset_by_hand_gives_up_older_links_of_the_chain() -> None:
         holders(topology("B", departed=left("AC")), stopped), inspected={"B": replica("BC")}
     )
     before = keys("BC", chain=chain)
-    assert verdict(before, waits).withheld, "else C is waited for"
+    assert decision(before, waits).withheld, "else C is waited for"
     assert by_hand(before, waits).keys.pending == of("B", force=True)
 
 

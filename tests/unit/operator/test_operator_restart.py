@@ -12,9 +12,9 @@ from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.chain import UnjudgedLink, UnwoundChain
+from zonequake_operator.high_availability.decisions import KeysDecision, judge
 from zonequake_operator.high_availability.reset import ReplicaHolders
 from zonequake_operator.high_availability.reset_orders import inspections
-from zonequake_operator.high_availability.verdicts import KeysVerdict, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
@@ -176,7 +176,9 @@ def holders(
     )
 
 
-def verdict(before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = None) -> KeysVerdict:
+def decision(
+    before: PartitionKeys, now: ReplicaHolders, due: ResetDue | None = None
+) -> KeysDecision:
     return judge(before, now, due=due, revision=30)
 
 
@@ -184,7 +186,7 @@ RESTED = holders(waiting(EVERYONE), EXAMPLE_2)
 
 
 def test_a_restarted_group_forms_anew_in_two_phases_on_its_target_link() -> None:
-    after = verdict(keys(), RESTED).keys
+    after = decision(keys(), RESTED).keys
     assert after.pending == AssignmentSet(nodes=("E",), force=True)
     assert after.planned == AssignmentSet(nodes=("E", "F", "G"), from_reset=True)
     assert after.configuration_token == 10, "a new token, so that an older link may lead again"
@@ -193,7 +195,7 @@ def test_a_restarted_group_forms_anew_in_two_phases_on_its_target_link() -> None
 
 def test_only_members_that_hold_something_are_planned() -> None:
     now = holders(waiting("FG"), EXAMPLE_2, alive="FG")
-    assert verdict(keys(), now).keys.planned == AssignmentSet(nodes=("F", "G"), from_reset=True)
+    assert decision(keys(), now).keys.planned == AssignmentSet(nodes=("F", "G"), from_reset=True)
 
 
 def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> None:
@@ -203,7 +205,7 @@ def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> Non
         keys(AssignmentSet(nodes=("B",), force=True), first), stable=AssignmentSet.of("A", "B", "C")
     )
     looked_at = {"A": status((0, 0), configuration=None, term=0), "C": status((0, 0))}
-    after = verdict(
+    after = decision(
         replace(reset_to_lost, stopped_token=9), holders(waiting("AC"), looked_at, alive="AC")
     ).keys
     assert after.pending == AssignmentSet(nodes=("C",), force=True), "A would refuse the reset"
@@ -212,7 +214,7 @@ def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> Non
 
 def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     now = holders(waiting(EVERYONE), {})
-    found = verdict(keys(), now)
+    found = decision(keys(), now)
     assert found.withheld
     assert found.inspect == frozenset(EVERYONE)
     asked = inspections(found.inspect, now.group)
@@ -235,62 +237,62 @@ def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
 
 def test_a_link_that_is_judged_asks_nobody_else() -> None:
     now = holders(waiting(EVERYONE), {n: EXAMPLE_2[n] for n in "EG"})
-    found = verdict(keys(), now)
+    found = decision(keys(), now)
     assert found.inspect == frozenset()
     assert found.keys.pending == AssignmentSet(nodes=("E",), force=True)
 
 
 def test_one_link_is_an_ordinary_recovery() -> None:
-    found = verdict(keys(None, FIRST), holders(waiting(EVERYONE), EXAMPLE_1))
+    found = decision(keys(None, FIRST), holders(waiting(EVERYONE), EXAMPLE_1))
     stopped = replace(keys(None, FIRST), stopped_token=9)
     assert (found.keys, found.withheld, found.inspect) == (stopped, False, frozenset())
 
 
 def test_a_member_that_has_had_a_leader_since_its_start_makes_it_an_ordinary_recovery() -> None:
     alive = waiting(EVERYONE) | {"G": status((1, 5), had_leader=True)}
-    found = verdict(keys(), holders(alive, EXAMPLE_2))
+    found = decision(keys(), holders(alive, EXAMPLE_2))
     assert (found.keys, found.withheld) == (keys(), False)
 
 
 def test_a_silent_member_may_be_alive() -> None:
-    found = verdict(keys(), holders(waiting("ABCDEF"), EXAMPLE_2, answered="ABCDEF"))
+    found = decision(keys(), holders(waiting("ABCDEF"), EXAMPLE_2, answered="ABCDEF"))
     assert (found.keys, found.withheld) == (keys(), False)
 
 
 def test_a_broken_replica_has_not_reported() -> None:
     replicas = waiting(EVERYONE) | {"G": status((0, 0), ReplicaRole.BROKEN)}
-    found = verdict(keys(), holders(replicas, EXAMPLE_2))
+    found = decision(keys(), holders(replicas, EXAMPLE_2))
     assert isinstance(found.awaits, UnjudgedLink)
 
 
 def test_what_another_incarnation_showed_counts_for_nothing() -> None:
     renewed = {n: replace_fields(s, incarnation="2") for n, s in waiting(EVERYONE).items()}
-    assert isinstance(verdict(keys(), holders(renewed, EXAMPLE_2)).awaits, UnjudgedLink)
+    assert isinstance(decision(keys(), holders(renewed, EXAMPLE_2)).awaits, UnjudgedLink)
 
 
 def test_the_timer_resets_nothing_before_the_chain_is_unwound() -> None:
     due = ResetDue(revision=25, topology_version=19)
     stable = replace(keys(None, FIRST, SECOND), stable=AssignmentSet.of("E", "F", "G"))
-    found = verdict(stable, holders(waiting("E"), EXAMPLE_2, alive="E"), due)
+    found = decision(stable, holders(waiting("E"), EXAMPLE_2, alive="E"), due)
     assert found.keys == replace(stable, stopped_token=9)
     assert found.withheld
 
 
 def test_an_unwinding_that_is_decided_is_carried_out_and_not_decided_again() -> None:
-    decided = verdict(keys(), RESTED).keys
-    again = verdict(decided, RESTED)
+    decided = decision(keys(), RESTED).keys
+    again = decision(decided, RESTED)
     assert (again.keys, again.withheld) == (decided, False)
     begun = waiting(EVERYONE) | {"E": status((2, 8), enforced_lineage=10, term=10_000_000_000)}
     # A newer report that comes later doesn't move a reset that is under way.
     late = EXAMPLE_2 | {"F": status((2, 9))}
-    found = verdict(decided, holders(begun, late))
+    found = decision(decided, holders(begun, late))
     assert (found.keys, found.withheld) == (decided, False)
 
 
 def test_a_forced_set_from_before_the_restart_is_judged_anew() -> None:
     stale = keys(AssignmentSet(nodes=("G",), force=True), FIRST, SECOND)
     stale = replace(stale, stable=AssignmentSet.of("E", "F", "G"))
-    after = verdict(stale, RESTED).keys
+    after = decision(stale, RESTED).keys
     assert after.pending == AssignmentSet(nodes=("E",), force=True)
 
 
@@ -299,7 +301,7 @@ def test_a_forced_set_from_before_the_restart_is_judged_anew() -> None:
 
 def test_an_unwinding_names_its_link_and_its_source() -> None:
     before = {0: Partition(number=0, resource_version="1", keys=keys())}
-    (said,) = announce_keys(before, {0: verdict(keys(), RESTED).keys})
+    (said,) = announce_keys(before, {0: decision(keys(), RESTED).keys})
     assert said.reason == "ChainUnwound"
     assert said.message == (
         "All nodes of 1 partitions had stopped: 0. They go on from E, because users wrote last "

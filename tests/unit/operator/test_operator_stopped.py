@@ -13,8 +13,8 @@ from zonequake_operator.api_server.rendering import render_partition_status
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.cold_start import AwaitedNodes
+from zonequake_operator.high_availability.decisions import KeysDecision, is_due, judge
 from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
-from zonequake_operator.high_availability.verdicts import KeysVerdict, is_due, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.volatile_switch import begun_anew
 from zonequake_operator.resources.model import (
@@ -103,12 +103,12 @@ def holders(
     )
 
 
-def verdict(
+def decision(
     before: PartitionKeys,
     now: ReplicaHolders,
     due: ResetDue | None = DUE,
     by_hand: ResetRequest | None = None,
-) -> KeysVerdict:
+) -> KeysDecision:
     return judge(before, now, due=due, revision=12, by_hand=by_hand)
 
 
@@ -140,7 +140,7 @@ STOPPED = keys(stopped_token=TOKEN)
     ],
 )
 def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: ReplicaHolders) -> None:
-    found = verdict(keys(), now)
+    found = decision(keys(), now)
     assert found.keys == STOPPED
     assert not found.withheld, "its members may start: they are to find each other"
 
@@ -157,12 +157,12 @@ def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: Replic
 def test_it_is_not_marked_while_a_member_may_be_alive_or_all_are_starting(
     now: ReplicaHolders,
 ) -> None:
-    assert not verdict(keys(), now).keys.is_stopped
+    assert not decision(keys(), now).keys.is_stopped
 
 
 def test_a_loss_that_leaves_a_member_alive_is_reset_as_before() -> None:
     now = holders(topology("D", departed=left("BC")), {"D": ALIVE})
-    assert verdict(keys(), now).keys.pending == of("D", force=True)
+    assert decision(keys(), now).keys.pending == of("D", force=True)
 
 
 def test_members_of_a_granted_change_count_too() -> None:
@@ -171,9 +171,9 @@ def test_members_of_a_granted_change_count_too() -> None:
     moving = keys(pending=of("BCE"))
     granted = replace(moving, pending_lock=lock)
     now = holders(topology("E", departed=left("BCD")), {"E": ALIVE})
-    assert not verdict(granted, now, due=None).keys.is_stopped
-    assert verdict(granted, GONE).keys.is_stopped
-    assert verdict(moving, now, due=None).keys.is_stopped
+    assert not decision(granted, now, due=None).keys.is_stopped
+    assert decision(granted, GONE).keys.is_stopped
+    assert decision(moving, now, due=None).keys.is_stopped
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_group_with_more_than_one_set_is_marked_also_while_all_are_starting(
 ) -> None:
     """What they would elect among themselves may lack what the newest set has acknowledged."""
     now = holders(topology("BCD"), dict.fromkeys("BCD", RUNS))
-    assert verdict(before, now, due=None).keys.is_stopped
+    assert decision(before, now, due=None).keys.is_stopped
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_while_stable_or_pending_is_alive_a_node_that_starts_recovers_as_usual(
     lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
     before = keys(pending=of("DEF"), pending_lock=lock, chain=links, stopped_token=stopped)
     replicas = {**dict.fromkeys(alive, ALIVE), "D": WAITS}
-    found = verdict(before, holders(topology(alive + "D"), replicas), due=None)
+    found = decision(before, holders(topology(alive + "D"), replicas), due=None)
     assert found.keys == before
     assert not found.withheld, "D may start"
     assert not isinstance(found.awaits, chain.UnjudgedLink)
@@ -229,7 +229,7 @@ def test_no_timer_resets_a_stopped_group_to_who_is_back_first(back: ReplicaStatu
     now = holders(D_ALONE, {"D": back})
     assert is_due(keys(), now, DUE)
     assert not is_due(STOPPED, now, DUE)
-    found = verdict(STOPPED, now)
+    found = decision(STOPPED, now)
     assert found.keys == STOPPED
     assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     assert found.sentence("partition 0") == (
@@ -241,7 +241,7 @@ def test_no_timer_resets_a_stopped_group_to_who_is_back_first(back: ReplicaStatu
 
 def test_a_majority_that_is_back_recovers_by_itself() -> None:
     now = holders(topology("CD", 9, since=9, departed=left("BCD")), {"C": RUNS, "D": RUNS})
-    found = verdict(STOPPED, now)
+    found = decision(STOPPED, now)
     assert (found.keys, found.awaits, found.withheld) == (STOPPED, None, False)
 
 
@@ -249,18 +249,18 @@ def test_the_majority_of_a_locked_change_is_needed_too() -> None:
     lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
     moving = keys(pending=of("DEF"), pending_lock=lock, stopped_token=TOKEN)
     now = holders(topology("CD", departed=left("BEF")), {"C": RUNS, "D": RUNS})
-    assert verdict(moving, now).awaits == AwaitedNodes(of=tuple("DEF"), nodes=tuple("EF"), more=1)
+    assert decision(moving, now).awaits == AwaitedNodes(of=tuple("DEF"), nodes=tuple("EF"), more=1)
 
 
 def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_before() -> None:
     leads = replica(role=ReplicaRole.LEADER, leader="C", commit=10, had_leader=True)
     follows = replica(leader="C", had_leader=True)
     now = holders(topology("CD", 9, departed=left("B")), {"C": leads, "D": follows})
-    led = verdict(STOPPED, now).keys
+    led = decision(STOPPED, now).keys
     assert led == keys()
     lost = holders(topology("D", 12, departed=left("BC", 11)), {"D": ALIVE})
     later = ResetDue(revision=12, topology_version=11)
-    assert verdict(led, lost, later).keys.pending == of("D", force=True)
+    assert decision(led, lost, later).keys.pending == of("D", force=True)
 
 
 def test_the_mark_of_a_running_reset_ends_with_its_stable_switch() -> None:
@@ -268,21 +268,21 @@ def test_the_mark_of_a_running_reset_ends_with_its_stable_switch() -> None:
     leads = replica("D", role=ReplicaRole.LEADER, commit=11, configuration=alone, had_leader=True)
     now = holders(D_ALONE, {"D": leads})
     forced = keys(pending=of("D", force=True), configuration_token=6, stopped_token=TOKEN)
-    assert verdict(forced, now).keys == forced
+    assert decision(forced, now).keys == forced
     switched = keys("D", configuration_token=6, stopped_token=TOKEN)
-    assert verdict(switched, now).keys == keys("D", configuration_token=6)
+    assert decision(switched, now).keys == keys("D", configuration_token=6)
 
 
 def test_once_all_are_back_and_too_many_hold_nothing_the_rest_is_all_that_there_is() -> None:
     """Nobody is left to wait for; a broken replica may still be repaired."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
-    assert verdict(STOPPED, holders(present, {"D": RUNS})).keys.pending == of("D", force=True)
+    assert decision(STOPPED, holders(present, {"D": RUNS})).keys.pending == of("D", force=True)
     broken = {"D": RUNS, "C": replica(role=ReplicaRole.BROKEN, configuration=None)}
-    found = verdict(STOPPED, holders(present, broken))
+    found = decision(STOPPED, holders(present, broken))
     assert found.keys == STOPPED
     assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     two = topology("CD", 9, since=9, departed=left("BCD"))
-    assert verdict(STOPPED, holders(two, {"D": RUNS})).keys == STOPPED, "B may hold all"
+    assert decision(STOPPED, holders(two, {"D": RUNS})).keys == STOPPED, "B may hold all"
 
 
 def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_up() -> None:
@@ -290,17 +290,17 @@ def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_
     lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
     moving = keys(pending=of("DEF"), pending_lock=lock, stopped_token=TOKEN)
     stable_is_back = topology("BCD", 9, since=9, departed=left("EF"))
-    found = verdict(moving, holders(stable_is_back, {"D": RUNS}))
+    found = decision(moving, holders(stable_is_back, {"D": RUNS}))
     assert found.keys == moving
     assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     all_are_back = topology("BCDEF", 9, since=9, departed=left("BCDEF"))
-    assert verdict(moving, holders(all_are_back, {"D": RUNS})).keys.pending == of("D", force=True)
+    assert decision(moving, holders(all_are_back, {"D": RUNS})).keys.pending == of("D", force=True)
 
 
 def test_a_silent_member_of_a_stopped_group_must_answer_before_the_others_are_given_up() -> None:
     """It is there: nobody is left to wait for but for its word."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
-    found = verdict(STOPPED, holders(present, {}, answered="CD"))
+    found = decision(STOPPED, holders(present, {}, answered="CD"))
     assert (found.keys, found.awaits) == (STOPPED, UndecidedReset(unheard=("B",)))
 
 
@@ -308,13 +308,13 @@ def test_who_was_only_being_caught_up_is_not_what_is_left_of_a_stopped_group() -
     """B, C and D came back with nothing; E may lack nearly all: a person decides."""
     moving = keys(pending=of("BCDE"), stopped_token=TOKEN)
     present = topology("BCDE", 9, since=9, departed=left("BCDE"))
-    found = verdict(moving, holders(present, {"E": RUNS}))
+    found = decision(moving, holders(present, {"E": RUNS}))
     assert found.keys == moving
     assert found.awaits == AwaitedNodes(of=tuple("BCD"), nodes=tuple("BCD"), more=2)
 
 
 def test_a_volatile_group_says_that_it_begins_anew() -> None:
-    found = verdict(STOPPED, holders(D_ALONE))
+    found = decision(STOPPED, holders(D_ALONE))
     assert found.sentence("partition 0", StorageKind.VOLATILE) == (
         "Partition 0 waits for B, C, D: all its nodes had stopped, and its data is gone with them; "
         "it starts over, empty, once all of them are back."
@@ -325,7 +325,7 @@ def test_a_volatile_group_says_that_it_begins_anew() -> None:
 def test_a_reset_that_was_begun_before_the_stop_goes_on_while_its_node_is_there() -> None:
     """Its loss left D alive: it isn't due any more, it was decided (hole 11)."""
     forced = keys(pending=of("D", force=True), planned=of("CD", from_reset=True))
-    found = verdict(forced, holders(D_ALONE, {"D": WAITS}))
+    found = decision(forced, holders(D_ALONE, {"D": WAITS}))
     assert (found.keys, found.withheld) == (replace(forced, stopped_token=TOKEN), False)
     assert found.awaits is None
 
@@ -333,23 +333,23 @@ def test_a_reset_that_was_begun_before_the_stop_goes_on_while_its_node_is_there(
 def test_a_reset_that_was_begun_before_the_stop_is_judged_anew_without_its_node() -> None:
     forced = keys(pending=of("D", force=True), planned=of("CD", from_reset=True))
     one = topology("C", 9, since=9, departed=left("BCD"))
-    found = verdict(forced, holders(one, {"C": WAITS}, inspected={"C": replica()}))
+    found = decision(forced, holders(one, {"C": WAITS}, inspected={"C": replica()}))
     assert found.withheld, "C may not go on alone"
     assert found.awaits == chain.UnjudgedLink(link=0, nodes=tuple("BD"), more=1)
     both = topology("BC", 9, since=9, departed=left("BCD"))
     newer = {"C": replica(log=(1, 12)), "B": replica()}
-    after = verdict(found.keys, holders(both, dict.fromkeys("BC", WAITS), inspected=newer)).keys
+    after = decision(found.keys, holders(both, dict.fromkeys("BC", WAITS), inspected=newer)).keys
     assert (after.pending, after.planned) == (of("C", force=True), of("BC", from_reset=True))
     assert after.configuration_token == TOKEN + 1
 
 
 def test_a_reset_that_was_decided_since_goes_on_while_its_node_is_there() -> None:
     forced = keys(pending=of("D", force=True), configuration_token=6, stopped_token=TOKEN)
-    found = verdict(forced, holders(D_ALONE, {"D": WAITS}))
+    found = decision(forced, holders(D_ALONE, {"D": WAITS}))
     assert (found.keys, found.withheld, found.awaits) == (forced, False, None)
     without_d = topology("BC", 9, since=9, departed=left("BCD"))
     logs = {"B": replica(log=(1, 12)), "C": replica()}
-    again = verdict(forced, holders(without_d, dict.fromkeys("BC", WAITS), inspected=logs)).keys
+    again = decision(forced, holders(without_d, dict.fromkeys("BC", WAITS), inspected=logs)).keys
     assert again.pending == of("B", force=True)
 
 
@@ -392,17 +392,17 @@ def chosen(node: str, incarnation: str = "1", token: int = TOKEN) -> ResetReques
 
 def test_a_stopped_group_is_reset_by_hand() -> None:
     now = holders(D_ALONE, {"D": RUNS})
-    after = verdict(STOPPED, now, by_hand=ASKED).keys
+    after = decision(STOPPED, now, by_hand=ASKED).keys
     assert after.pending == of("D", force=True)
     assert (after.configuration_token, after.stopped_token) == (TOKEN + 1, TOKEN)
     # It restarts before it leads: the decision stands.
-    again = verdict(after, holders(D_ALONE, {"D": WAITS}))
+    again = decision(after, holders(D_ALONE, {"D": WAITS}))
     assert (again.keys, again.withheld) == (after, False)
 
 
 def test_by_hand_a_majority_that_is_back_is_not_given_up() -> None:
     now = holders(topology("CD", 9, since=9, departed=left("BCD")), {"C": RUNS, "D": RUNS})
-    assert verdict(STOPPED, now, by_hand=ASKED).keys == STOPPED
+    assert decision(STOPPED, now, by_hand=ASKED).keys == STOPPED
 
 
 CHAINED = keys(
@@ -423,9 +423,9 @@ def test_a_chain_that_waits_for_others_is_reset_by_hand() -> None:
         {"C": WAITS},
         inspected={"C": replica("C", configuration=alone)},
     )
-    waits = verdict(CHAINED, now)
+    waits = decision(CHAINED, now)
     assert waits.awaits == chain.UnjudgedLink(link=0, nodes=tuple("BD"), more=1)
-    assert verdict(CHAINED, now, by_hand=ASKED).keys.pending == of("C", force=True)
+    assert decision(CHAINED, now, by_hand=ASKED).keys.pending == of("C", force=True)
 
 
 # -------------------------------------------------------------- a survivor that died uncopied
@@ -443,19 +443,19 @@ FOUR = holders(topology("BCDE", 9, departed=left("A")), OLD)
 
 
 def test_a_dead_survivor_leaves_its_partition_to_a_person() -> None:
-    found = verdict(DEAD, FOUR)
+    found = decision(DEAD, FOUR)
     assert found.keys == DEAD
     assert found.awaits == UndecidedReset(unheard=())
     assert found.sentence("partition 0") == (
         "No live node holds the newest data of partition 0: it waits for one of A, or is reset by "
         "hand to older data (zonequake reset)."
     )
-    assert verdict(DEAD, FOUR, by_hand=ASKED).keys == DEAD, "nobody has said which"
+    assert decision(DEAD, FOUR, by_hand=ASKED).keys == DEAD, "nobody has said which"
 
 
 @pytest.mark.parametrize("node", "BCDE")
 def test_by_hand_any_holder_of_an_older_lineage_can_go_on(node: str) -> None:
-    after = verdict(DEAD, FOUR, by_hand=chosen(node)).keys
+    after = decision(DEAD, FOUR, by_hand=chosen(node)).keys
     assert after.pending == of(node, force=True)
     assert after.planned == of("BCDE", from_reset=True)
     assert after.configuration_token == TOKEN + 1, "a new token shuts the dead survivor out"
@@ -468,13 +468,13 @@ def test_by_hand_links_stay_up_to_the_lineage_that_goes_on() -> None:
     before = keys("A", of("ABCDE"), chain=(CHAIN_5[0], middle, CHAIN_5[1]))
     own = ConfigurationReport(peers=list(peers("AB")), token=4, lineage=4, index=8)
     now = holders(FOUR.topology, {**OLD, "B": msgspec.structs.replace(OLD["B"], configuration=own)})
-    assert verdict(before, now, by_hand=chosen("B")).keys.chain == (CHAIN_5[0], middle)
-    assert verdict(before, now, by_hand=chosen("C")).keys.chain == CHAIN_5[:1]
+    assert decision(before, now, by_hand=chosen("B")).keys.chain == (CHAIN_5[0], middle)
+    assert decision(before, now, by_hand=chosen("C")).keys.chain == CHAIN_5[:1]
 
 
 def test_a_holder_outside_the_last_sets_can_go_on_too() -> None:
     alone = keys("A", chain=CHAIN_5)
-    assert verdict(alone, FOUR, by_hand=chosen("C")).keys.pending == of("C", force=True)
+    assert decision(alone, FOUR, by_hand=chosen("C")).keys.pending == of("C", force=True)
 
 
 @pytest.mark.parametrize(
@@ -485,30 +485,30 @@ def test_a_holder_outside_the_last_sets_can_go_on_too() -> None:
 def test_a_choice_that_is_not_there_any_more_comes_to_nothing(request_: ResetRequest) -> None:
     emptied = {**OLD, "E": msgspec.structs.replace(OLD["E"], configuration=None)}
     now = holders(topology("BCDE", 9, departed=left("A")), emptied)
-    found = verdict(DEAD, now, by_hand=request_)
+    found = decision(DEAD, now, by_hand=request_)
     assert (found.keys, found.awaits) == (DEAD, UndecidedReset(unheard=()))
 
 
 def test_a_choice_that_waits_is_looked_at_first() -> None:
     resting = OLD | {"C": replica(role=ReplicaRole.WAITING, configuration=None, term=0)}
     present = topology("BCDE", 9, departed=left("A"))
-    found = verdict(DEAD, holders(present, resting), by_hand=chosen("C"))
+    found = decision(DEAD, holders(present, resting), by_hand=chosen("C"))
     assert (found.keys, found.inspect) == (DEAD, frozenset("C"))
     seen = holders(present, resting, inspected={"C": OLD["C"]})
-    assert verdict(DEAD, seen, by_hand=chosen("C")).keys.pending == of("C", force=True)
+    assert decision(DEAD, seen, by_hand=chosen("C")).keys.pending == of("C", force=True)
 
 
 def test_a_choice_is_refused_while_the_survivor_may_be_alive() -> None:
     silent = holders(topology("ABCDE", 9), OLD, answered="BCDE")
-    assert verdict(DEAD, silent, by_hand=chosen("C")).keys == DEAD
+    assert decision(DEAD, silent, by_hand=chosen("C")).keys == DEAD
 
 
 def test_a_choice_that_was_started_since_is_not_taken_back() -> None:
     """B is alive, C restarted: with C alone in pending, no member is alive."""
     resting = OLD | {"C": replica(role=ReplicaRole.WAITING, configuration=None, term=0)}
     now = holders(topology("BCDE", 9, departed=left("A")), resting, inspected={"C": OLD["C"]})
-    after = verdict(DEAD, now, by_hand=chosen("C")).keys
-    found = verdict(after, now)
+    after = decision(DEAD, now, by_hand=chosen("C")).keys
+    found = decision(after, now)
     assert (found.keys, found.withheld, found.awaits) == (after, False, None)
 
 
@@ -516,11 +516,11 @@ def test_a_survivor_that_stopped_with_all_others_is_given_up_by_hand() -> None:
     resting = dict.fromkeys("BCDE", replica(role=ReplicaRole.WAITING, configuration=None, term=0))
     present = topology("BCDE", 9, since=9, departed=left("ABCDE", 8))
     now = holders(present, resting, inspected=OLD)
-    stopped = verdict(DEAD, now)
+    stopped = decision(DEAD, now)
     assert stopped.awaits == chain.UnjudgedLink(link=1, nodes=("A",), more=1)
-    after = verdict(stopped.keys, now, by_hand=chosen("C")).keys
+    after = decision(stopped.keys, now, by_hand=chosen("C")).keys
     assert after.pending == of("C", force=True)
-    found = verdict(after, now)
+    found = decision(after, now)
     assert (found.keys, found.withheld) == (after, False), "and the chain doesn't take it back"
 
 

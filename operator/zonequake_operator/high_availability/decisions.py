@@ -30,7 +30,7 @@ from zonequake_operator.resources.model import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeysVerdict:
+class KeysDecision:
     """The keys to be stored, and the nodes that this waits for.
 
     `withheld`: no node gets permission to start before the chain is unwound. `awaits`: why a reset
@@ -87,7 +87,7 @@ def judge(
     revision: int,
     automatic: bool = True,
     by_hand: ResetRequest | None = None,
-) -> KeysVerdict:
+) -> KeysDecision:
     """Judges a partition of a HighAvailability zone, or one that is to be reset by hand.
 
     Args:
@@ -102,9 +102,9 @@ def judge(
             chain that can't be unwound yet is no majority.
     """
     if keys.bootstrap is None or keys.stable is None:
-        return KeysVerdict(keys=keys)
+        return KeysDecision(keys=keys)
     if holders.group.confirmed:
-        return KeysVerdict(keys=cold_start.without_mark(keys))
+        return KeysDecision(keys=cold_start.without_mark(keys))
     if automatic and cold_start.has_just_stopped(keys, holders):
         keys = cold_start.marked(keys)
     unwinds = automatic and cold_start.must_unwind(keys, holders)
@@ -119,26 +119,26 @@ def judge(
         decided = cold_start.by_hand(keys, found.keys) if automatic else found.keys
         return replace(found, keys=decided, withheld=unwinds)
     if not automatic:
-        return KeysVerdict(keys=keys)
+        return KeysDecision(keys=keys)
     if unwound is not None:
         return unwound
     if keys.is_stopped:
         return _recover(keys, holders, revision)
     if due is not None and is_due(keys, holders, due):
         return _reset(keys, holders, revision)
-    return KeysVerdict(keys=keys)
+    return KeysDecision(keys=keys)
 
 
-def _unwind(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysVerdict:
+def _unwind(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysDecision:
     token = next_token(keys, holders.group)
     unwound = cold_start.unwind(keys, holders, revision=revision, token=token)
     if isinstance(unwound, chain.UnjudgedLink):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
-        return KeysVerdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
-    return KeysVerdict(keys=unwound, withheld=True)
+        return KeysDecision(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
+    return KeysDecision(keys=unwound, withheld=True)
 
 
-def _recover(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysVerdict:
+def _recover(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> KeysDecision:
     """Ordinary recovery of a group that stopped as a whole: its majority must come back.
 
     Once all members are there, no further node can bring data. If too many of them came back empty,
@@ -146,15 +146,15 @@ def _recover(keys: PartitionKeys, holders: ReplicaHolders, revision: int) -> Key
     """
     awaits = cold_start.awaited(keys, holders)
     if awaits is None or keys.is_forced:
-        return KeysVerdict(keys=keys)
+        return KeysDecision(keys=keys)
     if cold_start.all_are_back(keys, holders) and holders.hold(keys) & keys.stable_nodes:
         return _reset(keys, holders, revision)
-    return KeysVerdict(keys=keys, awaits=awaits)
+    return KeysDecision(keys=keys, awaits=awaits)
 
 
 def _reset(
     keys: PartitionKeys, holders: ReplicaHolders, revision: int, by_hand: ResetRequest | None = None
-) -> KeysVerdict:
+) -> KeysDecision:
     token = next_token(keys, holders.group)
     survivor = by_hand.survivor if by_hand is not None else None
     if survivor is not None:
@@ -163,8 +163,8 @@ def _reset(
         after = reset.reset_partition(keys, holders, revision=revision, token=token)
     if isinstance(after, UndecidedReset):
         hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
-        return KeysVerdict(keys=keys, awaits=after, inspect=hidden)
-    return KeysVerdict(keys=after)
+        return KeysDecision(keys=keys, awaits=after, inspect=hidden)
+    return KeysDecision(keys=after)
 
 
 def is_due(keys: PartitionKeys, holders: ReplicaHolders, due: ResetDue) -> bool:
@@ -185,7 +185,7 @@ def is_due(keys: PartitionKeys, holders: ReplicaHolders, due: ResetDue) -> bool:
 
 def judge_zone(
     snapshot: ZoneSnapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
-) -> dict[int, KeysVerdict]:
+) -> dict[int, KeysDecision]:
     """Judges each partition; in a StrongConsistency zone those asked for by hand."""
     automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
     requests = snapshot.zone.reset_requests

@@ -3,7 +3,7 @@
     python -m scripts.run_tests [GROUP...]     all groups of `make test`, or those named
     python -m scripts.run_tests --all          these, and then the long sweeps
 
-Groups run in three lanes beside each other, one of each at a time; those that compute give way to
+Groups run in four lanes beside each other, one of each at a time; those that compute give way to
 those that mostly wait. A lane that has ended helps those that compute. What a group prints is kept,
 and printed as a whole when the group has ended; meanwhile a line a minute says how far it is. A
 group that runs alone prints as it goes.
@@ -26,10 +26,9 @@ import tempfile
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -43,6 +42,8 @@ ALLOWED_SKIPS_HEADING = "## Tests that may be skipped"
 
 PROGRESS_EVERY_S = 60.0
 POLL_S = 0.1
+NICE = 10
+"""Of all lanes but the one that waits."""
 SLOWEST = ("--durations=12", "--durations-min=3")
 """Each group ends with its slowest tests: what a quicker `make test` would begin with."""
 END_S = 60.0
@@ -98,7 +99,7 @@ class Runs:
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
                 start_new_session=True,  # so that a group over its limit ends with its processes
-                preexec_fn=ready if log is None else GIVE_WAY[group.lane],
+                preexec_fn=ready if log is None or group.lane is Lane.WAITS else give_way,
             )
             try:
                 deadline_s = time.monotonic() + group.limit_s
@@ -126,21 +127,13 @@ def ready() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def give_way(nice: int) -> None:
+def give_way() -> None:
     """The same, and the lane that waits goes first."""
     ready()
-    os.nice(nice)
+    os.nice(NICE)
     # With one, a session is a unit of scheduling of its own, and nice counts only within it.
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(nice))
-
-
-GIVE_WAY: dict[Lane, Callable[[], None]] = {
-    Lane.COMPUTES: partial(give_way, 10),
-    # Ours waits for answers here and there, with time-outs: beside Spark and TLC it would starve.
-    Lane.OTHERS: partial(give_way, 15),
-    Lane.WAITS: ready,
-}
+        Path("/proc/self/autogroup").write_text(str(NICE))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

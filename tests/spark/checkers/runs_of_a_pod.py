@@ -43,12 +43,12 @@ def tables_of(spark: SparkSession, run: Path) -> Rows:
 def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
     """Returns the lines of one pod in the order of their times, so that those of an operation are
     apart; `planted`: with one of each anomaly."""
-    synthesize(folder, Shape(operations=3000, rate=1000, files=1, partitions=4, keys=16))
+    synthesize(folder, Shape(operations=2000, rate=1000, files=1, partitions=4, keys=16))
     if planted:
         each = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
         operations = [operation for one in each for operation in one.operations]
         write_operations(folder / "history" / "planted.jsonl", operations)
-    lines = [
+    lines: list[bytes] = [
         line
         for file in sorted((folder / "history").iterdir())
         for line in file.read_bytes().splitlines(keepends=True)

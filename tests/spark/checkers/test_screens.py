@@ -33,7 +33,7 @@ from zonequake_analysis.tables.schemas import columns_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
-CASES = 1500
+CASES = 1000
 
 Findings = Counter[tuple[object, ...]]
 Judged = tuple[Ingested, Findings, Place]

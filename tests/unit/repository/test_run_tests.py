@@ -200,11 +200,12 @@ def test_what_computes_gives_way_to_what_waits(run_tests: ModuleType, tmp_path: 
     outcomes = run_tests.run_groups(
         [
             command(run_tests, "a", "computes", nice.format(expected=min(own + 10, 19))),
-            command(run_tests, "b", "others", nice.format(expected=min(own + 15, 19))),
-            command(run_tests, "c", "waits", nice.format(expected=own)),
+            command(run_tests, "b", "others", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "c", "servers", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "d", "waits", nice.format(expected=own)),
         ]
     )
-    assert [each.problem for each in outcomes] == ["", "", ""]
+    assert [each.problem for each in outcomes] == [""] * 4
 
 
 def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType) -> None:

@@ -48,12 +48,13 @@ def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
         each = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
         operations = [operation for one in each for operation in one.operations]
         write_operations(folder / "history" / "planted.jsonl", operations)
-    lines: list[bytes] = [
+    lines = [
         line
         for file in sorted((folder / "history").iterdir())
         for line in file.read_bytes().splitlines(keepends=True)
     ]
-    return b"".join(sorted(lines, key=lambda line: int(json.loads(line)["time"])))
+    by_time = sorted(lines, key=lambda line: int(json.loads(line)["time"]))
+    return b"".join(by_time)
 
 
 def made(run: Path, history: bytes, *, piece_bytes: int | None, problem: str = "") -> Path:

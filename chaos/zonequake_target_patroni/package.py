@@ -27,12 +27,17 @@ from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 from zonequake_target_patroni.alteration import IN_PAGES
-from zonequake_target_patroni.start import PROGRAMS, dynamic
+from zonequake_target_patroni.start import dynamic
 
 PROGRAM = "python3"
 """Patroni's process, the first of its container: PostgreSQL ends with it."""
 PORTS = LinkPorts(clients=2379, peers=7001)
 """PostgreSQL's, for clients and standbys alike, and that of Patroni's REST."""
+OWN_VARIABLES = frozenset(
+    {"CLIENTS", "FSYNC", "LABELS", "NAMESPACE", "PEERS", "SCOPE", "SCOPE_LABEL", "SERVICE"}
+)
+"""Those by which `start.py` is told the member's place."""
+
 CONNECT = "zonequake_target_patroni.client:connect"
 
 DUMP = """SELECT json_build_object(
@@ -91,7 +96,7 @@ class PatroniMembers:
 
     async def dump(self, pod: str) -> MemberDump:
         said = await self._ask(pod)
-        words = [f"{PROGRAMS}/psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
+        words = ["psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
         done = await self._kube.execute(pod, PROGRAM, [*words, "-U", "postgres", "-c", DUMP])
         if done.code != 0:
             raise ClusterError(f"{pod}: no dump: {done.stderr[-300:]}")
@@ -124,7 +129,7 @@ def status_of(pod: str, said: dict[str, Any]) -> MemberStatus:
 
 
 def dumped(said: dict[str, Any], *, storage: str) -> MemberDump:
-    """Returns the dump that a member told: applied is the newest place that a row was written at."""
+    """Returns the dump that a member told; `applied`: the newest place that wrote a row."""
     return MemberDump(
         applied=max((written for _, _, written, _ in said["keys"]), default=0),
         digest=hashlib.sha256(msgspec.json.encode(said["keys"])).hexdigest()[:16],
@@ -141,9 +146,7 @@ class PatroniPackage(TargetPackage):
     """A PostgreSQL with Patroni that each run creates and removes."""
 
     name = "patroni"
-    about = (
-        "PostgreSQL with Patroni: asynchronous replication loses writes, unless it is told not to."
-    )
+    about = "PostgreSQL with Patroni: a failover loses writes, unless replication is synchronous."
     claims = TargetClaims(
         order=(
             "Lineage 0, as term the timeline, and as index a number of one sequence, taken under "
@@ -186,6 +189,8 @@ class PatroniPackage(TargetPackage):
             dynamic(run.spec.target.args)
         except ValueError as error:
             yield str(error)
+        for name in sorted(OWN_VARIABLES & set(run.spec.target.env)):
+            yield f"target.env has {name}, which the run sets itself: leave it out"
         for fault in run.spec.faults:
             if Traffic.PEERS in (getattr(fault, "cut", None), getattr(fault, "traffic", None)):
                 yield (

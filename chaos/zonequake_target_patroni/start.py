@@ -15,7 +15,7 @@ from typing import Any
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
-CONFIGURATION = Path("/tmp/patroni.json")  # noqa: S108 - the container's own
+OWN = "/tmp"  # noqa: S108 - the container's
 FOLDER = "/data/postgres"
 HOSTS = ("local all all", "host all all all", "host replication all all")
 
@@ -74,13 +74,13 @@ def configuration(
         "postgresql": {
             "bin_dir": str(PROGRAMS),
             "data_dir": FOLDER,
-            "pgpass": "/tmp/pgpass",
+            "pgpass": f"{OWN}/pgpass",
             "listen": f"0.0.0.0:{port}",
             "connect_address": f"{host}:{port}",
             "authentication": {each: {"username": name} for each, name in users.items()},
             "pg_hba": [f"{kind} trust" for kind in HOSTS],
             "parameters": {
-                "unix_socket_directories": "/tmp",
+                "unix_socket_directories": OWN,
                 "shared_buffers": "64MB",
                 "checkpoint_timeout": "30s",
                 "fsync": "on" if fsync else "off",
@@ -99,8 +99,9 @@ def main() -> None:
     found = configuration(
         os.environ, sys.argv[1:], storage=name.read_text(), fsync=os.environ["FSYNC"] == "1"
     )
-    CONFIGURATION.write_text(json.dumps(found))
-    os.execv("/usr/bin/python3", ["python3", "-m", "patroni", str(CONFIGURATION)])
+    file = Path(OWN) / "patroni.json"
+    file.write_text(json.dumps(found))
+    os.execv("/usr/bin/python3", ["python3", "-m", "patroni", str(file)])  # noqa: S606
 
 
 if __name__ == "__main__":

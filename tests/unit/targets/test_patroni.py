@@ -384,6 +384,12 @@ def test_what_a_scenario_can_not_ask_for_is_named(changed: str, why: str) -> Non
         check_suited(package.TARGET, run)
 
 
+def test_the_pages_scenario_suits_the_target() -> None:
+    scenario = Path(__file__).parents[3] / "docs" / "examples" / "lagging-standbys.yaml"
+    settings = "target={name: patroni, args: [synchronous_mode=true]}"
+    check_suited(package.TARGET, load(str(scenario), [settings]))
+
+
 def test_a_release_without_the_account_is_refused() -> None:
     with pytest.raises(UsageError, match=r"harness\.targetAccount=true"):
         package.TARGET.check_release(INSTALLED)

@@ -161,6 +161,7 @@ class PatroniPackage(TargetPackage):
     async def deployment(self, place: TargetPlace) -> Deployment:
         spec, installation = place.run.spec, place.installation
         (zone,), (pool,) = spec.zones, spec.pools
+        self.check_release(installation)
         image = spec.target.image or await asyncio.to_thread(_own_image, place)
         members = MemberSet(
             name=f"{installation.release}-{self.name}-{pool.name}",

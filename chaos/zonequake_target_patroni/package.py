@@ -27,7 +27,7 @@ from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 from zonequake_target_patroni.alteration import IN_PAGES
-from zonequake_target_patroni.start import dynamic
+from zonequake_target_patroni.image.start import dynamic
 
 PROGRAM = "python3"
 """Patroni's process, the first of its container: PostgreSQL ends with it."""
@@ -36,9 +36,9 @@ PORTS = LinkPorts(clients=2379, peers=7001)
 OWN_VARIABLES = frozenset(
     {"CLIENTS", "FSYNC", "LABELS", "NAMESPACE", "PEERS", "SCOPE", "SCOPE_LABEL", "SERVICE"}
 )
-"""Those by which `start.py` is told the member's place."""
+"""Those by which `image/start.py` is told the member's place."""
 
-CONNECT = "zonequake_target_patroni.client:connect"
+CONNECT = "zonequake_target_patroni.image.client:connect"
 
 DUMP = """SELECT json_build_object(
     'lsn', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
@@ -71,7 +71,7 @@ class PatroniMembers:
             for path in ("/readiness", "/liveness")
         )
         return {
-            "command": ["/usr/bin/python3", "/app/zonequake_target_patroni/start.py"],
+            "command": ["/usr/bin/python3", "/app/zonequake_target_patroni/image/start.py"],
             "env": [{"name": name, "value": value} for name, value in env.items()],
             "startupProbe": ready | {"periodSeconds": 1, "failureThreshold": 180},
             "readinessProbe": ready | {"periodSeconds": 1, "failureThreshold": 2},

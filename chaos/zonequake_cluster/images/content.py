@@ -110,7 +110,7 @@ IMAGES = (
             "workloads/zonequake_protocol",
             "workloads/zonequake_load",
             "workloads/zonequake_tls",
-            "chaos/zonequake_target_patroni",
+            "chaos/zonequake_target_patroni/image",
         ),
         base="patroni-base",
         packages=PATRONI_PACKAGES,

@@ -39,7 +39,15 @@ NOT_IMPORTED = {
 
 def test_no_lock_names_an_address() -> None:
     locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.stem for lock in locks] == ["all", "analysis", "docs", "go", "operator", "patroni", "store"]
+    assert [lock.stem for lock in locks] == [
+        "all",
+        "analysis",
+        "docs",
+        "go",
+        "operator",
+        "patroni",
+        "store",
+    ]
     for lock in locks:
         assert "://" not in lock.read_text(), lock.name
         assert "index-url" not in lock.read_text(), lock.name

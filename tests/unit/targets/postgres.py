@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-import zonequake_target_patroni
+import zonequake_target_patroni.image
 from tests.patience import PATIENCE_S
 
 MISSING = "no PostgreSQL here (initdb)"
@@ -60,7 +60,7 @@ class Postgres:
         form = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
         self._run("initdb", "-D", self.data, *form)
         self.start()
-        self.query((files(zonequake_target_patroni) / "schema.sql").read_text())
+        self.query((files(zonequake_target_patroni.image) / "schema.sql").read_text())
 
     def copy(self, primary: Postgres) -> None:
         """Becomes a standby of `primary`."""

@@ -33,15 +33,16 @@ from zonequake_load.operation import (
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_patroni import package, start
-from zonequake_target_patroni.client import PatroniClient, connect
+from zonequake_target_patroni import package
+from zonequake_target_patroni.image import start
+from zonequake_target_patroni.image.client import PatroniClient, connect
 
 needs_postgres = pytest.mark.skipif(programs() is None, reason=MISSING)
 
 
 @pytest.fixture(autouse=True)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_target_patroni.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_target_patroni.image.client.CONNECT_TIMEOUT_S", 30.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
 
 
@@ -395,7 +396,7 @@ def test_a_release_without_the_account_is_refused() -> None:
         package.TARGET.check_release(INSTALLED)
 
 
-def test_the_client_is_in_the_image() -> None:
-    folder = Path(package.__file__).parent
-    assert (folder / "start.py").is_file()
+def test_a_member_starts_by_what_the_image_holds() -> None:
+    command = pod("zq-target")["containers"][0]["command"]
+    assert command[-1].endswith(start.__name__.replace(".", "/") + ".py")
     assert start.SCHEMA.is_file()

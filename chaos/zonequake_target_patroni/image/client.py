@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -107,7 +108,7 @@ class PatroniClient(MemberClient):
                     return _ok(place, applied=False, value=before)
                 if step.f is not Function.READ:
                     appends = step.f is Function.APPEND
-                    held[step.key] = [*(before or ()), step.value] if appends else step.value
+                    held[step.key] = _appended(before, step.value) if appends else step.value
                     fillers[step.key] = step.filler
             for key, filler in fillers.items():
                 await ask(PUT_TOGETHER, key, _text(held[key]), filler, place["index"])
@@ -177,9 +178,29 @@ class PatroniClient(MemberClient):
         return connection
 
 
-def _ok(found: asyncpg.Record, **more: object) -> Outcome:
-    place = {name: found[name] for name in ("node", "term", "index")}
-    return Outcome(type=Type.OK, attempts=0, lineage=0, **place, **more)
+def _appended(before: Value, value: int | str | None) -> Value:
+    elements: list[Any] = before if isinstance(before, list) else []
+    return [*elements, value]
+
+
+def _ok(
+    found: asyncpg.Record,
+    *,
+    value: Value = None,
+    applied: bool | None = None,
+    results: list[Value] | None = None,
+) -> Outcome:
+    return Outcome(
+        type=Type.OK,
+        attempts=0,
+        value=value,
+        applied=applied,
+        node=found["node"],
+        lineage=0,
+        term=found["term"],
+        index=found["index"],
+        results=results,
+    )
 
 
 def _text(value: Value) -> str:

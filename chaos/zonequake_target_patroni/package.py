@@ -162,7 +162,9 @@ class PatroniPackage(TargetPackage):
         spec, installation = place.run.spec, place.installation
         (zone,), (pool,) = spec.zones, spec.pools
         self.check_release(installation)
-        image = spec.target.image or await asyncio.to_thread(_own_image, place)
+        image = spec.target.image
+        if not image:
+            image = await asyncio.to_thread(_own_image, place)
         members = MemberSet(
             name=f"{installation.release}-{self.name}-{pool.name}",
             program=PROGRAM,

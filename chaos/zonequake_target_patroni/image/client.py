@@ -91,7 +91,11 @@ class PatroniClient(MemberClient):
                     return _ok(found, applied=False, value=_value(found["value"]))
 
     async def transaction(self, transaction: TransactionOperation, attempt: Attempt) -> Outcome:
-        """Locks all rows, in the order of their keys, and then takes the place of all steps."""
+        """Locks all rows, in the order of their keys, and then takes the place of all steps.
+
+        What is refused commits, too: its answer is a read, which waits for a standby, and an update
+        that waited for a lock that is rolled back keeps the number that it took before.
+        """
         async with self._connection(attempt) as connection:
             ask = partial(self._ask, connection, attempt)
             attempt.writes = False
@@ -104,7 +108,7 @@ class PatroniClient(MemberClient):
                 before = held[step.key]
                 results.append(before if step.f is Function.READ else None)
                 if step.f is Function.CAS and before != step.expected:
-                    await ask("ROLLBACK")
+                    await ask("COMMIT")
                     return _ok(place, applied=False, value=before)
                 if step.f is not Function.READ:
                     appends = step.f is Function.APPEND
@@ -166,7 +170,7 @@ class PatroniClient(MemberClient):
             connection = await asyncpg.connect(
                 host=host.strip("[]"),
                 port=int(port),
-                user="postgres",
+                user="load",
                 database="postgres",
                 ssl=False,
                 timeout=CONNECT_TIMEOUT_S,

@@ -10,3 +10,7 @@ CREATE TABLE entries (
 ALTER TABLE entries ALTER COLUMN value SET STORAGE EXTERNAL;
 CREATE FUNCTION timeline() RETURNS bigint LANGUAGE sql AS
     $$ SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint $$;
+-- No superuser: the connections that PostgreSQL reserves are left for Patroni and pg_rewind.
+CREATE ROLE load LOGIN;
+GRANT SELECT, INSERT, UPDATE ON entries TO load;
+GRANT USAGE ON places TO load;

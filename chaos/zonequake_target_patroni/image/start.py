@@ -14,10 +14,23 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = Path(__file__).with_name("schema.sql")
+PYTHON = "/usr/bin/python3"
+"""Debian's, which has Patroni; the one that the PATH finds is the client's."""
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
 OWN = "/tmp"  # noqa: S108 - the container's
 FOLDER = "/data/postgres"
+IDENTITY = "/data/identity"
 HOSTS = ("local all all", "host all all all", "host replication all all")
+SETTINGS = frozenset(
+    {
+        *("check_timeline", "failsafe_mode", "ignore_slots", "loop_wait", "max_timelines_history"),
+        *("maximum_lag_on_failover", "maximum_lag_on_syncnode", "member_slots_ttl", "postgresql"),
+        *("primary_race_backoff", "primary_start_timeout", "primary_stop_timeout"),
+        *("retry_timeout", "slots", "synchronous_mode", "synchronous_mode_strict"),
+        *("synchronous_node_count", "ttl"),
+    }
+)
+"""Names of Patroni's dynamic configuration, newer releases' too. Patroni passes over any other."""
 
 
 def dynamic(args: Sequence[str]) -> dict[str, Any]:
@@ -34,6 +47,9 @@ def dynamic(args: Sequence[str]) -> dict[str, Any]:
         if not separator or not all(name.split(".")):
             raise ValueError(f"target.args has {word!r}: expected NAME=VALUE, a setting of Patroni")
         *folders, last = name.split(".")
+        if name.partition(".")[0] not in SETTINGS:
+            known = ", ".join(sorted(SETTINGS))
+            raise ValueError(f"target.args has {word!r}: expected a setting of Patroni: {known}")
         place = settings
         for folder in folders:
             place = place.setdefault(folder, {})
@@ -79,6 +95,7 @@ def configuration(
             "connect_address": f"{host}:{port}",
             "authentication": {each: {"username": name} for each, name in users.items()},
             "pg_hba": [f"{kind} trust" for kind in HOSTS],
+            "basebackup": [{"checkpoint": "fast"}],
             "parameters": {
                 "unix_socket_directories": OWN,
                 "shared_buffers": "64MB",
@@ -90,18 +107,35 @@ def configuration(
     }
 
 
+def identity(place: Path) -> str:
+    """Returns the name of the volume, which gets one at first; it outlasts a loss of power."""
+    if not place.exists():
+        unfinished = place.with_suffix(".unfinished")
+        with unfinished.open("w") as file:
+            file.write(uuid.uuid4().hex)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(place)
+        folder = os.open(place.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    return place.read_text()
+
+
 def main() -> None:
-    name = Path("/data/identity")
-    if not name.exists():
-        name.write_text(uuid.uuid4().hex)
+    storage = identity(Path(IDENTITY))
     if os.path.exists(FOLDER):
         os.chmod(FOLDER, 0o700)  # the volume's group gets rights when a pod mounts it again
+        # Of a container that was killed. A process of another pod may have its number now, and
+        # PostgreSQL would take that for its own.
+        Path(FOLDER, "postmaster.pid").unlink(missing_ok=True)
     found = configuration(
-        os.environ, sys.argv[1:], storage=name.read_text(), fsync=os.environ["FSYNC"] == "1"
+        os.environ, sys.argv[1:], storage=storage, fsync=os.environ["FSYNC"] == "1"
     )
     file = Path(OWN) / "patroni.json"
     file.write_text(json.dumps(found))
-    os.execv("/usr/bin/python3", ["python3", "-m", "patroni", str(file)])  # noqa: S606
+    # By its path: by its name alone Python takes the PATH's first for itself, and lacks Patroni.
+    os.execv(PYTHON, [PYTHON, "-m", "patroni", str(file)])  # noqa: S606
 
 
 if __name__ == "__main__":

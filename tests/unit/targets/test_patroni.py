@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
 import time
+import venv
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from tests.patience import PATIENCE_S
@@ -19,6 +24,7 @@ from tests.unit.targets.postgres import MISSING, Postgres, postgres, programs
 from zonequake_chaos.kit.member_set import MemberSet, member_objects
 from zonequake_chaos.kit.suited import check_suited
 from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_kube.errors import ClusterError, UsageError
@@ -138,6 +144,51 @@ def test_steps_are_done_together_or_not_at_all(pair: tuple[Postgres, Postgres]) 
     assert (carried.applied, carried.results) == (True, [None, None, None, None, 1])
     assert (kept.type, kept.applied, kept.value) == (Type.OK, False, None)
     assert [one.value for one in seen] == [1, None, [2, 3]]
+
+
+@needs_postgres
+def test_steps_that_are_refused_stand_before_a_write_that_waited_for_them(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    steps = TransactionOperation(steps=(cas("k", 8, 7), read("z")))
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+    async def story() -> list[Outcome]:
+        async with opened(primary) as client:
+            await done(client, write("k", 1))
+            await done(client, write("z", 1))
+            other = await asyncpg.connect(host="127.0.0.1", port=primary.port, user="postgres")
+            await other.execute("BEGIN; UPDATE entries SET key = key WHERE key = 'z'")
+            refused = asyncio.create_task(done(client, steps))
+            await until(lambda: primary.query(blocked) == "1\n")
+            written = asyncio.create_task(done(client, cas("k", 1, 2)))
+            await until(lambda: primary.query(blocked) == "2\n")
+            await other.execute("COMMIT")
+            await other.close()
+            return [await refused, await written]
+
+    refused, written = asyncio.run(story())
+    assert (refused.applied, refused.value, written.applied) == (False, 1, True)
+    assert (refused.index or 0) < (written.index or 0)
+
+
+@needs_postgres
+def test_steps_that_are_refused_wait_for_a_standby_as_a_read_does(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    refused = TransactionOperation(steps=(cas("k", 8, 7),))
+
+    async def story() -> Outcome:
+        async with opened(primary) as client:
+            await done(client, write("k", 1))
+            primary.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            primary.query("SELECT pg_reload_conf()")
+            await until(lambda: primary.query("SHOW synchronous_standby_names") == "nobody\n")
+            return await done(client, refused, within_s=1.0, retry=False)
+
+    assert asyncio.run(story()).type is Type.FAIL
 
 
 @needs_postgres
@@ -368,6 +419,7 @@ def test_settings_are_patronis_own_by_their_places() -> None:
     [
         ("target.args=[--sync]", "expected NAME=VALUE"),
         ("target.args=['ttl.x=1']", "ttl is a value"),
+        ("target.args=['synchronos_mode=true']", "expected a setting of Patroni: check_timeline"),
         ("target.env={SCOPE: x}", "which the run sets itself"),
         (
             "faults=[{name: cut, type: network_partition, target: {role: leader}, cut: peers}]",
@@ -385,10 +437,11 @@ def test_what_a_scenario_can_not_ask_for_is_named(changed: str, why: str) -> Non
         check_suited(package.TARGET, run)
 
 
-def test_the_pages_scenario_suits_the_target() -> None:
+def test_the_pages_scenario_suits_the_target_and_is_allowed() -> None:
     scenario = Path(__file__).parents[3] / "docs" / "examples" / "lagging-standbys.yaml"
-    settings = "target={name: patroni, args: [synchronous_mode=true]}"
-    check_suited(package.TARGET, load(str(scenario), [settings]))
+    run = load(str(scenario), ["target={name: patroni, args: [synchronous_mode=true]}"])
+    check_suited(package.TARGET, run)
+    check_plan(run)
 
 
 def test_a_release_without_the_account_is_refused() -> None:
@@ -400,3 +453,35 @@ def test_a_member_starts_by_what_the_image_holds() -> None:
     command = pod("zq-target")["containers"][0]["command"]
     assert command[-1].endswith(start.__name__.replace(".", "/") + ".py")
     assert start.SCHEMA.is_file()
+
+
+def test_a_member_becomes_patroni_by_debians_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The image's PATH has the client's environment first, which lacks Patroni."""
+    became: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda program, words: became.append((program, words)))
+    for name in ("IDENTITY", "OWN", "FOLDER"):
+        monkeypatch.setattr(start, name, str(tmp_path / name) if name != "OWN" else str(tmp_path))
+    (tmp_path / "FOLDER").mkdir(mode=0o770)
+    (tmp_path / "FOLDER" / "postmaster.pid").write_text("7")
+    for each in pod("zq-target")["containers"][0]["env"]:
+        monkeypatch.setenv(each["name"], each.get("value", "m-0"))
+    monkeypatch.setattr(sys, "argv", ["start.py", "ttl=20"])
+    start.main()
+    start.main()
+    (program, words), again = became
+    assert again == (program, words)
+    told = json.loads(Path(words[-1]).read_text())
+    assert told["bootstrap"]["dcs"]["ttl"] == 20
+    assert told["tags"]["storage"] == (tmp_path / "IDENTITY").read_text()
+    assert [each.name for each in (tmp_path / "FOLDER").iterdir()] == []
+    assert (tmp_path / "FOLDER").stat().st_mode & 0o777 == 0o700
+
+    venv.create(tmp_path / "client", symlinks=True)
+    path = f"{tmp_path / 'client' / 'bin'}:/usr/bin:/bin"
+    shown = [words[0], "-c", "import sys; print(sys.prefix)"]
+    done = subprocess.run(
+        shown, executable=program, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "/usr\n"

@@ -19,6 +19,8 @@ lock requirements/store.txt pyproject.toml --extra store --constraint requiremen
 lock requirements/operator.txt pyproject.toml --extra operator --constraint requirements/all.txt
 lock requirements/analysis.txt pyproject.toml --extra analysis --extra hdfs \
     --constraint requirements/all.txt
+lock requirements/patroni.txt pyproject.toml --extra store --extra patroni \
+    --constraint requirements/all.txt
 # The site, and what the reference of the command line imports; no Spark.
 lock requirements/docs.txt pyproject.toml --extra store --extra operator --extra chaos --group docs \
     --constraint requirements/all.txt "$@"

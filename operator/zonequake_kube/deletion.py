@@ -23,7 +23,18 @@ async def erase(kube: Kube, labels: str, kinds: Sequence[str]) -> None:
             continue
 
 
-async def wait_erased(kube: Kube, labels: str) -> None:
+async def erase_all(kube: Kube, labels: str, kinds: Sequence[str]) -> None:
+    """Erases, and waits until it is done. Raises WaitExpired.
+
+    Pods may make objects with these labels until they have ended: those go last.
+    """
+    await erase(kube, labels, kinds)
+    await _wait_erased(kube, labels)
+    for kind in kinds:
+        await kube.delete_all(kind, labels)
+
+
+async def _wait_erased(kube: Kube, labels: str) -> None:
     """Waits until what outlives its deletion is gone: pods, then their claims. Raises WaitExpired.
 
     A claim that is going away would be taken for its own by a pod of the same name.

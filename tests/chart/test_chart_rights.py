@@ -14,7 +14,7 @@ pytestmark = pytest.mark.chart
 
 EVERYTHING = (
     *("harness.account=true", "operator.readNodes=true", "faultAgent.enabled=true"),
-    "analysis.enabled=true",
+    *("analysis.enabled=true", "harness.targetAccount=true"),
 )
 
 
@@ -62,6 +62,7 @@ def test_every_account_is_bound_to_its_own_role_and_people_to_none(
         ("RoleBinding", "zq-operator"): [("ServiceAccount", "zq-operator")],
         ("RoleBinding", "zq-store"): [("ServiceAccount", "zq-store")],
         ("RoleBinding", "zq-chaos"): [("ServiceAccount", "zq-chaos")],
+        ("RoleBinding", "zq-target"): [("ServiceAccount", "zq-target")],
         ("RoleBinding", "zq-fault-driver"): [("ServiceAccount", "zq-chaos")],
         ("RoleBinding", "zq-analysis"): [("ServiceAccount", "zq-analysis")],
         ("RoleBinding", "zq-analysis-runner"): [("ServiceAccount", "zq-chaos")],

@@ -31,7 +31,7 @@ from zonequake_chaos.record.cleanup_journal import (
     ResumeComponent,
 )
 from zonequake_kube.client import Kube
-from zonequake_kube.deletion import erase, wait_erased
+from zonequake_kube.deletion import erase_all
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
 
 ZONE_GONE_S = 60.0
@@ -77,8 +77,7 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShe
         case DeleteZone():
             await delete_zone(kube, debt.zone)
         case DeleteObjects():
-            await erase(kube, debt.labels, debt.kinds)
-            await wait_erased(kube, debt.labels)
+            await erase_all(kube, debt.labels, debt.kinds)
 
 
 def _within_reach(shell: NodeShell | None, debt: Debt) -> NodeShell:

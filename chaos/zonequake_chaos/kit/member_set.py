@@ -44,7 +44,8 @@ class MemberSet:
     with the pool's name, so that a scenario names a member like a data node: `default-0`.
 
     `program`: the name of the process under test; its container has the same. `files`: texts by
-    their paths in the members' containers, the target's own and the scenario's.
+    their paths in the members' containers, the target's own and the scenario's. `account`: a
+    service account whose token the members get; empty: none.
     """
 
     name: str
@@ -59,6 +60,7 @@ class MemberSet:
     settings: RunTarget
     volume_size: str = "1Gi"
     files: Mapping[str, str] = field(default_factory=dict)
+    account: str = ""
 
     @property
     def labels(self) -> str:
@@ -174,7 +176,8 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         for number, path in enumerate(_all_files(members))
     ]
     return {
-        "automountServiceAccountToken": False,
+        **({"serviceAccountName": members.account} if members.account else {}),
+        "automountServiceAccountToken": bool(members.account),
         "enableServiceLinks": False,
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 30,

@@ -13,7 +13,10 @@ from zonequake_kube.objects import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """The content of the release's harness ConfigMap (docs/interfaces.md, charts/zonequake)."""
+    """The content of the release's harness ConfigMap (docs/interfaces.md, charts/zonequake).
+
+    `target_account`: the account of members that keep their state in the API server; empty: none.
+    """
 
     release: str
     namespace: str
@@ -24,6 +27,7 @@ class Installation:
     tls: TlsPlace | None
     agent_namespace: str = ""
     gives_dumps: bool = True
+    target_account: str = ""
 
     @classmethod
     def of(cls, config_map: Json) -> Installation:
@@ -39,6 +43,7 @@ class Installation:
             tls=TlsPlace.of(data),
             agent_namespace=data.get("faultAgentNamespace", ""),
             gives_dumps=data.get("dumps", "true") == "true",  # in releases before that field
+            target_account=data.get("targetAccount", ""),
         )
 
 

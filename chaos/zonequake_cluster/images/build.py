@@ -63,8 +63,8 @@ class BuiltImage(NamedTuple):
 def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
     """Brings every image up to date; returns them by name: `store`, `operator`, `prometheus`.
 
-    `also`: images that are built only on request (`agent`, `analysis`). The load runs from the
-    store's image.
+    `also`: images that are built only on request (`agent`, `analysis`, `patroni`). The load runs
+    from the store's image.
     `progress` gets one sentence per step. Concurrent builds of one installation wait for each
     other. Raises ImageError.
     """
@@ -238,7 +238,7 @@ def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, conte
     dockerfile = own.find(spec.dockerfile).read_text()
     (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
     (context / "image.cdx.json").write_text(bill)
-    for folder in ("operator", "workloads", "analysis", "requirements"):
+    for folder in ("operator", "workloads", "chaos", "analysis", "requirements"):
         (context / folder).mkdir()
     for file in _sources(own, spec):
         target = context / file.name

@@ -22,6 +22,11 @@ ANALYSIS_PACKAGES = (
     "tini",
 )  # fmt: skip
 """The common base's packages (`base.PACKAGES`) and Java, which Spark runs on."""
+PATRONI_PACKAGES = (
+    "ca-certificates", "libstdc++6", "patroni", "postgresql", "procps", "python3",
+    "python3-kubernetes", "python3-venv", "tini",
+)  # fmt: skip
+"""The common base's packages, PostgreSQL and Patroni."""
 _IGNORED_FOLDERS = {"__pycache__"}
 
 
@@ -95,6 +100,20 @@ IMAGES = (
         sources=("analysis/zonequake_analysis",),
         base="java-base",
         packages=ANALYSIS_PACKAGES,
+        asked_for=True,
+    ),
+    ImageSpec(
+        name="patroni",
+        dockerfile="Dockerfile.patroni",
+        extra="patroni",
+        sources=(
+            "workloads/zonequake_protocol",
+            "workloads/zonequake_load",
+            "workloads/zonequake_tls",
+            "chaos/zonequake_target_patroni/image",
+        ),
+        base="patroni-base",
+        packages=PATRONI_PACKAGES,
         asked_for=True,
     ),
     ImageSpec(name="prometheus", dockerfile="Dockerfile.prometheus", program="prometheus"),

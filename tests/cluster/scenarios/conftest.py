@@ -111,6 +111,7 @@ class Release:
             self._load_images(also=["agent"])
         values = [*more, *([f"store.plantedFault={fault}"] if fault else [])]
         values += ["faultAgent.enabled=true"] if agent else []
+        values += ["harness.targetAccount=true"]
         asyncio.run(install_release(self.place, images=self.images, values=values))
         if not agent:
             asyncio.run(self._until_the_agent_is_gone())

@@ -241,7 +241,8 @@ def _rendered_accounts(*values: str) -> str:
     rendered = subprocess.run(
         [
             *(str(tools.helm_path()), "template", "zq", str(CHART), "--namespace=NAMESPACE"),
-            *("--set=harness.account=true", "--set=operator.readNodes=true", *values),
+            *("--set=harness.account=true", "--set=harness.targetAccount=true"),
+            *("--set=operator.readNodes=true", *values),
         ],
         check=True,
         capture_output=True,

@@ -91,7 +91,7 @@ def allowed_beyond(
             return found
 
 
-@pytest.mark.parametrize("account", ["operator", "store", "chaos", *PEOPLE])
+@pytest.mark.parametrize("account", ["operator", "store", "chaos", "target", *PEOPLE])
 def test_an_account_may_do_what_is_listed_and_nothing_else(
     api: ApiServer, everybodys: set[Granted], account: str
 ) -> None:
@@ -106,7 +106,7 @@ def test_an_account_may_do_what_is_listed_and_nothing_else(
 def test_an_account_has_no_right_beyond_its_namespace(
     api: ApiServer, everybodys: set[Granted]
 ) -> None:
-    for account in ("operator", "store", "chaos"):
+    for account in ("operator", "store", "chaos", "target"):
         found = allowed(api, user_of(f"zq-{account}"), namespace=None) - everybodys
         assert found == wanted(EVERYWHERE.get(account, "nobody")), account
 

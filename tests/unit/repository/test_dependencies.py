@@ -39,7 +39,15 @@ NOT_IMPORTED = {
 
 def test_no_lock_names_an_address() -> None:
     locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.stem for lock in locks] == ["all", "analysis", "docs", "go", "operator", "store"]
+    assert [lock.stem for lock in locks] == [
+        "all",
+        "analysis",
+        "docs",
+        "go",
+        "operator",
+        "patroni",
+        "store",
+    ]
     for lock in locks:
         assert "://" not in lock.read_text(), lock.name
         assert "index-url" not in lock.read_text(), lock.name
@@ -50,7 +58,7 @@ def pinned(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", ["store", "operator", "analysis"])
+@pytest.mark.parametrize("lock", ["store", "operator", "analysis", "patroni"])
 def test_an_image_has_the_versions_that_the_tests_have(lock: str) -> None:
     everything = pinned("all")
     assert pinned(lock)

@@ -1,0 +1,1 @@
+"""PostgreSQL with Patroni as a target: streaming replication, with a leader by Kubernetes."""

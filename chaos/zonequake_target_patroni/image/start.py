@@ -1,0 +1,142 @@
+"""Writes Patroni's configuration and becomes Patroni, in a member's container.
+
+It needs Debian's Python alone. Each argument is `NAME=VALUE`: a setting of Patroni's dynamic
+configuration, its value as JSON or else as text, such as `synchronous_mode=true` or
+`postgresql.parameters.wal_level=logical`.
+"""
+
+import json
+import os
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SCHEMA = Path(__file__).with_name("schema.sql")
+PYTHON = "/usr/bin/python3"
+"""Debian's, which has Patroni; the one that the PATH finds is the client's."""
+PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
+OWN = "/tmp"  # noqa: S108 - the container's
+FOLDER = "/data/postgres"
+IDENTITY = "/data/identity"
+HOSTS = ("local all all", "host all all all", "host replication all all")
+SETTINGS = frozenset(
+    {
+        *("check_timeline", "failsafe_mode", "ignore_slots", "loop_wait", "max_timelines_history"),
+        *("maximum_lag_on_failover", "maximum_lag_on_syncnode", "member_slots_ttl", "postgresql"),
+        *("primary_race_backoff", "primary_start_timeout", "primary_stop_timeout"),
+        *("retry_timeout", "slots", "synchronous_mode", "synchronous_mode_strict"),
+        *("synchronous_node_count", "ttl"),
+    }
+)
+"""Names of Patroni's dynamic configuration, newer releases' too. Patroni passes over any other."""
+
+
+def dynamic(args: Sequence[str]) -> dict[str, Any]:
+    """Returns the dynamic configuration. Raises ValueError for what is no setting."""
+    settings: dict[str, Any] = {
+        "ttl": 6,
+        "loop_wait": 1,
+        "retry_timeout": 2,
+        "primary_start_timeout": 0,
+        "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 300}},
+    }
+    for word in args:
+        name, separator, text = word.partition("=")
+        if not separator or not all(name.split(".")):
+            raise ValueError(f"target.args has {word!r}: expected NAME=VALUE, a setting of Patroni")
+        *folders, last = name.split(".")
+        if name.partition(".")[0] not in SETTINGS:
+            known = ", ".join(sorted(SETTINGS))
+            raise ValueError(f"target.args has {word!r}: expected a setting of Patroni: {known}")
+        place = settings
+        for folder in folders:
+            place = place.setdefault(folder, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"target.args has {word!r}: {folder} is a value, and no group")
+        try:
+            place[last] = json.loads(text)
+        except ValueError:
+            place[last] = text
+    return settings
+
+
+def configuration(
+    env: Mapping[str, str], args: Sequence[str], *, storage: str, fsync: bool
+) -> dict[str, Any]:
+    """Returns the configuration of the member `POD`; `storage` names its volume."""
+    pod, port = env["POD"], env["CLIENTS"]
+    host = f"{pod}.{env['SERVICE']}"
+    users = {"superuser": "postgres", "rewind": "postgres", "replication": "replicator"}
+    return {
+        "scope": env["SCOPE"],
+        "name": pod,
+        "tags": {"storage": storage},
+        "restapi": {
+            "listen": f"0.0.0.0:{env['PEERS']}",
+            "connect_address": f"{host}:{env['PEERS']}",
+        },
+        "kubernetes": {
+            "namespace": env["NAMESPACE"],
+            "labels": json.loads(env["LABELS"]),
+            "scope_label": env["SCOPE_LABEL"],
+        },
+        "bootstrap": {
+            "dcs": dynamic(args),
+            "initdb": ["no-locale", {"encoding": "UTF8"}, {"auth": "trust"}],
+            "post_init": f"{PROGRAMS}/psql -v ON_ERROR_STOP=1 -q -f {SCHEMA}",
+        },
+        "postgresql": {
+            "bin_dir": str(PROGRAMS),
+            "data_dir": FOLDER,
+            "pgpass": f"{OWN}/pgpass",
+            "listen": f"0.0.0.0:{port}",
+            "connect_address": f"{host}:{port}",
+            "authentication": {each: {"username": name} for each, name in users.items()},
+            "pg_hba": [f"{kind} trust" for kind in HOSTS],
+            "basebackup": [{"checkpoint": "fast"}],
+            "parameters": {
+                "unix_socket_directories": OWN,
+                "shared_buffers": "64MB",
+                "checkpoint_timeout": "30s",
+                "fsync": "on" if fsync else "off",
+                "zonequake.member": pod,
+            },
+        },
+    }
+
+
+def identity(place: Path) -> str:
+    """Returns the name of the volume, which gets one at first; it outlasts a loss of power."""
+    if not place.exists():
+        unfinished = place.with_suffix(".unfinished")
+        with unfinished.open("w") as file:
+            file.write(uuid.uuid4().hex)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(place)
+        folder = os.open(place.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    return place.read_text()
+
+
+def main() -> None:
+    storage = identity(Path(IDENTITY))
+    if os.path.exists(FOLDER):
+        os.chmod(FOLDER, 0o700)  # the volume's group gets rights when a pod mounts it again
+        # Of a container that was killed. A process of another pod may have its number now, and
+        # PostgreSQL would take that for its own.
+        Path(FOLDER, "postmaster.pid").unlink(missing_ok=True)
+    found = configuration(
+        os.environ, sys.argv[1:], storage=storage, fsync=os.environ["FSYNC"] == "1"
+    )
+    file = Path(OWN) / "patroni.json"
+    file.write_text(json.dumps(found))
+    # By its path: by its name alone Python takes the PATH's first for itself, and lacks Patroni.
+    os.execv(PYTHON, [PYTHON, "-m", "patroni", str(file)])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main()

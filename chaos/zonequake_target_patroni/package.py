@@ -1,0 +1,231 @@
+"""The target itself: how its members are started and asked, what it claims and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.member_deployment import MemberSetDeployment
+from zonequake_chaos.kit.member_set import TARGET_LABEL, MemberSet
+from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
+from zonequake_chaos.kit.one_group import unsuited_to_one_group
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.load.objects import RUN_LABEL
+from zonequake_chaos.observe.view import LinkPorts
+from zonequake_chaos.scenario.faults import Traffic
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.objects import Json
+from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_patroni.alteration import IN_PAGES
+from zonequake_target_patroni.image.start import dynamic
+
+PROGRAM = "python3"
+"""Patroni's process, the first of its container: PostgreSQL ends with it."""
+PORTS = LinkPorts(clients=2379, peers=7001)
+"""PostgreSQL's, for clients and standbys alike, and that of Patroni's REST."""
+OWN_VARIABLES = frozenset(
+    {"CLIENTS", "FSYNC", "LABELS", "NAMESPACE", "PEERS", "SCOPE", "SCOPE_LABEL", "SERVICE"}
+)
+"""Those by which `image/start.py` is told the member's place."""
+
+CONNECT = "zonequake_target_patroni.image.client:connect"
+
+DUMP = """SELECT json_build_object(
+    'lsn', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+        ELSE pg_current_wal_lsn() END, '0/0'),
+    'keys', coalesce(json_agg(json_build_array(key, value, written, md5(filler))
+        ORDER BY key COLLATE "C"), '[]'))
+    FROM entries WHERE value IS NOT NULL"""
+
+
+class PatroniMembers:
+    """The members of one run (see `members.MemberSystem`)."""
+
+    def __init__(self, kube: Kube, *, run_id: str) -> None:
+        self._kube = kube
+        self._run_id = run_id
+
+    def container(self, members: MemberSet) -> Json:
+        env = {
+            "CLIENTS": str(PORTS.clients),
+            "FSYNC": str(int(members.fsync)),
+            "LABELS": msgspec.json.encode({RUN_LABEL: self._run_id}).decode(),
+            "NAMESPACE": members.namespace,
+            "PEERS": str(PORTS.peers),
+            "SCOPE": members.name,
+            "SCOPE_LABEL": TARGET_LABEL,
+            "SERVICE": f"{members.name}.{members.namespace}.svc",
+        }
+        ready, alive = (
+            {"httpGet": {"path": path, "port": "peers"}, "timeoutSeconds": 2}
+            for path in ("/readiness", "/liveness")
+        )
+        return {
+            "command": ["/usr/bin/python3", "/app/zonequake_target_patroni/image/start.py"],
+            "env": [{"name": name, "value": value} for name, value in env.items()],
+            "startupProbe": ready | {"periodSeconds": 1, "failureThreshold": 180},
+            "readinessProbe": ready | {"periodSeconds": 1, "failureThreshold": 2},
+            "livenessProbe": alive | {"periodSeconds": 10, "failureThreshold": 6},
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "192Mi"},
+                "limits": {"cpu": "1", "memory": "768Mi"},
+            },
+        }
+
+    async def version(self, pod: str) -> str:
+        return version_of(await self._ask(pod))
+
+    async def status(self, pod: str, *, timeout_s: float) -> MemberStatus:
+        return status_of(pod, await self._ask(pod, timeout_s))
+
+    async def differences(self, pods: Sequence[str], applied: int) -> str:
+        """Compares the tables; `applied` is a place in the log, which goes on without writes."""
+        dumps = {pod: await self.dump(pod) for pod in pods}
+        digests = {pod: dump.digest for pod, dump in dumps.items()}
+        return "" if len(set(digests.values())) == 1 else f"digests at {applied} differ: {digests}"
+
+    async def dump(self, pod: str) -> MemberDump:
+        said = await self._ask(pod)
+        words = ["psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
+        done = await self._kube.execute(pod, PROGRAM, [*words, "-U", "postgres", "-c", DUMP])
+        if done.code != 0:
+            raise ClusterError(f"{pod}: no dump: {done.stderr[-300:]}")
+        return dumped(msgspec.json.decode(done.stdout), storage=said["tags"]["storage"])
+
+    async def _ask(self, pod: str, timeout_s: float = 10.0) -> dict[str, Any]:
+        raw = await self._kube.pod_proxy(pod, PORTS.peers, "/patroni", timeout_s=timeout_s)
+        return msgspec.json.decode(raw, type=dict[str, Any])
+
+
+def version_of(said: dict[str, Any]) -> str:
+    """Returns both versions that a member told."""
+    major, minor = divmod(said["server_version"], 10_000)
+    return f"{major}.{minor} with Patroni {said['patroni']['version']}"
+
+
+def status_of(pod: str, said: dict[str, Any]) -> MemberStatus:
+    """Returns the status that a member told. Raises ClusterError if its PostgreSQL is away."""
+    if said["state"] != "running" or "xlog" not in said:
+        raise ClusterError(f"{pod}: PostgreSQL is {said['state']}")
+    log, leads = said["xlog"], said["role"] in ("master", "primary")
+    return MemberStatus(
+        role=ReplicaRole.LEADER if leads else ReplicaRole.FOLLOWER,
+        term=said.get("timeline") or 0,
+        applied=log["location"] if leads else log["replayed_location"] or 0,
+        commit=log["location"] if leads else log["received_location"] or 0,
+        storage=said["tags"]["storage"],
+        knows_leader=leads or not said.get("cluster_unlocked", False),
+    )
+
+
+def dumped(said: dict[str, Any], *, storage: str) -> MemberDump:
+    """Returns the dump that a member told; `applied`: the newest place that wrote a row."""
+    return MemberDump(
+        applied=max((written for _, _, written, _ in said["keys"]), default=0),
+        digest=hashlib.sha256(msgspec.json.encode(said["keys"])).hexdigest()[:16],
+        storage=storage,
+        keys=[
+            DumpedKey(key=key, value=msgspec.json.decode(value), index=written)
+            for key, value, written, _ in said["keys"]
+        ],
+        log_index=said["lsn"],
+    )
+
+
+class PatroniPackage(TargetPackage):
+    """A PostgreSQL with Patroni that each run creates and removes."""
+
+    name = "patroni"
+    about = "PostgreSQL with Patroni: a failover loses writes, unless replication is synchronous."
+    claims = TargetClaims(
+        order=(
+            "Lineage 0, as term the timeline, and as index a number of one sequence, taken under "
+            "the row's lock, by reads too."
+        ),
+        transactions=True,
+    )
+    client = ClientCode(connect=CONNECT)
+    refuses = FIXED_MEMBERS
+    alters = IN_PAGES
+
+    async def deployment(self, place: TargetPlace) -> Deployment:
+        spec, installation = place.run.spec, place.installation
+        (zone,), (pool,) = spec.zones, spec.pools
+        self.check_release(installation)
+        image = spec.target.image
+        if not image:
+            image = await asyncio.to_thread(_own_image, place)
+        members = MemberSet(
+            name=f"{installation.release}-{self.name}-{pool.name}",
+            program=PROGRAM,
+            pool=pool.name,
+            count=pool.replicas,
+            namespace=installation.namespace,
+            image=image,
+            pull_policy="IfNotPresent",
+            fsync=zone.fsync,
+            ports=PORTS,
+            settings=spec.target,
+            account=installation.target_account,
+        )
+        return MemberSetDeployment(
+            place,
+            target=self.name,
+            client=ClientCode(connect=CONNECT, image=image),
+            members=members,
+            system=PatroniMembers(place.kube, run_id=place.run_id),
+        )
+
+    def unsuited(self, run: ChaosRun) -> Iterator[str]:
+        yield from unsuited_to_one_group(run)
+        try:
+            dynamic(run.spec.target.args)
+        except ValueError as error:
+            yield str(error)
+        for name in sorted(OWN_VARIABLES & set(run.spec.target.env)):
+            yield f"target.env has {name}, which the run sets itself: leave it out"
+        for fault in run.spec.faults:
+            if Traffic.PEERS in (getattr(fault, "cut", None), getattr(fault, "traffic", None)):
+                yield (
+                    f"fault {fault.name!r} is of the port for peers, and PostgreSQL has one port "
+                    "for standbys and clients: let it be of all"
+                )
+
+    def check_release(self, installation: Installation) -> None:
+        if not installation.target_account:
+            raise UsageError(
+                "Patroni's members keep their leader in the API server, and this release has no "
+                "account for that: zonequake install --set harness.targetAccount=true"
+            )
+
+
+def _own_image(place: TargetPlace) -> str:
+    """Builds and loads the image on the embedded cluster; returns its name."""
+    if place.node is None:
+        raise UsageError(
+            "target patroni on a cluster that isn't the embedded one needs --image, a build of "
+            "Dockerfile.patroni that the cluster can pull"
+        )
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.build import build_all
+
+    instance = place.node.instance
+    built = build_all(progress=place.say, also=["patroni"])["patroni"]
+    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
+    if built.ref not in cluster.images():
+        place.say(f"loading {built.ref}")
+        cluster.load_image(built.archive)
+    return built.ref
+
+
+TARGET = PatroniPackage()

@@ -1,0 +1,487 @@
+"""The target `patroni`: its client against a real PostgreSQL, its members by recorded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.unit.targets.postgres import MISSING, Postgres, postgres, programs
+from zonequake_chaos.kit.member_set import MemberSet, member_objects
+from zonequake_chaos.kit.suited import check_suited
+from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.scenario.alive_floor import check_plan
+from zonequake_chaos.scenario.manifest import load
+from zonequake_chaos.scenario.run import RunTarget
+from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
+from zonequake_load.pod.control import ReadsAt
+from zonequake_load.targets.context import ClientContext
+from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_patroni import package
+from zonequake_target_patroni.image import start
+from zonequake_target_patroni.image.client import PatroniClient, connect
+
+needs_postgres = pytest.mark.skipif(programs() is None, reason=MISSING)
+
+
+@pytest.fixture(autouse=True)
+def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonequake_target_patroni.image.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
+
+
+@pytest.fixture(name="pair")
+def _pair() -> Iterator[tuple[Postgres, Postgres]]:
+    with postgres() as both:
+        yield both
+
+
+@contextlib.asynccontextmanager
+async def opened(*members: Postgres) -> AsyncIterator[PatroniClient]:
+    seeds = [f"127.0.0.1:{one.port}" for one in members]
+    client = connect(
+        ClientContext(zone="z", seeds=seeds, reads_at=ReadsAt.LEADER, rng=random.Random(1))
+    )
+    await client.open()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def done(
+    client: PatroniClient,
+    operation: Operation | TransactionOperation,
+    *,
+    within_s: float = PATIENCE_S,
+    retry: bool = True,
+) -> Outcome:
+    deadline_ns = time.monotonic_ns() + int(within_s * 1e9)
+    limits = Limits(deadline_ns=deadline_ns, attempt_ns=int(within_s * 1e9), retry=retry)
+    return await client.execute(operation, limits)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.05)
+
+
+def read(key: str, **more: Any) -> Operation:
+    return Operation(f=Function.READ, key=key, **more)
+
+
+def write(key: str, value: int) -> Operation:
+    return Operation(f=Function.WRITE, key=key, value=value)
+
+
+def cas(key: str, expected: int | None, value: int) -> Operation:
+    return Operation(f=Function.CAS, key=key, expected=expected, value=value)
+
+
+def append(key: str, value: int) -> Operation:
+    return Operation(f=Function.APPEND, key=key, value=value, filler=b"f")
+
+
+@needs_postgres
+def test_each_operation_does_what_it_says_at_a_place_of_its_own(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    asked = [
+        *(read("k"), write("k", 1), cas("k", 1, 2), cas("k", 1, 3)),
+        *(cas("n", None, 4), cas("n", None, 5), append("l", 6), append("l", 7), read("l")),
+    ]
+
+    async def story() -> list[Outcome]:
+        async with opened(pair[0]) as client:
+            return [await done(client, one) for one in asked]
+
+    found = asyncio.run(story())
+    assert {one.type for one in found} == {Type.OK}
+    assert [one.applied for one in found] == [None, None, True, False, True, False, *[None] * 3]
+    assert [one.value for one in found] == [None, None, None, 2, None, 4, None, None, [6, 7]]
+    places = [one.index for one in found if one.index is not None]
+    assert len(places) == len(found)
+    assert places == sorted(set(places))
+    assert {(one.lineage, one.term, one.node) for one in found} == {(0, 1, "m0")}
+
+
+@needs_postgres
+def test_steps_are_done_together_or_not_at_all(pair: tuple[Postgres, Postgres]) -> None:
+    both = TransactionOperation(
+        steps=(read("a"), write("a", 1), append("l", 2), append("l", 3), read("a"))
+    )
+    refused = TransactionOperation(steps=(write("a", 9), cas("b", 8, 7)))
+
+    async def story() -> list[Outcome]:
+        async with opened(pair[0]) as client:
+            asked = (both, refused, read("a"), read("b"), read("l"))
+            return [await done(client, one) for one in asked]
+
+    carried, kept, *seen = asyncio.run(story())
+    assert (carried.applied, carried.results) == (True, [None, None, None, None, 1])
+    assert (kept.type, kept.applied, kept.value) == (Type.OK, False, None)
+    assert [one.value for one in seen] == [1, None, [2, 3]]
+
+
+@needs_postgres
+def test_steps_that_are_refused_stand_before_a_write_that_waited_for_them(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    steps = TransactionOperation(steps=(cas("k", 8, 7), read("z")))
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+    async def story() -> list[Outcome]:
+        async with opened(primary) as client:
+            await done(client, write("k", 1))
+            await done(client, write("z", 1))
+            other = await asyncpg.connect(host="127.0.0.1", port=primary.port, user="postgres")
+            await other.execute("BEGIN; UPDATE entries SET key = key WHERE key = 'z'")
+            refused = asyncio.create_task(done(client, steps))
+            await until(lambda: primary.query(blocked) == "1\n")
+            written = asyncio.create_task(done(client, cas("k", 1, 2)))
+            await until(lambda: primary.query(blocked) == "2\n")
+            await other.execute("COMMIT")
+            await other.close()
+            return [await refused, await written]
+
+    refused, written = asyncio.run(story())
+    assert (refused.applied, refused.value, written.applied) == (False, 1, True)
+    assert (refused.index or 0) < (written.index or 0)
+
+
+@needs_postgres
+def test_steps_that_are_refused_wait_for_a_standby_as_a_read_does(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    refused = TransactionOperation(steps=(cas("k", 8, 7),))
+
+    async def story() -> Outcome:
+        async with opened(primary) as client:
+            await done(client, write("k", 1))
+            primary.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            primary.query("SELECT pg_reload_conf()")
+            await until(lambda: primary.query("SHOW synchronous_standby_names") == "nobody\n")
+            return await done(client, refused, within_s=1.0, retry=False)
+
+    assert asyncio.run(story()).type is Type.FAIL
+
+
+@needs_postgres
+def test_places_stand_in_the_order_in_which_writes_of_a_key_took_effect(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    async def story() -> tuple[list[Outcome], list[Outcome], Outcome]:
+        async with opened(pair[0]) as client:
+            appends = [done(client, append("l", number)) for number in range(40)]
+            reads = [done(client, read("l")) for _ in range(40)]
+            mixed = [one for two in zip(appends, reads, strict=True) for one in two]
+            found = await asyncio.gather(*mixed)
+            return found[::2], found[1::2], await done(client, read("l"))
+
+    appended, between, last = asyncio.run(story())
+    places = sorted((one.index or 0, number) for number, one in enumerate(appended))
+    assert last.value == [number for _, number in places]
+    for one in between:
+        assert (one.value or []) == [n for index, n in places if index < (one.index or 0)]
+
+
+@needs_postgres
+def test_a_commit_that_waits_for_a_standby_is_unknown_and_goes_on_waiting(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    held = "SELECT value FROM entries WHERE key = 'k'"
+
+    async def story() -> tuple[Outcome, str, Outcome]:
+        async with opened(primary) as client:
+            await done(client, write("k", 1))
+            primary.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            primary.query("SELECT pg_reload_conf()")
+            await until(lambda: primary.query("SHOW synchronous_standby_names") == "nobody\n")
+            waiting = await done(client, write("k", 2), within_s=1.0)
+            # A cancelled wait would show the value by now, and no standby has it.
+            await asyncio.sleep(0.5)
+            meanwhile = primary.query(held)
+            primary.query("ALTER SYSTEM RESET synchronous_standby_names")
+            primary.query("SELECT pg_reload_conf()")
+            return waiting, meanwhile, await done(client, read("k"))
+
+    waiting, meanwhile, seen = asyncio.run(story())
+    assert (waiting.type, waiting.attempts) == (Type.INFO, 1)
+    assert meanwhile.strip() == "1"
+    assert seen.value == 2
+
+
+@needs_postgres
+def test_what_a_killed_server_answered_is_there_and_what_failed_is_not(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+
+    async def story() -> tuple[list[tuple[int, Type]], list[int]]:
+        async with opened(primary) as client:
+            enough = asyncio.Event()
+            outcomes: list[tuple[int, Type]] = []
+
+            async def ask_on(first: int) -> None:
+                for number in itertools.count(first, 8):
+                    one = await done(client, append("l", number), retry=False)
+                    outcomes.append((number, one.type))
+                    if len(outcomes) >= 50:
+                        enough.set()
+                    if one.type is not Type.OK:
+                        return
+
+            asking = [asyncio.create_task(ask_on(first)) for first in range(8)]
+            await enough.wait()
+            primary.kill()
+            await asyncio.gather(*asking)
+            primary.start()
+            seen = (await done(client, read("l"))).value
+            assert isinstance(seen, list)
+            return outcomes, seen
+
+    outcomes, seen = asyncio.run(story())
+    told = {each: {number for number, one in outcomes if one is each} for each in Type}
+    assert told[Type.OK] <= set(seen)
+    assert not told[Type.FAIL] & set(seen)
+    assert told[Type.INFO], "the kill met no operation"
+
+
+@needs_postgres
+def test_a_standby_takes_no_write_and_a_promoted_one_begins_a_timeline(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, standby = pair
+
+    async def story() -> tuple[list[Outcome], Outcome, Outcome, Outcome]:
+        async with opened(primary) as client:
+            await done(client, append("l", 1))
+        standby.copy(primary)
+        async with opened(standby, primary) as client:
+            written = [await done(client, append("l", number)) for number in (2, 3)]
+            await until(lambda: standby.query("SELECT value FROM entries") == "[1,2,3]\n")
+            dumps = [
+                package.dumped(json.loads(one.query(package.DUMP)), storage="s") for one in pair
+            ]
+            assert (dumps[0].digest, dumps[0].applied) == (dumps[1].digest, written[1].index)
+            assert dumps[1].digest == dumps[0].digest
+            assert [(one.key, one.value) for one in dumps[1].keys] == [("l", [1, 2, 3])]
+            primary.kill()
+            local = await done(client, read("l", bounded=True))
+            standby.promote()
+            return written, local, await done(client, append("l", 4)), await done(client, read("l"))
+
+    written, local, later, seen = asyncio.run(story())
+    assert {(one.node, one.term) for one in written} == {("m0", 1)}
+    assert (local.value, local.index) == ([1, 2, 3], None)
+    assert (later.node, later.term) == ("m1", 2), later
+    assert (later.index or 0) > (written[1].index or 0)
+    assert seen.value == [1, 2, 3, 4]
+
+
+LEADER = {
+    "state": "running",
+    "postmaster_start_time": "2026-11-26 10:00:00.000000+00:00",
+    "role": "master",
+    "server_version": 150020,
+    "xlog": {"location": 67395656},
+    "timeline": 3,
+    "dcs_last_seen": 1795687200,
+    "tags": {"storage": "0f"},
+    "database_system_identifier": "7300000000000000000",
+    "patroni": {"version": "3.0.2", "scope": "zq-patroni-default"},
+}
+"""An answer of Patroni 3.0.2 to `/patroni`, put together from its source (`api.py`)."""
+
+STANDBY = LEADER | {
+    "role": "replica",
+    "xlog": {
+        "received_location": 67395656,
+        "replayed_location": 67395000,
+        "replayed_timestamp": None,
+        "paused": False,
+    },
+}
+
+
+def test_members_are_seen_by_what_patroni_tells() -> None:
+    leader, standby = package.status_of("m", LEADER), package.status_of("m", STANDBY)
+    assert (leader.role, leader.term, leader.applied) == (ReplicaRole.LEADER, 3, 67395656)
+    assert (standby.role, standby.applied, standby.commit) == (
+        ReplicaRole.FOLLOWER,
+        67395000,
+        67395656,
+    )
+    assert leader.knows_leader
+    assert standby.knows_leader
+    assert not package.status_of("m", STANDBY | {"cluster_unlocked": True}).knows_leader
+    assert (leader.storage, package.version_of(LEADER)) == ("0f", "15.20 with Patroni 3.0.2")
+    with pytest.raises(ClusterError, match="PostgreSQL is starting"):
+        package.status_of("m", {"state": "starting", "role": "replica"})
+
+
+INSTALLED = Installation(
+    release="zq",
+    namespace="ns",
+    load_image="load",
+    load_pull_policy="Never",
+    store_service="zq-store",
+    prometheus_service="",
+    tls=None,
+)
+
+
+def objects(account: str, *args: str) -> list[dict[str, Any]]:
+    members = MemberSet(
+        name="zq-patroni-default",
+        program=package.PROGRAM,
+        pool="default",
+        count=3,
+        namespace="ns",
+        image="i",
+        pull_policy="Never",
+        fsync=True,
+        ports=package.PORTS,
+        settings=RunTarget(args=list(args)),
+        account=account,
+    )
+    kube: Any = None
+    container = package.PatroniMembers(kube, run_id="r1").container(members)
+    return member_objects(members, container, run_id="r1", installation=INSTALLED)
+
+
+def pod(account: str, *args: str) -> dict[str, Any]:
+    spec: dict[str, Any] = objects(account, *args)[-1]["spec"]["template"]["spec"]
+    return spec
+
+
+def test_members_get_the_token_of_the_account_that_is_named_and_else_none() -> None:
+    named, without = pod("zq-target"), pod("")
+    assert (named["serviceAccountName"], named["automountServiceAccountToken"]) == (
+        "zq-target",
+        True,
+    )
+    assert "serviceAccountName" not in without
+    assert without["automountServiceAccountToken"] is False
+
+
+def test_a_member_is_configured_by_its_pod_and_the_scenarios_settings() -> None:
+    container = pod("zq-target", "synchronous_mode=true")["containers"][0]
+    env = {each["name"]: each.get("value", "") for each in container["env"]}
+    env["POD"] = "zq-patroni-default-1"
+    found = start.configuration(env, container["args"], storage="0f", fsync=True)
+    host = "zq-patroni-default-1.zq-patroni-default.ns.svc"
+    assert found["postgresql"]["connect_address"] == f"{host}:2379"
+    assert found["restapi"]["connect_address"] == f"{host}:7001"
+    assert found["bootstrap"]["dcs"]["synchronous_mode"] is True
+    made = {**found["kubernetes"]["labels"], found["kubernetes"]["scope_label"]: found["scope"]}
+    labels = objects("zq-target")[-1]["spec"]["template"]["metadata"]["labels"]
+    assert made.items() <= labels.items(), "Patroni finds the pods, and the run what Patroni made"
+
+
+def test_settings_are_patronis_own_by_their_places() -> None:
+    found = start.dynamic(
+        ["synchronous_mode_strict=true", "postgresql.parameters.wal_level=logical", "ttl=20"]
+    )
+    assert (found["synchronous_mode_strict"], found["ttl"]) == (True, 20)
+    assert found["postgresql"]["parameters"]["wal_level"] == "logical"
+    assert found["postgresql"]["use_pg_rewind"] is True
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ("target.args=[--sync]", "expected NAME=VALUE"),
+        ("target.args=['ttl.x=1']", "ttl is a value"),
+        ("target.args=['synchronos_mode=true']", "expected a setting of Patroni: check_timeline"),
+        ("target.env={SCOPE: x}", "which the run sets itself"),
+        (
+            "faults=[{name: cut, type: network_partition, target: {role: leader}, cut: peers}]",
+            "one port",
+        ),
+        (
+            "faults=[{name: f, type: network_slow, target: {role: any}, delayMilliseconds: 5}]",
+            "one port",
+        ),
+    ],
+)
+def test_what_a_scenario_can_not_ask_for_is_named(changed: str, why: str) -> None:
+    run = load("leader-kill", [changed, "zones.0.partitions=1", "target.name=patroni"])
+    with pytest.raises(UsageError, match=why):
+        check_suited(package.TARGET, run)
+
+
+def test_the_pages_scenario_suits_the_target_and_is_allowed() -> None:
+    scenario = Path(__file__).parents[3] / "docs" / "examples" / "lagging-standbys.yaml"
+    run = load(str(scenario), ["target={name: patroni, args: [synchronous_mode=true]}"])
+    check_suited(package.TARGET, run)
+    check_plan(run)
+
+
+def test_a_release_without_the_account_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"harness\.targetAccount=true"):
+        package.TARGET.check_release(INSTALLED)
+
+
+def test_a_member_starts_by_what_the_image_holds() -> None:
+    command = pod("zq-target")["containers"][0]["command"]
+    assert command[-1].endswith(start.__name__.replace(".", "/") + ".py")
+    assert start.SCHEMA.is_file()
+
+
+def test_a_member_becomes_patroni_by_debians_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The image's PATH has the client's environment first, which lacks Patroni."""
+    became: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda program, words: became.append((program, words)))
+    for name in ("IDENTITY", "OWN", "FOLDER"):
+        monkeypatch.setattr(start, name, str(tmp_path / name) if name != "OWN" else str(tmp_path))
+    (tmp_path / "FOLDER").mkdir(mode=0o770)
+    (tmp_path / "FOLDER" / "postmaster.pid").write_text("7")
+    for each in pod("zq-target")["containers"][0]["env"]:
+        monkeypatch.setenv(each["name"], each.get("value", "m-0"))
+    monkeypatch.setattr(sys, "argv", ["start.py", "ttl=20"])
+    start.main()
+    start.main()
+    (program, words), again = became
+    assert again == (program, words)
+    told = json.loads(Path(words[-1]).read_text())
+    assert told["bootstrap"]["dcs"]["ttl"] == 20
+    assert told["tags"]["storage"] == (tmp_path / "IDENTITY").read_text()
+    assert [each.name for each in (tmp_path / "FOLDER").iterdir()] == []
+    assert (tmp_path / "FOLDER").stat().st_mode & 0o777 == 0o700
+
+    venv.create(tmp_path / "client", symlinks=True)
+    path = f"{tmp_path / 'client' / 'bin'}:/usr/bin:/bin"
+    shown = [words[0], "-c", "import sys; print(sys.prefix)"]
+    done = subprocess.run(
+        shown, executable=program, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "/usr\n"

@@ -75,6 +75,14 @@ def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool) -> None
 
 
 @pytest.mark.long
+def test_a_sound_store_keeps_it_through_fifty_losses(run: Any) -> None:
+    judged = run("power-loss", "faults.0.times=50", "faults.0.pauseSeconds=2")
+    assert judged.exit_code == 0, judged.output
+    assert [len(proof["killed"]) for proof in lost_power(judged)] == [3] * 50
+    print(judged.verdict["headline"])
+
+
+@pytest.mark.long
 def test_a_sound_etcd_keeps_what_it_acknowledged(run: Any) -> None:
     judged = run(target="etcd")
     assert judged.exit_code == 0, judged.output
@@ -103,6 +111,27 @@ def test_a_zone_that_does_not_sync_loses_its_replicas_and_answers_no_more(run: A
     assert not judged.failed_checks()
     assert "leader unknown" in judged.says("harness")
     assert "never read again" in judged.says("coverage")
+
+
+@pytest.mark.long
+def test_what_a_zone_that_does_not_sync_lost_is_found_once_it_is_given_up(
+    run: Any, tmp_path: Path
+) -> None:
+    scenario = yaml.safe_load(manifest.shipped()["power-loss"])
+    (loss,) = scenario["spec"]["faults"]
+    by_hand = {
+        "name": "by-hand",
+        "type": "reset_by_hand",
+        "trigger": {"when": "time", "afterSeconds": 15, "since": "no-power"},
+    }
+    scenario["spec"]["faults"] = [{**loss, "waitRecovered": False}, by_hand]
+    scenario["spec"]["expectations"] = {"resets": None}
+    file = tmp_path / "given-up.yaml"
+    file.write_text(yaml.safe_dump(scenario))
+    judged = run(str(file), "zones.0.fsync=false", *LATE)
+    assert judged.exit_code == 1, judged.output
+    assert "lost-writes" in judged.failed_checks(), judged.failed_checks()
+    print(judged.says("lost-writes"))
 
 
 @pytest.mark.long

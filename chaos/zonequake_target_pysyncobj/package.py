@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from zonequake_chaos.kit.alteration import in_pickles
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
@@ -132,6 +133,7 @@ class PysyncobjPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_pysyncobj.client:connect")
     refuses = FIXED_MEMBERS
+    alters = in_pickles("journal")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         spec, installation = place.run.spec, place.installation

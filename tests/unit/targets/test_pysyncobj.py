@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_kube.errors import UsageError
@@ -44,7 +46,7 @@ class Group:
             file = folder / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        self._folder = folder
+        self.folder = folder
         free = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
         ports = [one.getsockname()[1] for one in free]
         for one in free:
@@ -53,9 +55,9 @@ class Group:
         self.processes = [self.start(number) for number in range(3)]
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
-        data = self._folder / f"m{number}"
+        data = self.folder / f"m{number}"
         data.mkdir(exist_ok=True)
-        command = [sys.executable, f"{self._folder}{package.FOLDER}/server.py"]
+        command = [sys.executable, f"{self.folder}{package.FOLDER}/server.py"]
         command += ["--folder", str(data), "--port", str(self.clients[number])]
         command += ["--own", self._peers[number], "--others", *self._peers]
         clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -144,6 +146,31 @@ def test_members_agree_on_what_was_written_and_keep_it_over_a_kill(group: Group)
     assert after.storage == before.storage
     (read,) = asyncio.run(each(group, Operation(f=Function.READ, key="l")))
     assert read.value == [7, 8]
+
+
+def test_a_value_that_is_altered_in_a_members_journal_is_dumped_as_altered(group: Group) -> None:
+    value = 100_000_000_000_007
+    group.settled()
+    asyncio.run(each(group, Operation(f=Function.WRITE, key="k", value=value)))
+    follower = next(number for number, said in enumerate(group.settled()) if not said["leads"])
+    before = package.dumped(group.ask(follower, "/dump"))
+    group.processes[follower].send_signal(signal.SIGSTOP)
+    alters = package.TARGET.alters
+    assert alters is not None
+    words = [Path(sys.executable).name, str(group.folder / f"m{follower}")]
+    words += [str(value), str(altered(value)), *alters.words]
+    done = subprocess.run(
+        [sys.executable, "-c", alters.program, *words], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == 1
+    group.processes[follower].kill()
+    group.processes[follower].wait()
+    group.processes[follower] = group.start(follower)
+    group.settled()
+    after = package.dumped(group.ask(follower, "/dump"))
+    assert [key.value for key in after.keys] == [altered(value)]
+    assert (after.applied, after.storage) == (before.applied, before.storage)
+    assert after.digest != before.digest
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

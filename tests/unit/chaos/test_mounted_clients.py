@@ -10,30 +10,21 @@ from typing import Any
 
 import pytest
 
+from tests.unit.installed import installed
 from zonequake_chaos.kit import client_code
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.registry import find_target
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_objects
 from zonequake_kube.errors import UsageError
 from zonequake_load.pod.control import LoadPlan
 
 WORKLOADS = Path(client_code.__file__).parents[3] / "workloads"
-INSTALLED = Installation(
-    release="zq",
-    namespace="ns",
-    load_image="zonequake/store:1",
-    load_pull_policy="Never",
-    store_service="zq-store",
-    prometheus_service="",
-    tls=None,
-)
 
 
 def pod_with(code: ClientCode) -> tuple[dict[str, Any], dict[str, str]]:
     """The load's pod, and its ConfigMap's data."""
     plan = LoadPlan(client=code.connect, zone="z", seeds=["s:1"])
-    objects = load_objects(name="l", run_id="r", plan=plan, code=code, installation=INSTALLED)
+    objects = load_objects(name="l", run_id="r", plan=plan, code=code, installation=installed())
     by_kind = {each["kind"]: each for each in objects}
     return by_kind["StatefulSet"]["spec"]["template"]["spec"], by_kind["ConfigMap"]["data"]
 

@@ -24,7 +24,7 @@ from zonequake_target_toy.client import ToyClient, connect
 @pytest.fixture(autouse=True)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nothing is sent because this process had no turn."""
-    monkeypatch.setattr("zonequake_target_toy.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.http_client.CONNECT_TIMEOUT_S", 30.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
 
 

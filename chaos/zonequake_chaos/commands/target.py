@@ -28,6 +28,7 @@ app = typer.Typer(
     add_completion=False,
 )
 console = Console()
+_MANY = {"fault": "faults", "trigger": "triggers", "role": "roles"}
 
 
 @app.command("list", epilog="Example: zonequake target list")
@@ -56,7 +57,7 @@ def _claimed(target: TargetPackage) -> list[str]:
         f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()
     ]
     applied = target.refuses.applied.items()
-    return lines + [f"{kind}s: {', '.join(names)}" for kind, names in applied]
+    return lines + [f"{_MANY.get(kind, kind)}: {', '.join(names)}" for kind, names in applied]
 
 
 def _refused(target: TargetPackage) -> list[str]:

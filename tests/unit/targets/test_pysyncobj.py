@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.installed import place_of
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.scenario.run import RunTarget
@@ -34,7 +35,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture(autouse=True)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_target_pysyncobj.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.http_client.CONNECT_TIMEOUT_S", 30.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
 
 
@@ -180,18 +181,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_member_is_told_the_names_that_outlive_pods() -> None:
-    members = MemberSet(
-        name="zq-pysyncobj-default",
-        program="python",
-        pool="default",
-        count=3,
-        namespace="ns",
-        image="i",
-        pull_policy="Never",
-        fsync=True,
-        ports=package.PORTS,
-        settings=RunTarget(),
-    )
+    place = place_of(RunTarget())
+    members = MemberSet.of(place, target="pysyncobj", program="python", ports=package.PORTS)
     args = package.PysyncobjMembers(kube=None).container(members)["args"]  # type: ignore[arg-type]
     assert "zq-pysyncobj-default-2.zq-pysyncobj-default.ns.svc:7001" in args
     assert args[args.index("--own") + 1] == "$(POD).zq-pysyncobj-default.ns.svc:7001"

@@ -13,7 +13,7 @@ build-backend = "hatchling.build"
 [project]
 name = "zonequake-target-{name}"
 version = "0.1.0"
-dependencies = ["zonequake[chaos]"]
+dependencies = ["zonequake[chaos,testing]"]
 
 [project.entry-points."zonequake.targets"]
 {name} = "{package}.package:TARGET"

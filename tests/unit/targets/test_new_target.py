@@ -32,6 +32,7 @@ def made(folder: Path, name: str) -> Path:
 def test_a_new_target_is_found_and_its_test_passes(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path / "new", name)
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == ["zonequake[chaos,testing]"]
     (package,) = [each.name for each in folder.glob("zonequake_target_*")]
     assert project["entry-points"]["zonequake.targets"] == {name: f"{package}.package:TARGET"}
     paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -50,7 +51,7 @@ def test_a_new_target_is_found_and_its_test_passes(tmp_path: Path, name: str) ->
         check=False,
     )
     assert tested.returncode == 0, tested.stdout
-    assert "4 passed" in tested.stdout
+    assert "5 passed" in tested.stdout
 
 
 def test_nothing_of_the_model_is_left_in_it_and_it_is_short(tmp_path: Path) -> None:

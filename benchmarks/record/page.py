@@ -33,7 +33,14 @@ load has none; #14571, which needs users and roles; #17780, a revision that decr
 in a compaction whose newest write is a deletion, as the load deletes nothing.
 """
 
-COLUMNS = ("system, release", "fault", "scenario", "checks that are to find it", "runs until found", "control")
+COLUMNS = (
+    "system, release",
+    "fault",
+    "scenario",
+    "checks that are to find it",
+    "runs until found",
+    "control",
+)
 
 
 def page(entries: Sequence[Entry], done: Sequence[Done]) -> str:

@@ -68,11 +68,12 @@ class Refusals:
 
     def _reasons(self, fault: AnyFault) -> Iterator[str]:
         target: FaultTarget | None = getattr(fault, "target", None)
+        traffic: str = getattr(fault, "cut", getattr(fault, "traffic", ""))
         for table, found in (
             (self.faults, fault_type(fault)),
             (self.triggers, trigger_type(fault.trigger)),
             (self.roles, target.role.value if target is not None else ""),
-            (self.traffic, getattr(fault, "cut", None) or getattr(fault, "traffic", "")),
+            (self.traffic, traffic),
         ):
             if found in table:
                 yield table[found]

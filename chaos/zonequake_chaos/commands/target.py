@@ -92,7 +92,7 @@ def new(
     lines = sum(text.count("\n") for path, text in made.items() if path.endswith(".py"))
     console.print(f"{folder}: {len(made)} files, {lines} lines", markup=False)
     for title, commands in next_steps(name, str(folder)):
-        console.print(f"{title}:", markup=False, highlight=False)
+        console.print(f"{title}:", markup=False, highlight=False, soft_wrap=True)
         for command in commands:
             console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
 

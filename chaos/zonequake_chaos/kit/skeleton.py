@@ -50,11 +50,12 @@ def next_steps(name: str, folder: str) -> list[tuple[str, list[str]]]:
             ["zonequake install --context CONTEXT --set faultAgent.enabled=true"],
         ),
         (
-            "Hold it to what the checks rely on; its server loses writes by a kill, but for --sync",
+            "Hold it to what the checks rely on: ends with 1, as a kill loses writes; with --sync "
+            "with 2, as one member can't be compared",
             [f"zonequake target check {name}", f"zonequake target check {name} {sync}"],
         ),
         (
-            "Run a scenario: it must end as violated, and with --sync as ok",
+            "Run a scenario: it must end as violated, and with --sync as passed",
             [
                 f"zonequake run kill-all --target {name} {one}",
                 f"zonequake run kill-all --target {name} {one} {sync}",

@@ -13,8 +13,9 @@ NOT_RUN = "has not been run yet"
 _STEP = re.compile(r"^\s+(?P<begin>[\d.]+) – +(?P<end>[\d.]+|…) s  (?P<what>.+)$")
 _LINE, _LEFT, _WIDTH, _BAR = 22, 12, 980, 240
 
-HEAD = """# The record: published faults of other systems
-
+TITLE = "# The record: published faults of other systems\n\n"
+NOTHING_RUN = "**No row has been run yet**: no run has found one of these faults so far.\n\n"
+HEAD = """\
 What runs of the harness found in releases that have a published fault, each beside the release that
 mends it, with the same scenario and the same seeds. `make record` writes this page from
 [its results](record.jsonl), a line for each run; [the list](../../benchmarks/record/record.yaml)
@@ -32,7 +33,14 @@ load has none; #14571, which needs users and roles; #17780, a revision that decr
 in a compaction whose newest write is a deletion, as the load deletes nothing.
 """
 
-COLUMNS = ("system, release", "fault", "scenario", "expected of", "runs until found", "control")
+COLUMNS = (
+    "system, release",
+    "fault",
+    "scenario",
+    "checks that are to find it",
+    "runs until found",
+    "control",
+)
 
 
 def page(entries: Sequence[Entry], done: Sequence[Done]) -> str:
@@ -42,7 +50,8 @@ def page(entries: Sequence[Entry], done: Sequence[Done]) -> str:
         "| --- " * (len(COLUMNS) + 1) + "|",
         *(_row(entry, done) for entry in entries),
     ]
-    return HEAD + "\n".join(lines) + "\n" + LEFT_OUT
+    ran = any(of(entry, done, entry.release) for entry in entries)
+    return TITLE + ("" if ran else NOTHING_RUN) + HEAD + "\n".join(lines) + "\n" + LEFT_OUT
 
 
 def witnesses(entries: Sequence[Entry], done: Sequence[Done]) -> dict[str, str]:

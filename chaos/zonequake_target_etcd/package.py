@@ -35,26 +35,13 @@ class EtcdPackage(TargetPackage):
     alters = in_texts("etcd/member/snap/db")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        spec, installation = place.run.spec, place.installation
-        (zone,), (pool,) = spec.zones, spec.pools
-        image = spec.target.image
-        if image is None:
-            image = await asyncio.to_thread(_own_image, place)
+        (zone,) = place.run.spec.zones
+        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
         return MemberSetDeployment(
             place,
-            target=self.name,
             client=self.client,
-            members=MemberSet(
-                name=f"{installation.release}-{self.name}-{pool.name}",
-                program=PROGRAM,
-                pool=pool.name,
-                count=pool.replicas,
-                namespace=installation.namespace,
-                image=image,
-                pull_policy="IfNotPresent",
-                fsync=zone.fsync,
-                ports=PORTS,
-                settings=spec.target,
+            members=MemberSet.of(
+                place, target=self.name, program=PROGRAM, ports=PORTS, image=image
             ),
             system=EtcdMembers(place.kube, run_id=place.run_id, zone=zone.name),
         )

@@ -15,12 +15,11 @@ from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_chaos.kit.member_set import TARGET_LABEL, MemberSet
 from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
 from zonequake_chaos.kit.one_group import unsuited_to_one_group
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.observe.view import LinkPorts
-from zonequake_chaos.scenario.faults import Traffic
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
@@ -29,6 +28,8 @@ from zonequake_protocol.admin import ReplicaRole
 from zonequake_target_patroni.alteration import IN_PAGES
 from zonequake_target_patroni.image.start import dynamic
 
+NAME = "patroni"
+"""Of the target, and of each member's container."""
 PROGRAM = "python3"
 """Patroni's process, the first of its container: PostgreSQL ends with it."""
 PORTS = LinkPorts(clients=2379, peers=7001)
@@ -97,7 +98,7 @@ class PatroniMembers:
     async def dump(self, pod: str) -> MemberDump:
         said = await self._ask(pod)
         words = ["psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
-        done = await self._kube.execute(pod, PROGRAM, [*words, "-U", "postgres", "-c", DUMP])
+        done = await self._kube.execute(pod, NAME, [*words, "-U", "postgres", "-c", DUMP])
         if done.code != 0:
             raise ClusterError(f"{pod}: no dump: {done.stderr[-300:]}")
         return dumped(msgspec.json.decode(done.stdout), storage=said["tags"]["storage"])
@@ -142,10 +143,18 @@ def dumped(said: dict[str, Any], *, storage: str) -> MemberDump:
     )
 
 
+ONE_PORT = Refusals(
+    traffic={
+        "peers": "affects the port for peers, and PostgreSQL has one for standbys and clients: let "
+        "it be of all"
+    }
+)
+
+
 class PatroniPackage(TargetPackage):
     """A PostgreSQL with Patroni that each run creates and removes."""
 
-    name = "patroni"
+    name = NAME
     about = "PostgreSQL with Patroni: a failover loses writes, unless replication is synchronous."
     claims = TargetClaims(
         order=(
@@ -155,32 +164,22 @@ class PatroniPackage(TargetPackage):
         transactions=True,
     )
     client = ClientCode(connect=CONNECT)
-    refuses = FIXED_MEMBERS
+    refuses = FIXED_MEMBERS.and_also(ONE_PORT)
     alters = IN_PAGES
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        spec, installation = place.run.spec, place.installation
-        (zone,), (pool,) = spec.zones, spec.pools
-        self.check_release(installation)
-        image = spec.target.image
-        if not image:
-            image = await asyncio.to_thread(_own_image, place)
-        members = MemberSet(
-            name=f"{installation.release}-{self.name}-{pool.name}",
+        self.check_release(place.installation)
+        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
+        members = MemberSet.of(
+            place,
+            target=self.name,
             program=PROGRAM,
-            pool=pool.name,
-            count=pool.replicas,
-            namespace=installation.namespace,
-            image=image,
-            pull_policy="IfNotPresent",
-            fsync=zone.fsync,
             ports=PORTS,
-            settings=spec.target,
-            account=installation.target_account,
+            image=image,
+            account=place.installation.target_account,
         )
         return MemberSetDeployment(
             place,
-            target=self.name,
             client=ClientCode(connect=CONNECT, image=image),
             members=members,
             system=PatroniMembers(place.kube, run_id=place.run_id),
@@ -194,12 +193,6 @@ class PatroniPackage(TargetPackage):
             yield str(error)
         for name in sorted(OWN_VARIABLES & set(run.spec.target.env)):
             yield f"target.env has {name}, which the run sets itself: leave it out"
-        for fault in run.spec.faults:
-            if Traffic.PEERS in (getattr(fault, "cut", None), getattr(fault, "traffic", None)):
-                yield (
-                    f"fault {fault.name!r} is of the port for peers, and PostgreSQL has one port "
-                    "for standbys and clients: let it be of all"
-                )
 
     def check_release(self, installation: Installation) -> None:
         if not installation.target_account:

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import aiohttp
-import msgspec
-
-from zonequake_load.errors import AnsweredError, NotSent, OutcomeUnknown
+from zonequake_load.errors import AnsweredError
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
-from zonequake_load.targets.member_client import Attempt, MemberClient
+from zonequake_load.targets.http_client import HttpMemberClient
+from zonequake_load.targets.member_client import Attempt
 
-CONNECT_TIMEOUT_S = 0.3
-"""A dead member must not cost more than this."""
+_Said = dict[str, Any]
 
 
-class PysyncobjClient(MemberClient):
+class PysyncobjClient(HttpMemberClient):
     """One HTTP request an operation; bounded reads are of the member's own state."""
 
-    def connect(self) -> None:
-        self._session = aiohttp.ClientSession()
-
-    async def disconnect(self) -> None:
-        await self._session.close()
-
     async def examine(self, attempt: Attempt) -> None:
-        if not (await self._ask(attempt, "GET", "/status", None))["knows_leader"]:
+        if not (await self.ask(attempt, "/status", answer=_Said))["knows_leader"]:
             raise AnsweredError(f"{attempt.address} knows no leader", certain=True)
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
@@ -37,7 +28,7 @@ class PysyncobjClient(MemberClient):
             "expected": operation.expected,
             "local": operation.bounded,
         }
-        found = await self._ask(attempt, "POST", "/execute", asked)
+        found = await self.ask(attempt, "/execute", asked, answer=_Said)
         if "error" in found:
             raise AnsweredError(found["error"], certain=found["certain"])
         refused = operation.f is Function.CAS and not found["applied"]
@@ -51,26 +42,6 @@ class PysyncobjClient(MemberClient):
             term=1,
             index=found["index"],
         )
-
-    async def _ask(self, attempt: Attempt, method: str, path: str, asked: object) -> dict[str, Any]:
-        """Sends one request. Raises NotSent if it certainly did not leave, else OutcomeUnknown."""
-
-        async def request(timeout_s: float) -> dict[str, Any]:
-            try:
-                async with self._session.request(
-                    method,
-                    f"http://{attempt.address}{path}",
-                    data=None if asked is None else msgspec.json.encode(asked),
-                    timeout=aiohttp.ClientTimeout(timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-                ) as response:
-                    return msgspec.json.decode(await response.read(), type=dict[str, Any])
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                raise NotSent(f"cannot connect to {attempt.address}: {error}") from None
-            except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
-                why = str(error) or type(error).__name__
-                raise OutcomeUnknown(f"no answer from {attempt.address}: {why}") from None
-
-        return await attempt.send(request)
 
 
 def connect(context: ClientContext) -> PysyncobjClient:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from zonequake_chaos.kit.alteration import in_pickles
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
@@ -132,29 +133,18 @@ class PysyncobjPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_pysyncobj.client:connect")
     refuses = FIXED_MEMBERS
+    alters = in_pickles("journal")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        spec, installation = place.run.spec, place.installation
-        (zone,), (pool,) = spec.zones, spec.pools
-        members = MemberSet(
-            name=f"{installation.release}-{self.name}-{pool.name}",
+        members = MemberSet.of(
+            place,
+            target=self.name,
             program="python",
-            pool=pool.name,
-            count=pool.replicas,
-            namespace=installation.namespace,
-            image=spec.target.image or installation.load_image,
-            pull_policy="IfNotPresent",
-            fsync=zone.fsync,
             ports=PORTS,
-            settings=spec.target,
             files=mounted(),
         )
         return MemberSetDeployment(
-            place,
-            target=self.name,
-            client=self.client,
-            members=members,
-            system=PysyncobjMembers(place.kube),
+            place, client=self.client, members=members, system=PysyncobjMembers(place.kube)
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:

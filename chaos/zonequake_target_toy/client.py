@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import aiohttp
 import msgspec
 
-from zonequake_load.errors import NotSent, OutcomeUnknown
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
-from zonequake_load.targets.member_client import Attempt, MemberClient
+from zonequake_load.targets.http_client import HttpMemberClient
+from zonequake_load.targets.member_client import Attempt
 from zonequake_protocol.client import Value
-
-CONNECT_TIMEOUT_S = 0.3
-"""A dead member must not cost more than this."""
 
 
 class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,17 +20,11 @@ class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     applied: bool = True
 
 
-class ToyClient(MemberClient):
+class ToyClient(HttpMemberClient):
     """One HTTP request an operation."""
 
-    def connect(self) -> None:
-        self._session = aiohttp.ClientSession()
-
-    async def disconnect(self) -> None:
-        await self._session.close()
-
     async def examine(self, attempt: Attempt) -> None:
-        await self._ask(attempt, "GET", "/status", None)
+        await self.ask(attempt, "/status", answer=ToyAnswer)
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         asked = {
@@ -43,7 +33,7 @@ class ToyClient(MemberClient):
             "value": operation.value,
             "expected": operation.expected,
         }
-        found = await self._ask(attempt, "POST", "/execute", asked)
+        found = await self.ask(attempt, "/execute", asked, answer=ToyAnswer)
         refused = operation.f is Function.CAS and not found.applied
         return Outcome(
             type=Type.OK,
@@ -55,26 +45,6 @@ class ToyClient(MemberClient):
             term=found.term,
             index=found.index,
         )
-
-    async def _ask(self, attempt: Attempt, method: str, path: str, asked: object) -> ToyAnswer:
-        """Sends one request. Raises NotSent if it certainly did not leave, else OutcomeUnknown."""
-
-        async def request(timeout_s: float) -> ToyAnswer:
-            try:
-                async with self._session.request(
-                    method,
-                    f"http://{attempt.address}{path}",
-                    data=None if asked is None else msgspec.json.encode(asked),
-                    timeout=aiohttp.ClientTimeout(timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-                ) as response:
-                    return msgspec.json.decode(await response.read(), type=ToyAnswer)
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                raise NotSent(f"cannot connect to {attempt.address}: {error}") from None
-            except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
-                why = str(error) or type(error).__name__
-                raise OutcomeUnknown(f"no answer from {attempt.address}: {why}") from None
-
-        return await attempt.send(request)
 
 
 def connect(context: ClientContext) -> ToyClient:

@@ -16,7 +16,7 @@ from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet
 from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
 from zonequake_chaos.kit.one_group import unsuited_to_one_group
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_chaos.scenario.run import ChaosRun
@@ -25,9 +25,23 @@ from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 
 PORTS = LinkPorts(clients=2379, peers=7001)
-"""Those that a release with network policies lets through (the chart's `networkPolicy.target`)."""
+"""Of each member: for clients, and for its peers, by which a cut of a link tells them apart. The
+release's value `networkPolicy.target` must have these numbers too, where it has network policies.
+"""
 
 SERVER = "/server/server.py"
+"""The path of the server in the members' containers; the file is mounted there."""
+
+PROGRAM = "python"
+"""The last part of the first word of the server's command line: signals go to processes of that
+name in the member's pod."""
+
+
+ALONE = Refusals(
+    roles={"follower": "targets a follower, and the only member always leads"},
+    traffic={"peers": "affects traffic between members, and there is but one"},
+)
+"""The refusals of a system of one member: remove them with the second one."""
 
 
 class ToyMembers:
@@ -40,7 +54,7 @@ class ToyMembers:
         health = {"httpGet": {"path": "/status", "port": "clients"}, "periodSeconds": 1}
         port = str(PORTS.clients)
         return {
-            "command": ["python", SERVER],
+            "command": [PROGRAM, SERVER],
             "args": ["--folder", DATA_FOLDER, "--port", port],
             "startupProbe": health | {"failureThreshold": 60},
             "readinessProbe": health | {"failureThreshold": 2},
@@ -91,33 +105,22 @@ class ToyPackage(TargetPackage):
         order="Lineage 0, as term the number of starts, and as index the number of writes."
     )
     client = ClientCode(connect="zonequake_target_toy.client:connect")
-    refuses = FIXED_MEMBERS
+    refuses = FIXED_MEMBERS.and_also(ALONE)
     members = 1
+    # The suite changes a value in this file, below DATA_FOLDER, and expects another dump.
     alters = in_texts("writes.jsonl")
     model_test = "tests/unit/targets/test_toy.py"
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        spec, installation = place.run.spec, place.installation
-        (zone,), (pool,) = spec.zones, spec.pools
-        members = MemberSet(
-            name=f"{installation.release}-{self.name}-{pool.name}",
-            program="python",
-            pool=pool.name,
-            count=pool.replicas,
-            namespace=installation.namespace,
-            image=spec.target.image or installation.load_image,
-            pull_policy="IfNotPresent",
-            fsync=zone.fsync,
+        members = MemberSet.of(
+            place,
+            target=self.name,
+            program=PROGRAM,
             ports=PORTS,
-            settings=spec.target,
             files={SERVER: (files(__package__) / "server.py").read_text()},
         )
         return MemberSetDeployment(
-            place,
-            target=self.name,
-            client=self.client,
-            members=members,
-            system=ToyMembers(place.kube),
+            place, client=self.client, members=members, system=ToyMembers(place.kube)
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:

@@ -13,7 +13,7 @@ OPERATOR_LABELS = "app.kubernetes.io/component=operator"
 POOL_LABEL = "zonequake.io/pool"
 STORE_CONTAINER = "store"
 PROGRAM_LABEL = "zonequake.io/program"
-"""Label of pods that run another project's program: its name, which is also its container's."""
+"""Label of pods that run another project's program: its name; it runs in the first container."""
 
 HANDS_CONTAINER = "hands"
 """Beside such a program, in the same PID namespace: its image may hold no shell and no Python."""
@@ -40,7 +40,8 @@ class PodView:
     """A member's pod as the API server has it; `host` is the node that carries it.
 
     `container` is where commands run that signal the process under test: a child of PID 1 there, or
-    the one of the name `program`. `started_wall_ns`: when its container started, in whole seconds.
+    those of the name `program`. `started_wall_ns`: when such a program's container started, in
+    whole seconds.
     """
 
     name: str
@@ -117,7 +118,12 @@ def pod_view(pod: Json) -> PodView:
         labels=tuple(sorted(labels.items())),
         program=program,
         started_wall_ns=next(
-            (_started_ns(state) for state in containers if state.get("name") == program), None
+            (
+                _started_ns(state)
+                for state in containers
+                if program and state.get("name") == main_container(pod)
+            ),
+            None,
         ),
     )
 
@@ -127,6 +133,20 @@ def _started_ns(container: Json) -> int | None:
     running = (container.get("state") or {}).get("running") or {}
     started = running.get("startedAt")
     return int(datetime.fromisoformat(started).timestamp()) * 10**9 if started else None
+
+
+def container_end(pod: Json, name: str, *, in_last_life: bool = False) -> Json | None:
+    """Returns how the pod's container of that name ended: `exitCode`, `reason`; None while it runs.
+
+    `in_last_life`: also of one that was started again, how it ended before.
+    """
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        states = [container.get("state"), *([container.get("lastState")] if in_last_life else [])]
+        for state in states:
+            ended: Json | None = (state or {}).get("terminated")
+            if ended is not None and container["name"] == name:
+                return ended
+    return None
 
 
 def main_container(pod: Json) -> str:

@@ -70,6 +70,7 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
     plan = LoadPlan(client=TARGET.client.connect, zone="z", seeds=["s:1"], pods=1)
     members = MemberSet(
         name="zq-etcd-default",
+        target="etcd",
         program="etcd",
         pool="default",
         count=3,

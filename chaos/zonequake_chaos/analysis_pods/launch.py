@@ -35,7 +35,7 @@ from zonequake_kube.errors import (
     UsageError,
     WaitExpired,
 )
-from zonequake_kube.objects import Json
+from zonequake_kube.objects import Json, container_end
 
 START_S = 60.0
 """Longest time that the driver's pod may take to start."""
@@ -124,7 +124,8 @@ async def _analyze(uri: str, where: InCluster, say: Say) -> int:
         try:
             await _until_started(there, name)
             log = await _told_log(there, name, container, say)
-            return _exit_code(await _ended(there, name), told_verdict(Place.of(uri), log))
+            ended = await _ended(there, name, container)
+            return _exit_code(ended, told_verdict(Place.of(uri), log))
         finally:
             with contextlib.suppress(NotFound):
                 await asyncio.shield(there.delete("Pod", name))
@@ -189,14 +190,13 @@ async def _told_log(kube: Kube, name: str, container: str, say: Say) -> list[str
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _ended(kube: Kube, name: str) -> Json:
+async def _ended(kube: Kube, name: str, container: str) -> Json:
     """Returns the end of the pod's container. Raises WaitExpired."""
     ends_s = time.monotonic() + _LAST_WORDS_S
     while True:
         pod = await _pod(kube, name)
-        for container in pod["status"].get("containerStatuses") or []:
-            if (terminated := (container.get("state") or {}).get("terminated")) is not None:
-                return dict(terminated)
+        if (ended := container_end(pod, container)) is not None:
+            return ended
         if time.monotonic() >= ends_s:
             why = pod["status"].get("message") or pod["status"].get("reason") or "no reason given"
             raise WaitExpired(f"pod {name} ended without an exit code: {why}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -11,12 +12,12 @@ import typer
 from rich.console import Console
 
 from zonequake_analysis.verdict import EXIT_CODES
-from zonequake_chaos.kit.entries import target_names
+from zonequake_chaos.kit.entries import check_name, target_names
 from zonequake_chaos.kit.registry import all_targets, find_model, find_target
-from zonequake_chaos.kit.skeleton import check_name, skeleton
+from zonequake_chaos.kit.skeleton import next_steps, skeleton
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_ctl.options import ReleaseOptions
-from zonequake_kube.errors import UsageError
+from zonequake_kube.errors import UsageError, unreadable
 from zonequake_kube.options import expanded
 
 app = typer.Typer(
@@ -27,18 +28,25 @@ app = typer.Typer(
     add_completion=False,
 )
 console = Console()
+_MANY = {"fault": "faults", "trigger": "triggers", "role": "roles"}
 
 
 @app.command("list", epilog="Example: zonequake target list")
 def list_targets() -> None:
-    """List the installed targets, what each claims of its order, and what it refuses."""
-    found, problems = all_targets()
-    for target in found:
-        console.print(f"[bold]{target.name}[/bold]\n  {target.about}", highlight=False)
-        for line in (*_claimed(target), *_refused(target)):
+    """List the installed targets, what each claims of its order, and what it refuses.
+
+    Ends with 1 if one of them is broken.
+    """
+    found = all_targets()
+    for name, target in found.items():
+        console.print(name, style="bold", markup=False, highlight=False)
+        if isinstance(target, UsageError):
+            console.print(f"  broken: {target}", style="red", markup=False, highlight=False)
+            continue
+        for line in (target.about, *_claimed(target), *_refused(target)):
             console.print(f"  {line}", markup=False, highlight=False)
-    for problem in problems:
-        console.print(problem, style="red", markup=False)
+    if any(isinstance(target, UsageError) for target in found.values()):
+        raise typer.Exit(1)
 
 
 def _claimed(target: TargetPackage) -> list[str]:
@@ -49,7 +57,7 @@ def _claimed(target: TargetPackage) -> list[str]:
         f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()
     ]
     applied = target.refuses.applied.items()
-    return lines + [f"{kind}s: {', '.join(names)}" for kind, names in applied]
+    return lines + [f"{_MANY.get(kind, kind)}: {', '.join(names)}" for kind, names in applied]
 
 
 def _refused(target: TargetPackage) -> list[str]:
@@ -75,25 +83,18 @@ def new(
     if name in target_names():
         raise UsageError(f"a target {name!r} is installed: choose another name")
     folder = Path(out or f"zonequake-target-{name}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists, expected a new or empty folder: give another --out")
+    _check_free(folder)
     model = find_model()
     test = find_own_files().find(model.model_test).read_text()
     root = type(model).__module__.partition(".")[0]
     made = skeleton(name, model=model.name, sources=_sources(files(root)), test=test)
-    for path, text in made.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+    _write(folder, made)
     lines = sum(text.count("\n") for path, text in made.items() if path.endswith(".py"))
     console.print(f"{folder}: {len(made)} files, {lines} lines", markup=False)
-    for step in (
-        f"pip install -e {folder}",
-        f"pytest {folder}",
-        f"zonequake target check {name}",
-        f"zonequake run kill-all --target {name} --set zones.0.replicas=1 --set pools.0.replicas=1",
-    ):
-        console.print(f"  {step}", markup=False, highlight=False)
+    for title, commands in next_steps(name, str(folder)):
+        console.print(f"{title}:", markup=False, highlight=False, soft_wrap=True)
+        for command in commands:
+            console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: zonequake target check my-store")
@@ -142,6 +143,33 @@ def check(
         console.print(problem, style="red", markup=False)
     console.print(f"{name}: {report.verdict.value} ({folder.path})", markup=False)
     raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def _check_free(folder: Path) -> None:
+    try:
+        full = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if full:
+        raise UsageError(f"{folder} exists, expected a new or empty folder: give another --out")
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    try:
+        for path, text in texts.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    place = error.filename or folder
+    return UsageError(
+        f"{place} can't be written: {unreadable(error)}; give another --out, a new folder in one "
+        "that you may write to"
+    )
 
 
 def _sources(folder: Traversable, below: str = "") -> dict[str, str]:

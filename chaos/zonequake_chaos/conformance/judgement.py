@@ -7,7 +7,7 @@ operations had an effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -21,6 +21,17 @@ class AskedOperation:
 
     operation: Operation
     outcome: Outcome
+
+
+@dataclass(slots=True, kw_only=True)
+class StepResult:
+    """`problems`: what the target does not keep; `unknown`: what could not be decided; `note`: what
+    was seen.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    note: str = ""
 
 
 def contradictions(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> list[str]:
@@ -49,6 +60,16 @@ def without_place(asked: Iterable[AskedOperation]) -> list[str]:
         for one in asked
         if one.outcome.type is Type.OK and one.outcome.index is None
     ]
+
+
+def counted(asked: Iterable[AskedOperation]) -> str:
+    """Returns how many operations came to what, as text."""
+    types = [one.outcome.type for one in asked]
+    return ", ".join(
+        f"{types.count(each)} {word}"
+        for each, word in ((Type.OK, "done"), (Type.FAIL, "failed"), (Type.INFO, "unknown"))
+        if each in types
+    )
 
 
 class DumpedState(msgspec.Struct, frozen=True, kw_only=True):

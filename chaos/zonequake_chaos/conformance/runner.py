@@ -10,7 +10,8 @@ from pathlib import Path
 
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.conformance.client import AskingClient
-from zonequake_chaos.conformance.steps import ConformanceSteps, StepResult
+from zonequake_chaos.conformance.judgement import StepResult
+from zonequake_chaos.conformance.steps import ConformanceSteps
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
 from zonequake_chaos.runner.runner import Runner

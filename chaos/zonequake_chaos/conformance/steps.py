@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -15,11 +16,19 @@ from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import (
     AskedOperation,
     DumpedState,
+    StepResult,
     as_if_certain,
     contradictions,
+    counted,
     differing,
     effects_of_unknown,
     without_place,
+)
+from zonequake_chaos.conformance.under_way import (
+    ATTEMPT_MS,
+    SHORT_MS,
+    OperationsUnderWay,
+    was_under_way,
 )
 from zonequake_chaos.faults.life import FaultWorld, Injection, Victim
 from zonequake_chaos.faults.registry import life_of
@@ -37,37 +46,16 @@ from zonequake_chaos.scenario.faults import (
 )
 from zonequake_chaos.targeting.triggers import Sighting, unsettled
 from zonequake_kube.errors import WaitExpired
-from zonequake_load.operation import Function, Operation, Type
+from zonequake_load.operation import Function, OnceId, Operation, Type
 
 LOOK_S = 0.1
 LOOKS = 10
-"""Looks within which a new leader must be seen to lead, from the first write that it answered: a
-second, in pieces, so that a harness that stood still meanwhile has looked as often.
+"""Looks within which a new leader must be seen to lead, from its first answer: a second, in pieces,
+so that a harness that stood still meanwhile has looked as often.
 """
 
-AT_ONCE = 6
-"""Operations that are under way at any time while a process is killed."""
-
-MOST_OPERATIONS = 600
-"""Each is read afterwards."""
-
-ASK_EVERY_S = 0.05
-"""Pause of each of those that ask at once, so that the operations last."""
-
 LONG_S = 60.0
-SHORT_MS = 1_500
-_ATTEMPT_MS = 400
-
-
-@dataclass(slots=True, kw_only=True)
-class StepResult:
-    """`problems`: what the target does not keep; `unknown`: what could not be decided; `note`: what
-    was seen.
-    """
-
-    problems: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    note: str = ""
+NO_CUTS = "links can't be cut here: install the release with --set faultAgent.enabled=true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,27 +134,14 @@ class ConformanceSteps:
         The same outcomes are judged again as a client would tell them that takes every error for
         certain, and that must be noticed.
         """
-        cut = NetworkPartitionSpec(
-            name="lost-answers",
-            target=FaultTarget(role=TargetRole.ALL),
-            cut=Traffic.CLIENTS,
-            direction=Direction.OUTBOUND,
-        )
         if not self.cuts_links:
-            why = "links can't be cut here: install the release with --set faultAgent.enabled=true"
-            return StepResult(unknown=[why])
-        operations = self._operations(1)
-        for _ in range(3):  # connections to all members
-            await self.client.find(["connections"])
-        # No packet is dropped before one is sent, so that only the operations show the effect.
-        async with self._inflicted(cut, lambda view: sorted(view.nodes), proven=False):
-            asked = [
-                await self.client.ask(one, deadline_ms=SHORT_MS, attempt_ms=_ATTEMPT_MS)
-                for one in operations
-            ]
+            return StepResult(unknown=[NO_CUTS])
+        operations = list(islice(self._operations(), 3))
+        async with self._answers_lost():
+            asked = [await self._ask_once_shortly(one) for one in operations]
         found = await self.client.find(one.key for one in operations)
         effects = effects_of_unknown(asked, found)
-        result = StepResult(problems=contradictions(asked, found), note=_counted(asked))
+        result = StepResult(problems=contradictions(asked, found), note=counted(asked))
         if not effects:
             result.unknown.append(
                 "no operation whose answer was lost had an effect, so that a wrong outcome could "
@@ -185,27 +160,57 @@ class ConformanceSteps:
         once, operation = self.client.once(), self.client.append(self.client.key("l"))
         asked = [await self.client.ask(operation, once=once) for _ in range(2)]
         found = await self.client.find([operation.key])
-        return StepResult(problems=contradictions(asked, found), note=_counted(asked))
+        result = StepResult(problems=contradictions(asked, found), note=counted(asked))
+        await self._replay_of_a_lost_answer(result)
+        return result
+
+    async def _replay_of_a_lost_answer(self, result: StepResult) -> None:
+        if not self.cuts_links:
+            result.unknown.append(f"no request whose answer was lost was sent again: {NO_CUTS}")
+            return
+        once, operation = self.client.once(), self.client.append(self.client.key("l"))
+        async with self._answers_lost():
+            lost = await self._ask_once_shortly(operation, once)
+        before = await self.client.find([operation.key])
+        again = await self.client.ask(operation, once=once)
+        after = await self.client.find([operation.key])
+        result.problems += contradictions([lost, again], after)
+        if not effects_of_unknown([lost], before):
+            result.unknown.append(
+                f"a request without an answer came to {lost.outcome}, expected an effect and an "
+                "unknown outcome: its repetition says nothing"
+            )
+        elif again.outcome.type is not Type.OK:
+            result.unknown.append(f"a lost request, sent again, came to {again.outcome}")
+        else:
+            result.note += "; a request whose answer was lost was sent again"
 
     async def killed_connections(self) -> StepResult:
         """Kills a leader's process under operations: its successor is seen in time."""
         kill = ProcessKillSpec(name="kill", target=FaultTarget(role=TargetRole.LEADER))
+        before = self._partition(self.world.observer.view())
         old = self._leader(self.world.observer.view())
+        operations = OperationsUnderWay(self.client, self._operations(), now_ns=self._now_ns)
         result = StepResult()
         with self.world.observer.armed():
-            async with (
-                self._under_operations() as asked,
-                self._inflicted(kill, lambda _: [old]) as injection,
-            ):
-                result.problems += await self._seen_in_time(injection)
-        if len(asked) >= MOST_OPERATIONS:
+            async with operations.going_on():
+                ordered_ns = self._now_ns()
+                async with self._inflicted(kill, lambda _: [old]) as injection:
+                    reported_ns = self._now_ns()
+                    result.problems += await self._seen_in_time(
+                        injection, before.term, operations, reported_ns
+                    )
+        met = sum(
+            was_under_way(one, ordered_ns=ordered_ns, reported_ns=reported_ns)
+            for one in operations.ended
+        )
+        if not met:
             result.unknown.append(
-                f"all {MOST_OPERATIONS} operations were over before the kill was: it may have met "
-                "none"
+                "the kill met no operation: none was asked for before it and unanswered by then"
             )
-        found = await self.client.find(one.operation.key for one in asked)
-        result.problems += contradictions(asked, found)
-        result.note = _counted(asked)
+        found = await self.client.find(one.operation.key for one in operations.asked)
+        result.problems += contradictions(operations.asked, found)
+        result.note = f"{counted(operations.asked)}; the kill met {met} of them"
         return result
 
     async def dumps_of_members(self) -> StepResult:
@@ -224,8 +229,16 @@ class ConformanceSteps:
         before = await self._dumped("before", result)
         result.note = f"{len(before)} members"
         result.problems += differing(before)
+        if len(before) < 2:
+            result.unknown.append(
+                f"whether members dump the same: compared the dump of {len(before)} member, "
+                "expected at least 2"
+            )
         if self.package.alters is None:
-            result.note += "; none was altered: the target says not how (`alters`)"
+            result.unknown.append(
+                "whether a dump shows what its member holds: no member was altered, since the "
+                "target's package does not say how (`alters`)"
+            )
             return result
         view = self.world.observer.view()
         victim = min(set(before) - {self._leader(view)} or set(before), default="")
@@ -253,44 +266,38 @@ class ConformanceSteps:
 
     # ---------------------------------------------------------------------------------------------
 
-    def _operations(self, times: int) -> list[Operation]:
+    def _operations(self) -> Iterator[Operation]:
+        """Yields writes, creations and appends in turn, without end."""
         client, words = self.client, self.client.key("l")
-        return [
-            operation
-            for _ in range(times)
-            for operation in (
-                client.write(client.key("r")),
-                client.create(client.key("c")),
-                client.append(words),
-            )
-        ]
+        while True:
+            yield client.write(client.key("r"))
+            yield client.create(client.key("c"))
+            yield client.append(words)
+
+    def _now_ns(self) -> int:
+        return self.world.clock.now().time_ns
+
+    async def _ask_once_shortly(
+        self, operation: Operation, once: OnceId | None = None
+    ) -> AskedOperation:
+        return await self.client.ask(
+            operation, once=once, deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS
+        )
 
     @asynccontextmanager
-    async def _under_operations(self) -> AsyncIterator[list[AskedOperation]]:
-        """Asks for operations, some at once, as long as the block lasts; what they came to is
-        complete when it has ended.
-        """
-        asked: list[AskedOperation] = []
-        ahead = iter(self._operations(MOST_OPERATIONS // 3))
-        ended = asyncio.Event()
-
-        async def ask_on() -> None:
-            for operation in ahead:
-                asked.append(await self._ask_within_limits(operation))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(ASK_EVERY_S):
-                        await ended.wait()
-                        return
-
-        asking = [asyncio.create_task(ask_on()) for _ in range(AT_ONCE)]
-        try:
-            yield asked
-        finally:
-            ended.set()
-            await asyncio.gather(*asking)
-
-    async def _ask_within_limits(self, operation: Operation) -> AskedOperation:
-        return await self.client.ask(operation, deadline_ms=3 * SHORT_MS, attempt_ms=_ATTEMPT_MS)
+    async def _answers_lost(self) -> AsyncIterator[None]:
+        """Cuts answers off, not requests, as long as the block lasts."""
+        cut = NetworkPartitionSpec(
+            name="lost-answers",
+            target=FaultTarget(role=TargetRole.ALL),
+            cut=Traffic.CLIENTS,
+            direction=Direction.OUTBOUND,
+        )
+        for _ in range(3):  # connections to all members
+            await self.client.find(["connections"])
+        # No packet is dropped before one is sent, so that only the operations show the effect.
+        async with self._inflicted(cut, lambda view: sorted(view.nodes), proven=False):
+            yield
 
     @asynccontextmanager
     async def _inflicted(
@@ -300,8 +307,8 @@ class ConformanceSteps:
         *,
         proven: bool = True,
     ) -> AsyncIterator[Injection]:
-        """Injects a fault, which lasts as long as the block; raises WaitExpired if it has no effect
-        or its victims don't come back.
+        """Injects a fault, which lasts as long as the block; at its end raises WaitExpired if it
+        had no effect or its victims don't come back.
         """
         view = self.world.observer.view()
         injection = Injection(
@@ -316,32 +323,31 @@ class ConformanceSteps:
         await life.prepare(injection)
         try:
             await life.inject(injection)
+            yield injection
             if proven:
                 await life.wait_until_effective(injection)
-            yield injection
         finally:
             await life.recover(injection)
             await life.wait_until_recovered(injection)
             await life.clean_up(injection)
 
-    async def _seen_in_time(self, injection: Injection) -> list[str]:
+    async def _seen_in_time(
+        self,
+        injection: Injection,
+        old_term: int,
+        operations: OperationsUnderWay,
+        killed_ns: int,
+    ) -> list[str]:
         (victim,) = injection.victims
-
-        async def first_write() -> None:
-            while True:
-                asked = await self._ask_within_limits(self.client.write(self.client.key("r")))
-                if asked.outcome.type is Type.OK:
-                    return
-
         try:
             async with asyncio.timeout(LONG_S):
-                await first_write()
+                await operations.answered(since_ns=killed_ns)
         except TimeoutError:
-            return [f"nothing was written within {LONG_S:g} s after {victim.node} was killed"]
+            return [f"nothing was answered within {LONG_S:g} s after {victim.node} was killed"]
         for _ in range(LOOKS):
             try:
                 await self.world.observer.wait(
-                    lambda view: _leads_anew(self._partition(view), view, victim),
+                    lambda view: _leads_newly(self._partition(view), view, victim, old_term),
                     timeout_s=LOOK_S,
                     waiting_for=lambda view: f"seen as leader is {self._partition(view).leader}",
                 )
@@ -350,8 +356,7 @@ class ConformanceSteps:
             else:
                 return []
         return [
-            f"a new leader answered a write, and was not seen to lead {LOOKS * LOOK_S:g} s later: "
-            f"{last}"
+            f"a new leader answered, and was not seen to lead {LOOKS * LOOK_S:g} s later: {last}"
         ]
 
     def _partition(self, view: ClusterView) -> PartitionView:
@@ -379,19 +384,17 @@ class ConformanceSteps:
         return {header.node: header for header in headers}
 
 
-def _leads_anew(partition: PartitionView, view: ClusterView, victim: Victim) -> bool:
+def _leads_newly(
+    partition: PartitionView, view: ClusterView, victim: Victim, old_term: int
+) -> bool:
+    """Returns whether another member is seen to lead, or the victim as another process or in a
+    later term; the kubelet may tell of a process later than that answers.
+    """
     leader = partition.leader
     if leader is None:
         return False
-    return leader != victim.node or (
-        view.nodes[leader].process_incarnation != victim.process_incarnation
-    )
-
-
-def _counted(asked: list[AskedOperation]) -> str:
-    types = [one.outcome.type for one in asked]
-    return ", ".join(
-        f"{types.count(each)} {word}"
-        for each, word in ((Type.OK, "done"), (Type.FAIL, "failed"), (Type.INFO, "unknown"))
-        if each in types
+    return (
+        leader != victim.node
+        or partition.term > old_term
+        or view.nodes[leader].process_incarnation != victim.process_incarnation
     )

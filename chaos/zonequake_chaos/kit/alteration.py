@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_TEXT = """
+_IN_FILES = """
 import glob, os, sys
-program, folder, old, new, pattern = sys.argv[1:]
+program, folder, old, new, kind, pattern = sys.argv[1:]
+if kind == "pickle":
+    old, new = (b"\\x8a\\x06" + int(value).to_bytes(6, "little") for value in (old, new))
+else:
+    old, new = old.encode(), new.encode()
 done = 0
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
@@ -18,10 +22,10 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     for name in glob.glob("/proc/" + pid + "/root" + folder + "/" + pattern, recursive=True):
         with open(name, "r+b") as file:
             data = file.read()
-            found = data.count(old.encode())
+            found = data.count(old)
             if found:
                 file.seek(0)
-                file.write(data.replace(old.encode(), new.encode()))
+                file.write(data.replace(old, new))
                 done += found
     break
 print(done)
@@ -45,4 +49,9 @@ def in_texts(pattern: str) -> Alteration:
     """Returns the alteration of files in which values stand as text; `pattern` names them below
     the folder of the data.
     """
-    return Alteration(program=_TEXT, words=(pattern,))
+    return Alteration(program=_IN_FILES, words=("text", pattern))
+
+
+def in_pickles(pattern: str) -> Alteration:
+    """Returns the alteration of files that have values in Python's pickle format."""
+    return Alteration(program=_IN_FILES, words=("pickle", pattern))

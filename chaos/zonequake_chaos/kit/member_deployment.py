@@ -15,6 +15,7 @@ import msgspec
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike, patiently
 from zonequake_chaos.kit.deployment import SystemDescription
+from zonequake_chaos.kit.member_limits import check_container
 from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
 from zonequake_chaos.kit.members import (
     PARTITION,
@@ -67,26 +68,27 @@ class MemberSetDeployment:
         self,
         place: TargetPlace,
         *,
-        target: str,
         client: ClientCode,
         members: MemberSet,
         system: MemberSystem,
     ) -> None:
+        """Raises UsageError for a container that sets what the kit sets."""
         (self._zone,) = place.run.spec.zones
         self._place = place
         self._kube: Kube = place.kube
-        self._target = target
         self._members = members
         self._system = system
         self._version = ""
-        self._group = group_of(self._zone.name, target)
+        self._container = system.container(members)
+        check_container(members.target, self._container)
+        self._group = group_of(self._zone.name, members.target)
         self.client = client
         self.member_source = MemberSetSource(system, members, self._group)
 
     @property
     def described(self) -> SystemDescription:
         return SystemDescription(
-            name=self._target, version=self._version, image=self._members.image
+            name=self._members.target, version=self._version, image=self._members.image
         )
 
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
@@ -122,7 +124,7 @@ class MemberSetDeployment:
         await erase_all(self._kube, labels, KINDS)  # of a run that was not cleaned
         for manifest in member_objects(
             self._members,
-            self._system.container(self._members),
+            self._container,
             run_id=self._place.run_id,
             installation=self._place.installation,
         ):

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from zonequake_chaos.kit.member_limits import check_files, check_names
 from zonequake_chaos.kit.one_group import POD_VARIABLE
+from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.observe.view import LinkPorts
@@ -35,6 +37,7 @@ KINDS = (
 DATA_FOLDER = "/data"
 """The folder of a member's volume."""
 
+TMP_FOLDER = "/tmp"  # noqa: S108 - of the member's container
 _FILES = "files"
 
 
@@ -43,12 +46,16 @@ class MemberSet:
     """The members of one run's target. `name` is the name of its StatefulSet and service, and ends
     with the pool's name, so that a scenario names a member like a data node: `default-0`.
 
-    `program`: the name of the process under test; its container has the same. `files`: texts by
-    their paths in the members' containers, the target's own and the scenario's. `account`: a
+    `target`: its name, which its container has. `program`: the last part of the first word of the
+    process under test's command line, as `python` of `/usr/bin/python x.py`: signals find it by
+    that. `files`: the target's own texts by their paths in the members' containers. `account`: a
     service account whose token the members get; empty: none.
+
+    Raises UsageError for names and files that Kubernetes would refuse.
     """
 
     name: str
+    target: str
     program: str
     pool: str
     count: int
@@ -61,6 +68,45 @@ class MemberSet:
     volume_size: str = "1Gi"
     files: Mapping[str, str] = field(default_factory=dict)
     account: str = ""
+
+    def __post_init__(self) -> None:
+        check_names(members=self.name, target=self.target, program=self.program)
+        check_files(self.files, self.settings.files, folders=(DATA_FOLDER, TMP_FOLDER))
+
+    @classmethod
+    def of(
+        cls,
+        place: TargetPlace,
+        *,
+        target: str,
+        program: str,
+        ports: LinkPorts,
+        image: str | None = None,
+        files: Mapping[str, str] | None = None,
+        account: str = "",
+    ) -> MemberSet:
+        """Returns the members of the run at `place`, whose scenario has one zone and one pool.
+
+        `image`: the target's own, which the scenario's replaces. Default: that of the load, which
+        has Python. Raises UsageError.
+        """
+        spec, installation = place.run.spec, place.installation
+        (zone,), (pool,) = spec.zones, spec.pools
+        return cls(
+            name=f"{installation.release}-{target}-{pool.name}",
+            target=target,
+            program=program,
+            pool=pool.name,
+            count=pool.replicas,
+            namespace=installation.namespace,
+            image=spec.target.image or image or installation.load_image,
+            pull_policy="IfNotPresent",
+            fsync=zone.fsync,
+            ports=ports,
+            settings=spec.target,
+            files=files or {},
+            account=account,
+        )
 
     @property
     def labels(self) -> str:
@@ -185,7 +231,7 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         "containers": [
             {
                 **container,
-                "name": members.program,
+                "name": members.target,
                 "image": members.image,
                 "imagePullPolicy": members.pull_policy,
                 "args": [*container.get("args", []), *members.settings.args],
@@ -197,7 +243,7 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
                 "securityContext": RESTRICTED_CONTAINER,
                 "volumeMounts": [
                     {"name": "data", "mountPath": DATA_FOLDER},
-                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                    {"name": "tmp", "mountPath": TMP_FOLDER},
                     *mounts,
                 ],
             },

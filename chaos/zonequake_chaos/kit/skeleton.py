@@ -5,12 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from zonequake_kube.errors import UsageError
-
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-MOST_CHARS = 30
-"""A target's name is a part of its pods' names."""
-
 _PYPROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -19,7 +13,7 @@ build-backend = "hatchling.build"
 [project]
 name = "zonequake-target-{name}"
 version = "0.1.0"
-dependencies = ["zonequake[chaos]"]
+dependencies = ["zonequake[chaos,testing]"]
 
 [project.entry-points."zonequake.targets"]
 {name} = "{package}.package:TARGET"
@@ -27,15 +21,6 @@ dependencies = ["zonequake[chaos]"]
 [tool.hatch.build.targets.wheel]
 packages = ["{package}"]
 """
-
-
-def check_name(name: str) -> None:
-    """Raises UsageError for a name that a target can't have."""
-    if not NAME.fullmatch(name) or len(name) > MOST_CHARS:
-        raise UsageError(
-            f"found the name {name!r}, expected at most {MOST_CHARS} small letters and digits, "
-            "with a letter first and single dashes between words"
-        )
 
 
 def skeleton(name: str, *, model: str, sources: Mapping[str, str], test: str) -> dict[str, str]:
@@ -50,6 +35,33 @@ def skeleton(name: str, *, model: str, sources: Mapping[str, str], test: str) ->
     files[f"tests/test_{package.removeprefix(package_of(''))}.py"] = _renamed(test, model, name)
     files["pyproject.toml"] = _PYPROJECT.format(name=name, package=package)
     return files
+
+
+def next_steps(name: str, folder: str) -> list[tuple[str, list[str]]]:
+    """Returns the steps from the folder to a verdict: what each is for, and its commands."""
+    one = "--set zones.0.replicas=1 --set pools.0.replicas=1"
+    sync = "--set 'target.args=[--sync]'"
+    return [
+        ("Install it, in the environment that has zonequake", [f"pip install -e {folder}"]),
+        ("Run its own tests, without a cluster", [f"pytest {folder}"]),
+        ("Have a release: on this machine", ["zonequake cluster up && zonequake install"]),
+        (
+            "or on another cluster, with the agent that cuts links there",
+            ["zonequake install --context CONTEXT --set faultAgent.enabled=true"],
+        ),
+        (
+            "Hold it to what the checks rely on: ends with 1, as a kill loses writes; with --sync "
+            "with 2, as one member can't be compared",
+            [f"zonequake target check {name}", f"zonequake target check {name} {sync}"],
+        ),
+        (
+            "Run a scenario: it must end as violated, and with --sync as passed",
+            [
+                f"zonequake run kill-all --target {name} {one}",
+                f"zonequake run kill-all --target {name} {one} {sync}",
+            ],
+        ),
+    ]
 
 
 def package_of(name: str) -> str:

@@ -20,7 +20,7 @@ from zonequake_chaos.record.clock import RunClock
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired, in_words
-from zonequake_kube.objects import Json, is_ready
+from zonequake_kube.objects import Json, container_end, is_ready
 from zonequake_load.operation import Outcome
 from zonequake_load.pod.control import (
     HistoryFiles,
@@ -97,7 +97,8 @@ class LoadPods:
             for pod in self.names:
                 try:
                     found = await self._kube.get("Pod", pod)
-                    if _exit_code(found) == WRONG_USAGE:
+                    ended = container_end(found, CONTAINER, in_last_life=True)
+                    if ended is not None and ended["exitCode"] == WRONG_USAGE:
                         raise HarnessError(await self._refusal(pod, found))
                     if not is_ready(found):
                         waiting.append(pod)
@@ -263,15 +264,6 @@ class LoadPods:
             if self._clock.now().time_ns > deadline_ns:
                 raise WaitExpired(f"load {self._name}: not within {timeout_s:g} s: {found}")
             await asyncio.sleep(_POLL_S)
-
-
-def _exit_code(pod: Json) -> int | None:
-    """Returns how the pod's container ended, in this life or the last one; None if it didn't."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or []:
-        for state in (container.get("state"), container.get("lastState")):
-            if (ended := (state or {}).get("terminated")) is not None:
-                return int(ended["exitCode"])
-    return None
 
 
 async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:

@@ -73,7 +73,7 @@ class Cluster:
             raise NotFound(name)
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
         phase = "Failed" if "terminated" in state else "Running"
-        statuses = [{"name": "c", "image": "an/image:1", "state": state}]
+        statuses = [{"name": "spark-kubernetes-driver", "image": "an/image:1", "state": state}]
         return {
             "metadata": {"name": name},
             "status": {"phase": phase, "containerStatuses": statuses},

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.installed import installed
 from zonequake_chaos.kit.client_code import ClientCode
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube
@@ -85,7 +85,7 @@ class WrongPlan(Pods):
 
     def __init__(self, *, state: str) -> None:
         super().__init__({})
-        self._state = {state: {"terminated": {"exitCode": 254}}}
+        self._state = {"name": "load", state: {"terminated": {"exitCode": 254}}}
 
     async def apply(self, manifest: Any) -> None:
         pass
@@ -105,15 +105,7 @@ class WrongPlan(Pods):
 
 @pytest.mark.parametrize("state", ["state", "lastState"])
 async def test_a_load_that_does_not_take_its_plan_ends_the_wait_at_once(state: str) -> None:
-    installation = Installation(
-        release="zq",
-        namespace="ns",
-        load_image="some/store:0.1.0",
-        load_pull_policy="Never",
-        store_service="zq-store",
-        prometheus_service="",
-        tls=None,
-    )
+    installation = installed(load_image="some/store:0.1.0")
     load = WrongPlan(state=state).load(connect="zonequake_target_store.client:connect")
     told = (
         r"^load-0 ended with exit code 254: ERROR found a field `client`; .*some/store:0\.1\.0.*"

@@ -10,30 +10,21 @@ from typing import Any
 
 import pytest
 
+from tests.unit.installed import installed
 from zonequake_chaos.kit import client_code
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.registry import find_target
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_objects
 from zonequake_kube.errors import UsageError
 from zonequake_load.pod.control import LoadPlan
 
 WORKLOADS = Path(client_code.__file__).parents[3] / "workloads"
-INSTALLED = Installation(
-    release="zq",
-    namespace="ns",
-    load_image="zonequake/store:1",
-    load_pull_policy="Never",
-    store_service="zq-store",
-    prometheus_service="",
-    tls=None,
-)
 
 
 def pod_with(code: ClientCode) -> tuple[dict[str, Any], dict[str, str]]:
     """The load's pod, and its ConfigMap's data."""
     plan = LoadPlan(client=code.connect, zone="z", seeds=["s:1"])
-    objects = load_objects(name="l", run_id="r", plan=plan, code=code, installation=INSTALLED)
+    objects = load_objects(name="l", run_id="r", plan=plan, code=code, installation=installed())
     by_kind = {each["kind"]: each for each in objects}
     return by_kind["StatefulSet"]["spec"]["template"]["spec"], by_kind["ConfigMap"]["data"]
 
@@ -110,3 +101,49 @@ def test_a_client_that_is_not_there_or_too_large_is_refused(
     monkeypatch.setattr(client_code, "MOST_BYTES", 10)
     with pytest.raises(UsageError, match="at most 10 can be mounted: build an image"):
         ClientCode(connect="zonequake_target_store.client:connect").files()
+
+
+def client_of(folder: Path, name: str, files: dict[str, str]) -> ClientCode:
+    """The client of a distribution that has these files."""
+    for path, text in files.items():
+        file = folder / name / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return ClientCode(connect=f"{name}.client:connect")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("split_a", "from split_a.wire import send\n"),
+        ("split_b", "import split_b.wire\n"),
+        ("split_c", "from split_c import wire\n"),
+        ("split_d", "from .wire import send\n"),
+        ("split_e", "def connect():\n    from . import wire\n"),
+    ],
+)
+def test_a_client_that_needs_a_module_that_is_not_mounted_is_refused(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files = {"__init__.py": "", "client.py": text, "wire.py": "def send(): ...\n"}
+    with pytest.raises(UsageError) as refused:
+        client_of(tmp_path, name, files).files()
+    assert f"{name}/client.py imports {name}.wire, which is not mounted" in str(refused.value)
+    assert "a folder with an __init__.py" in str(refused.value)
+
+
+def test_a_client_in_several_modules_is_mounted_as_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files = {
+        "__init__.py": "",
+        "client/__init__.py": "from .wire import send\nfrom split_f.client import wire\n",
+        "client/wire.py": "from . import deep\nfrom ..client.deep import low\n",
+        "client/deep/__init__.py": "import json\nfrom .low import x\nfrom pathlib import Path\n",
+        "client/deep/low.py": "if TYPE_CHECKING:\n    from split_f.package import TARGET\n",
+        "package.py": "",
+    }
+    found = client_of(tmp_path, "split_f", files).files()
+    assert set(found) == {f"split_f/{path}" for path in files if path != "package.py"}

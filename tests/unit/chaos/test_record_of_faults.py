@@ -73,6 +73,8 @@ def test_a_run_that_was_kept_stays_whatever_is_killed_next(tmp_path: Path) -> No
 def test_the_page_says_of_a_row_without_runs_that_it_was_not_run() -> None:
     (row,) = [line for line in page([ENTRY], []).splitlines() if "etcd 3.5.2" in line]
     assert row.count(NOT_RUN) == 2
+    assert page([ENTRY], []).splitlines()[2].startswith("**No row has been run yet**")
+    assert "No row has been run" not in page([ENTRY], [run(1)])
     assert not any(
         char.isdigit() for char in row.partition("`lost-writes` |")[2].replace("3.5.3", "")
     )

@@ -45,6 +45,11 @@ def test_no_name_is_the_system_that_a_release_is_even_beside_a_broken_package(
         ((ETCD, EntryPoint("etcd", STORE.value, GROUP)), "etcd", "two packages have a target"),
         ((ETCD,), "", "expected one: name the target"),
         ((STORE, EntryPoint("zonequake", "json:loads", GROUP)), "", "two packages have a target"),
+        (
+            (BROKEN,),
+            "",
+            "expected one: name the target, as in --target NAME; target 'broken' can't",
+        ),
     ],
 )
 def test_what_can_not_be_used_is_said(
@@ -99,6 +104,23 @@ def broken(
         ("unfinished", "async def deployment", "async def another", "abstract"),
         ("misspelt", "class Package", "clas Package", "invalid syntax"),
         ("failing", "TARGET =", "1 / 0\nTARGET =", "division by zero"),
+        ("ending", "TARGET =", "raise SystemExit(3)\nTARGET =", "(SystemExit: 3)"),
+        ("numbered", 'name = "numbered"', "name = 7", "Package.name is of type int, expected str"),
+        (
+            "listing",
+            'TargetClaims(order="none")',
+            "['none']",
+            "Package.claims is of type list, expected TargetClaims",
+        ),
+        (
+            "unordered",
+            'order="none"',
+            "order=None",
+            "Package.claims.order is of type NoneType, expected str",
+        ),
+        ("heedless", "    about", "    refuses = {}\n    about", "expected Refusals"),
+        ("empty", "    about", "    members = 0\n    about", "members is 0, expected at least 1"),
+        ("Loud", "none", "none", "found the name 'Loud' of 4 characters, expected at most 30"),
         ("nothing", '    about = "A package of a test."', "", "Package lacks about"),
         ("mute", '"json:loads"', '"json.loads"', "expected MODULE:FUNCTION"),
         (
@@ -117,6 +139,18 @@ def test_a_package_that_is_broken_is_said_and_breaks_no_other(
         find_target(name)
     assert words in str(refused.value)
     assert find_target("").name == "zonequake"
+
+
+def test_two_packages_with_one_name_break_no_command_that_names_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twice = [EntryPoint("twice", f"{place}:TARGET", GROUP) for place in ("a", "b")]
+    install(monkeypatch, *twice, ETCD, STORE)
+    assert find_target("").name == "zonequake"
+    assert find_target("etcd").name == "etcd"
+    assert target_names() == ["etcd", "twice", "zonequake"]
+    with pytest.raises(UsageError, match="two packages have a target 'twice': a:TARGET and b:T"):
+        find_target("twice")
 
 
 def test_a_sound_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

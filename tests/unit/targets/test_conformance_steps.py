@@ -15,9 +15,12 @@ import pytest
 from zonequake_chaos.conformance import steps
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.conformance.client import AskingClient
-from zonequake_chaos.conformance.steps import ConformanceSteps, StepResult
+from zonequake_chaos.conformance.judgement import AskedOperation, StepResult
+from zonequake_chaos.conformance.steps import ConformanceSteps
+from zonequake_chaos.conformance.under_way import AT_ONCE, TimedOperation, was_under_way
 from zonequake_chaos.kit.alteration import Alteration, in_texts
 from zonequake_chaos.kit.target import TargetClaims
+from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.pod.control import OperationRequest
@@ -33,14 +36,30 @@ class Store:
     loses = False
     compares = True
     tears = False
+    forgets_lost_ids = False
+    ignores_lost = False
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {}
         self.ids: set[object] = set()
         self.cut = False
         self.index = 0
+        self.free = asyncio.Event()
+        self.free.set()
+        self.asked = 0
+        self._one_asked = asyncio.Event()
+
+    async def until_asked(self, times: int) -> None:
+        """Waits until so many operations more are asked for."""
+        wanted = self.asked + times
+        while self.asked < wanted:
+            self._one_asked.clear()
+            await self._one_asked.wait()
 
     async def execute(self, asked: OperationRequest) -> Outcome:
+        self.asked += 1
+        self._one_asked.set()
+        await self.free.wait()
         operation = asked.operation
         if isinstance(operation, TransactionOperation):
             return self._transaction(operation)
@@ -48,7 +67,10 @@ class Store:
             return self._ok(operation, value=self.keys.get(operation.key))
         done = True
         for _ in range(2 if self.resends and self.cut else 1):
-            done = self._apply(operation, asked.once)
+            if not (self.cut and self.ignores_lost):
+                done = self._apply(operation, asked.once)
+        if self.cut and self.forgets_lost_ids:
+            self.ids.discard(asked.once)
         if self.cut:
             kind = Type.FAIL if self.lies else Type.INFO
             return Outcome(type=kind, attempts=1, error="no answer")
@@ -110,14 +132,14 @@ class Steps(ConformanceSteps):
         store.cut = False
 
 
-def suite_of(store: Store, *, repeats: bool = True) -> ConformanceSteps:
+def suite_of(store: Store, *, repeats: bool = True, cuts_links: bool = True) -> ConformanceSteps:
     return Steps(
         package=cast("Any", Package(repeats=repeats)),
         deployment=cast("Any", None),
         world=cast("Any", None),
         client=AskingClient(cast("Any", store)),
         dumps=Path("unused"),
-        cuts_links=True,
+        cuts_links=cuts_links,
     )
 
 
@@ -202,6 +224,23 @@ async def test_a_store_that_applies_a_repeated_request_twice_is_noticed_if_it_cl
     assert other.note.startswith("not claimed")
 
 
+async def test_a_store_that_forgets_requests_whose_answer_was_lost_is_noticed() -> None:
+    sound = await suite_of(Store()).replayed_request()
+    assert "a request whose answer was lost was sent again" in sound.note
+    result = await suite_of(with_fault(forgets_lost_ids=True)).replayed_request()
+    assert any("was carried out 2 times" in problem for problem in result.problems), result
+
+
+async def test_without_a_lost_answer_a_replay_decides_nothing_of_it() -> None:
+    result = await suite_of(with_fault(ignores_lost=True)).replayed_request()
+    assert not result.problems
+    (unknown,) = result.unknown
+    assert "expected an effect and an unknown outcome" in unknown
+    result = await suite_of(Store(), cuts_links=False).replayed_request()
+    assert not result.problems
+    assert "faultAgent.enabled=true" in result.unknown[0]
+
+
 class Member:
     """A member that is made up: the state that it dumps; None dumps nothing."""
 
@@ -220,18 +259,29 @@ class Cluster:
         self.sees_successors = True
         self.events = None
         self.observer = self
-        self.leader, self.restarts, self.looks = "m0", 0, 0
+        self.leader, self.restarts, self.looks, self.term = "m0", 0, 0, 1
+        self.clock = SystemClock()
 
     def view(self) -> Any:
         nodes = {
-            name: SimpleNamespace(pod=SimpleNamespace(name=name, restarts=self.restarts))
+            name: SimpleNamespace(
+                pod=SimpleNamespace(name=name, restarts=self.restarts),
+                process_incarnation=f"{name}/0",
+            )
             for name in self.members
         }
         return SimpleNamespace(
             nodes=nodes,
+            at_ns=0,
             partitions={
                 ("z", 0): SimpleNamespace(
-                    leader=self.leader, members=(), replicas={}, progress={}, zone="z", partition=0
+                    leader=self.leader,
+                    term=self.term,
+                    members=(),
+                    replicas={},
+                    progress={},
+                    zone="z",
+                    partition=0,
                 )
             },
         )
@@ -271,10 +321,18 @@ def seen_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "unsettled", lambda _: [])
 
 
-async def dumped(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, folder: Path) -> StepResult:
+TEXTS = in_texts("values.txt")
+
+
+async def dumped(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    alters: Alteration | None = TEXTS,
+) -> StepResult:
     monkeypatch.setattr(steps, "alter_value", cluster.alter)
     package = Package(repeats=False)
-    package.alters = in_texts("values.txt")
+    package.alters = alters
     suite = Steps(
         package=cast("Any", package),
         deployment=cast("Any", cluster),
@@ -301,6 +359,27 @@ async def test_members_dump_the_same_and_one_that_was_altered_does_not(
     result = await dumped(changed(), monkeypatch, tmp_path)
     assert clean(result)
     assert result.note == "3 members; m1, altered, dumps b"
+
+
+@pytest.mark.usefixtures("seen_settled")
+async def test_one_member_alone_is_no_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await dumped(Cluster(Member()), monkeypatch, tmp_path)
+    assert not result.problems
+    (unknown,) = result.unknown
+    assert "compared the dump of 1 member, expected at least 2" in unknown
+    assert result.note == "1 members; m0, altered, dumps b"
+
+
+@pytest.mark.usefixtures("seen_settled")
+async def test_a_target_that_says_not_how_to_alter_is_not_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await dumped(changed(), monkeypatch, tmp_path, None)
+    assert not result.problems
+    (unknown,) = result.unknown
+    assert "no member was altered, since the target's package does not say how" in unknown
 
 
 @pytest.mark.usefixtures("seen_settled")
@@ -339,24 +418,38 @@ async def test_members_that_differ_for_long_are_dumped_and_compared(
 
 
 class KillingSteps(Steps):
-    """The suite without a cluster: a kill gives the partition another leader, if that is seen."""
+    """The suite without a cluster: a kill gives the partition another leader, if that is seen.
+
+    The store answers nothing from before the kill until its successor leads; `idle`: it does.
+    """
+
+    idle = False
 
     @asynccontextmanager
     async def _inflicted(
         self, fault: Any, victims: Callable[[Any], list[str]], *, proven: bool = True
     ) -> AsyncIterator[Any]:
-        cluster = cast("Cluster", self.world)
-        await asyncio.sleep(0.05)
+        cluster, store = cast("Cluster", self.world), cast("Store", self.client._load)
+        if not self.idle:
+            store.free.clear()
+            await store.until_asked(AT_ONCE)
         (victim,) = victims(cluster.view())
         if cluster.sees_successors:
             cluster.leader = "m1"
+        asyncio.get_running_loop().call_later(0.01, store.free.set)
         yield SimpleNamespace(
             victims=[SimpleNamespace(node=victim, process_incarnation=f"{victim}/0")]
         )
 
 
-async def killed(cluster: Cluster) -> StepResult:
-    suite = KillingSteps(
+class IdleSteps(KillingSteps):
+    """No operation is under way when the kill is ordered and reported."""
+
+    idle = True
+
+
+async def killed(cluster: Cluster, kind: type[KillingSteps] = KillingSteps) -> StepResult:
+    suite = kind(
         package=cast("Any", Package(repeats=False)),
         deployment=cast("Any", cluster),
         world=cast("Any", cluster),
@@ -370,27 +463,92 @@ async def killed(cluster: Cluster) -> StepResult:
 async def test_a_successor_that_is_seen_in_time_is_as_it_must_be() -> None:
     result = await killed(changed())
     assert clean(result)
-    assert result.note.endswith(" done")
+    assert f"the kill met {AT_ONCE} of them" in result.note
 
 
-async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(steps, "_leads_anew", lambda *_: False)
+async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks() -> None:
     cluster = changed()
+    cluster.sees_successors = False
     result = await killed(cluster)
     assert cluster.looks == steps.LOOKS
     (problem,) = result.problems
     assert "was not seen to lead 1 s later" in problem
 
 
-async def test_operations_that_are_over_before_the_kill_decide_nothing(
+async def test_a_process_that_leads_again_in_a_later_term_is_seen() -> None:
+    cluster = changed()
+    cluster.sees_successors = False
+    asyncio.get_running_loop().call_later(0.005, setattr, cluster, "term", 2)
+    assert clean(await killed(cluster))
+
+
+async def test_a_kill_that_meets_no_operation_decides_nothing() -> None:
+    result = await killed(changed(), IdleSteps)
+    assert not result.problems
+    (unknown,) = result.unknown
+    assert "the kill met no operation" in unknown
+
+
+class SlowProof:
+    """A kill whose proof comes late: the successor is seen with it, long after it answered."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def wait_until_effective(self, injection: Any) -> None:
+        self._cluster.leader = "m1"
+
+    async def _nothing(self, injection: Any) -> None:
+        """Does nothing."""
+
+    prepare = inject = recover = wait_until_recovered = clean_up = _nothing
+
+
+async def test_a_leader_that_answers_long_before_it_is_seen_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(steps, "MOST_OPERATIONS", 3)
-    result = await killed(changed())
-    assert not result.problems
-    assert "were over before the kill was" in result.unknown[0]
+    cluster = changed()
+    monkeypatch.setattr(steps, "life_of", lambda _: SlowProof(cluster))
+    monkeypatch.setattr(steps, "Injection", SimpleNamespace)
+    victim = SimpleNamespace(of=lambda _: SimpleNamespace(node="m0", process_incarnation="m0/0"))
+    monkeypatch.setattr(steps, "Victim", victim)
+    suite = ConformanceSteps(
+        package=cast("Any", Package(repeats=False)),
+        deployment=cast("Any", cluster),
+        world=cast("Any", cluster),
+        client=AskingClient(cast("Any", Store())),
+        dumps=Path("unused"),
+        cuts_links=True,
+    )
+    result = await suite.killed_connections()
+    assert any("was not seen to lead 1 s later" in problem for problem in result.problems), result
+
+
+def timed(type_: Type, began_ns: int, ended_ns: int) -> TimedOperation:
+    asked = AskedOperation(
+        operation=Operation(f=Function.WRITE, key="k", value=1),
+        outcome=Outcome(type=type_, attempts=1),
+    )
+    return TimedOperation(asked=asked, began_ns=began_ns, ended_ns=ended_ns)
+
+
+@pytest.mark.parametrize(
+    ("type_", "began_ns", "ended_ns", "met"),
+    [
+        (Type.OK, 5, 25, True),
+        (Type.OK, 15, 25, True),
+        (Type.OK, 5, 15, False),  # perhaps answered before the kill
+        (Type.OK, 21, 25, False),
+        (Type.INFO, 5, 15, True),
+        (Type.INFO, 5, 9, False),
+        (Type.FAIL, 5, 25, False),
+    ],
+)
+def test_an_operation_is_met_that_is_unanswered_when_a_kill_is_reported(
+    type_: Type, began_ns: int, ended_ns: int, met: bool
+) -> None:
+    one = timed(type_, began_ns, ended_ns)
+    assert was_under_way(one, ordered_ns=10, reported_ns=20) is met
 
 
 def test_an_altered_value_has_as_many_digits() -> None:

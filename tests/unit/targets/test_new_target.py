@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from zonequake_chaos.commands.target import app
 from zonequake_chaos.kit import entries
-from zonequake_chaos.kit.skeleton import check_name, skeleton
+from zonequake_chaos.kit.entries import check_name
+from zonequake_chaos.kit.skeleton import skeleton
 from zonequake_kube.errors import UsageError
 
 MOST_LINES = 300
@@ -31,6 +32,7 @@ def made(folder: Path, name: str) -> Path:
 def test_a_new_target_is_found_and_its_test_passes(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path / "new", name)
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == ["zonequake[chaos,testing]"]
     (package,) = [each.name for each in folder.glob("zonequake_target_*")]
     assert project["entry-points"]["zonequake.targets"] == {name: f"{package}.package:TARGET"}
     paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -49,7 +51,7 @@ def test_a_new_target_is_found_and_its_test_passes(tmp_path: Path, name: str) ->
         check=False,
     )
     assert tested.returncode == 0, tested.stdout
-    assert "4 passed" in tested.stdout
+    assert "5 passed" in tested.stdout
 
 
 def test_nothing_of_the_model_is_left_in_it_and_it_is_short(tmp_path: Path) -> None:
@@ -89,17 +91,48 @@ def test_words_that_only_begin_as_the_models_name_stay() -> None:
 def test_all_installed_targets_are_listed_and_those_that_can_not_be_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    known = [
-        EntryPoint("etcd", "zonequake_target_etcd.package:TARGET", entries.GROUP),
-        EntryPoint("broken", "no_such_package:TARGET", entries.GROUP),
-    ]
+    etcd = EntryPoint("etcd", "zonequake_target_etcd.package:TARGET", entries.GROUP)
+    broken = EntryPoint("broken", "no_such_package:TARGET", entries.GROUP)
+    twice = [EntryPoint("twice", f"{place}:TARGET", entries.GROUP) for place in ("a", "b")]
+    known = [etcd, broken, *twice]
     monkeypatch.setattr(entries, "entry_points", lambda *, group: known)
-    said = CliRunner().invoke(app, ["list"], catch_exceptions=False).output
-    assert "etcd: one group" in said
-    assert "fault scale: scales a pool, and its members are fixed" in said
-    lines = " ".join(said.split())
+    done = CliRunner().invoke(app, ["list"])
+    assert done.exit_code == 1, done.output
+    lines = " ".join(done.output.split())
+    assert "etcd etcd: one group" in lines
+    assert "fault scale: scales a pool, and its members are fixed" in lines
     assert "repeats: not claimed transactions: claimed" in lines
     applied = lines.partition("faults: ")[2].partition(" triggers: ")[0].split(", ")
     assert "pod_kill" in applied
     assert "scale" not in applied
-    assert "target 'broken' can't be loaded from no_such_package:TARGET" in said.replace("\n", " ")
+    assert "broken broken: target 'broken' can't be loaded from no_such_package:TARGET" in lines
+    assert "twice broken: two packages have a target 'twice': a:TARGET and b:TARGET" in lines
+    known[:] = [etcd]
+    assert CliRunner().invoke(app, ["list"]).exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "file/x"])
+def test_a_folder_that_can_not_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    done = CliRunner().invoke(app, ["new", "notebook", "--out", place])
+    assert isinstance(done.exception, UsageError), done.exception
+    assert "can't be written: " in str(done.exception)
+    assert "give another --out" in str(done.exception)
+
+
+def test_its_next_steps_go_from_the_folder_to_a_verdict(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    said = CliRunner().invoke(app, ["new", "notebook", "--out", str(folder)]).output
+    lines = [line.strip() for line in said.splitlines()]
+    wanted = [
+        f"pip install -e {folder}",
+        f"pytest {folder}",
+        "zonequake cluster up && zonequake install",
+        "zonequake install --context CONTEXT --set faultAgent.enabled=true",
+        "zonequake target check notebook",
+    ]
+    assert [line for line in lines if line in wanted] == wanted
+    assert any(line.startswith("zonequake run kill-all --target notebook ") for line in lines)

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.installed import installed
 from zonequake_chaos.kit.client_code import ClientCode
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.scenario.run import Pool, RunSpec, RunZone
 from zonequake_kube.client import Kube
@@ -35,20 +35,11 @@ def deployment() -> StoreDeployment:
         pools=[Pool(name="default", replicas=0), Pool(name="limited", replicas=2)],
         zones=[RunZone(name="z")],
     )
-    installation = Installation(
-        release="zq",
-        namespace="ns",
-        load_image="i",
-        load_pull_policy="Never",
-        store_service="zq-store",
-        prometheus_service="",
-        tls=None,
-    )
     return StoreDeployment(
         kube=cast("Kube", None),
         spec=spec,
         run_id="r",
-        installation=installation,
+        installation=installed(),
         client=ClientCode(connect="a:connect"),
     )
 

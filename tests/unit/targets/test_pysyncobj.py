@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.installed import place_of
+from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_kube.errors import UsageError
@@ -32,7 +35,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture(autouse=True)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_target_pysyncobj.client.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.http_client.CONNECT_TIMEOUT_S", 30.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
 
 
@@ -44,7 +47,7 @@ class Group:
             file = folder / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        self._folder = folder
+        self.folder = folder
         free = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
         ports = [one.getsockname()[1] for one in free]
         for one in free:
@@ -53,9 +56,9 @@ class Group:
         self.processes = [self.start(number) for number in range(3)]
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
-        data = self._folder / f"m{number}"
+        data = self.folder / f"m{number}"
         data.mkdir(exist_ok=True)
-        command = [sys.executable, f"{self._folder}{package.FOLDER}/server.py"]
+        command = [sys.executable, f"{self.folder}{package.FOLDER}/server.py"]
         command += ["--folder", str(data), "--port", str(self.clients[number])]
         command += ["--own", self._peers[number], "--others", *self._peers]
         clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -146,6 +149,31 @@ def test_members_agree_on_what_was_written_and_keep_it_over_a_kill(group: Group)
     assert read.value == [7, 8]
 
 
+def test_a_value_that_is_altered_in_a_members_journal_is_dumped_as_altered(group: Group) -> None:
+    value = 100_000_000_000_007
+    group.settled()
+    asyncio.run(each(group, Operation(f=Function.WRITE, key="k", value=value)))
+    follower = next(number for number, said in enumerate(group.settled()) if not said["leads"])
+    before = package.dumped(group.ask(follower, "/dump"))
+    group.processes[follower].send_signal(signal.SIGSTOP)
+    alters = package.TARGET.alters
+    assert alters is not None
+    words = [Path(sys.executable).name, str(group.folder / f"m{follower}")]
+    words += [str(value), str(altered(value)), *alters.words]
+    done = subprocess.run(
+        [sys.executable, "-c", alters.program, *words], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == 1
+    group.processes[follower].kill()
+    group.processes[follower].wait()
+    group.processes[follower] = group.start(follower)
+    group.settled()
+    after = package.dumped(group.ask(follower, "/dump"))
+    assert [key.value for key in after.keys] == [altered(value)]
+    assert (after.applied, after.storage) == (before.applied, before.storage)
+    assert after.digest != before.digest
+
+
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"zonequake\[pysyncobj\]"):
@@ -153,18 +181,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_member_is_told_the_names_that_outlive_pods() -> None:
-    members = MemberSet(
-        name="zq-pysyncobj-default",
-        program="python",
-        pool="default",
-        count=3,
-        namespace="ns",
-        image="i",
-        pull_policy="Never",
-        fsync=True,
-        ports=package.PORTS,
-        settings=RunTarget(),
-    )
+    place = place_of(RunTarget())
+    members = MemberSet.of(place, target="pysyncobj", program="python", ports=package.PORTS)
     args = package.PysyncobjMembers(kube=None).container(members)["args"]  # type: ignore[arg-type]
     assert "zq-pysyncobj-default-2.zq-pysyncobj-default.ns.svc:7001" in args
     assert args[args.index("--own") + 1] == "$(POD).zq-pysyncobj-default.ns.svc:7001"

@@ -13,13 +13,14 @@ import pytest
 import yaml
 from rich.console import Console
 
+from tests.unit.installed import installed, place_of
 from zonequake_analysis.inputs.run_folder import read_dumps, read_events
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import RunOptions, planned, run_once
 from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
-from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
@@ -242,12 +243,12 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
     [
         ("kill-during-catchup", (), "'kill-catching-up' waits for a stage of a rebalance"),
         ("kill-during-catchup", (), "'grow' scales a pool"),
-        ("operator-pause", ("pools.0.replicas=3",), "targets our operator"),
+        ("operator-pause", ("pools.0.replicas=3",), "stops our operator, which decides nothing"),
         ("chain-example-1", (), "is of mode HighAvailability"),
         (
             "ha-dead-survivor",
             (),
-            "'by-hand' resets partitions by hand, which only our operator can do",
+            "'by-hand' resets partitions by hand, and it has no request for that",
         ),
         ("in-memory-restart", (), "is volatile"),
         ("clock-step", (), f"keep one, for instance by --set '{ONE_ZONE}'"),
@@ -328,35 +329,21 @@ def test_the_scenario_may_name_the_target_and_a_plan_has_its_name(tmp_path: Path
     assert planned(dataclasses.replace(asked, overrides=[])).spec.target.name == "zonequake"
 
 
+def members_of(place: TargetPlace) -> MemberSet:
+    return MemberSet.of(place, target="etcd", program="etcd", ports=PORTS)
+
+
 def test_members_start_as_the_target_and_the_scenario_say() -> None:
     def pod_of(*, fsync: bool) -> dict[str, Any]:
-        members = MemberSet(
-            name="zq-etcd-default",
-            program="etcd",
-            pool="default",
-            count=3,
-            namespace="ns",
+        settings = RunTarget(
             image="some/etcd:1",
-            pull_policy="IfNotPresent",
-            fsync=fsync,
-            ports=PORTS,
-            settings=RunTarget(
-                args=["--heartbeat-interval=200"],
-                env={"GOFAIL_FAILPOINTS": "some=panic"},
-                files={"/etc/etcd/more.conf": "a: b"},
-            ),
+            args=["--heartbeat-interval=200"],
+            env={"GOFAIL_FAILPOINTS": "some=panic"},
+            files={"/etc/etcd/more.conf": "a: b"},
         )
-        installation = Installation(
-            release="zq",
-            namespace="ns",
-            load_image="zonequake/store:1",
-            load_pull_policy="Never",
-            store_service="zq-store",
-            prometheus_service="",
-            tls=None,
-        )
+        members = members_of(place_of(settings, fsync=fsync))
         objects = member_objects(
-            members, container(members, token="run-1"), run_id="run-1", installation=installation
+            members, container(members, token="run-1"), run_id="run-1", installation=installed()
         )
         (files,) = [o for o in objects if o["kind"] == "ConfigMap"]
         assert list(files["data"].values()) == ["a: b"]
@@ -379,28 +366,8 @@ def test_members_start_as_the_target_and_the_scenario_say() -> None:
 
 def test_members_have_the_volumes_that_the_scenario_names() -> None:
     def claim_of(settings: RunTarget) -> Any:
-        members = MemberSet(
-            name="zq-etcd-default",
-            program="etcd",
-            pool="default",
-            count=3,
-            namespace="ns",
-            image="some/etcd:1",
-            pull_policy="IfNotPresent",
-            fsync=True,
-            ports=PORTS,
-            settings=settings,
-        )
-        installation = Installation(
-            release="zq",
-            namespace="ns",
-            load_image="zonequake/store:1",
-            load_pull_policy="Never",
-            store_service="zq-store",
-            prometheus_service="",
-            tls=None,
-        )
-        made = member_objects(members, {}, run_id="run-1", installation=installation)
+        members = members_of(place_of(settings))
+        made = member_objects(members, {}, run_id="run-1", installation=installed())
         (found,) = [each for each in made if each["kind"] == "StatefulSet"]
         (claim,) = found["spec"]["volumeClaimTemplates"]
         return claim["spec"]

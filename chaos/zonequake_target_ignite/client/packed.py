@@ -7,12 +7,13 @@ say how many.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
 _ENCODER = msgspec.msgpack.Encoder()
 _NIL: Final = b"\xc0"
+_T = TypeVar("_T")
 
 
 class Malformed(Exception):
@@ -57,9 +58,9 @@ class Unpacker:
         """Passes one value of any type but an array or a map."""
         self._next()
 
-    def _expected(self, kind: type[Any]) -> Any:  # noqa: ANN401 - the kind says it
+    def _expected(self, kind: type[_T]) -> _T:
         value = self._next()
-        if type(value) is not kind:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise Malformed(f"found {value!r} at byte {self._at}, expected {kind.__name__}")
         return value
 

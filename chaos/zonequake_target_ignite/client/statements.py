@@ -4,7 +4,9 @@
     V   a register's integer, or a list's integers with commas between
     F   a register's filler, written in the same statement and never read
 
-A table is made of each distribution zone, and both have the name of the scenario's zone.
+The table and its distribution zone both have the name of the scenario's zone. Each statement names
+one key, so that Ignite needs only that partition's primary replica; a MERGE, which would write a
+key that may be absent in one statement, needs those of all partitions.
 """
 
 from __future__ import annotations
@@ -34,16 +36,15 @@ def select(zone: str) -> str:
     return f"SELECT V FROM {quoted(zone)} WHERE K = ?"  # noqa: S608 - a quoted name
 
 
-def write(zone: str, *, filler: bool) -> str:
-    """Returns an upsert of key and value, and of the filler behind them."""
-    if filler:
-        return _merge(zone, "V = S.V, F = S.F", ("K", "V", "F"))
-    return _merge(zone, "V = S.V", ("K", "V"))
+def update(zone: str, *, filler: bool) -> str:
+    """Returns a write of a key that is there: new value, filler, key."""
+    filled = ", F = ?" if filler else ""
+    return f"UPDATE {quoted(zone)} SET V = ?{filled} WHERE K = ?"  # noqa: S608
 
 
 def append(zone: str) -> str:
-    """Returns the statement that appends one element, with its mark, or begins the list."""
-    return _merge(zone, "V = T.V || S.V", ("K", "V"))
+    """Returns an append to a list that is there: element, key."""
+    return f"UPDATE {quoted(zone)} SET V = V || ? WHERE K = ?"  # noqa: S608
 
 
 def swap(zone: str) -> str:
@@ -51,20 +52,10 @@ def swap(zone: str) -> str:
     return f"UPDATE {quoted(zone)} SET V = ? WHERE K = ? AND V = ?"  # noqa: S608
 
 
-def insert(zone: str) -> str:
-    """Returns a cas that expects the key to be absent."""
-    return f"INSERT INTO {quoted(zone)} (K, V) VALUES (?, ?)"  # noqa: S608
-
-
-def _merge(zone: str, change: str, columns: tuple[str, ...]) -> str:
-    types = {"K": "VARCHAR", "V": "VARCHAR", "F": "VARBINARY"}
-    given = ", ".join(f"CAST(? AS {types[name]}) AS {name}" for name in columns)
-    names, values = ", ".join(columns), ", ".join(f"S.{name}" for name in columns)
-    return (
-        f"MERGE INTO {quoted(zone)} T USING (SELECT {given}) S ON T.K = S.K "  # noqa: S608
-        f"WHEN MATCHED THEN UPDATE SET {change} "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
-    )
+def insert(zone: str, *, filler: bool = False) -> str:
+    """Returns the creation of a key: value, filler, key. It fails if the key is there."""
+    columns, values = ("V, F, K", "?, ?, ?") if filler else ("V, K", "?, ?")
+    return f"INSERT INTO {quoted(zone)} ({columns}) VALUES ({values})"  # noqa: S608
 
 
 def stored(value: int | str) -> str:

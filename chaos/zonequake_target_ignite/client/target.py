@@ -14,11 +14,12 @@ Ignite has no order that a client could be told: an answer has no place.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
 
-from zonequake_load.errors import AttemptError, OutcomeUnknown
+from zonequake_load.errors import AttemptError, OutcomeUnknown, TargetError
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
@@ -40,11 +41,12 @@ from zonequake_target_ignite.client.wire import Connection, IgniteWire, read_as
 
 PARTITIONS = "SELECT Z.ZONE_PARTITIONS FROM SYSTEM.ZONES Z WHERE Z.ZONE_NAME = ?"
 CHECKED_ROWS = 64
+Argument = str | int | bytes
 _READ_TRANSACTION_MS = 10_000
 """The time after which a node ends a read's transaction by itself, if its client is gone."""
 
 
-class MisplacedKey(Exception):
+class MisplacedKey(TargetError):
     """A key lies in another partition than the client calculates."""
 
 
@@ -62,6 +64,7 @@ class IgniteTarget(MemberClient):
         super().__init__(seeds, rng=rng, now_ns=now_ns)
         self._zone = zone
         self._partitions = 0
+        self._checked = False
         self._wire: IgniteWire | None = None
 
     # --- partitions ------------------------------------------------------------------------------
@@ -94,9 +97,11 @@ class IgniteTarget(MemberClient):
         (count,) = found.rows[0]
         if not isinstance(count, int) or count < 1:
             raise OutcomeUnknown(f"{connection.node} says that the zone has {count!r} partitions")
-        if not self._partitions:
-            await self._check_placement(attempt, connection, count)
-            self._partitions = count
+        if not self._checked:
+            with contextlib.suppress(AttemptError):  # a partition may be away: another time
+                await self._check_placement(attempt, connection, count)
+                self._checked = True
+        self._partitions = count
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         connection = await self._connection(attempt)
@@ -107,16 +112,27 @@ class IgniteTarget(MemberClient):
         assert operation.value is not None
         if operation.f is Function.CAS:
             return await self._swapped(operation, attempt, connection)
+        return await self._written(operation, attempt, connection)
+
+    async def _written(
+        self, operation: Operation, attempt: Attempt, connection: Connection
+    ) -> Outcome:
+        """Changes the row, in one statement, or creates it. Each says whether it did anything."""
+        assert operation.value is not None
+        filler = bool(operation.filler)
         if operation.f is Function.APPEND:
-            args: list[str | int | bytes] = [key, statements.element(operation.value)]
-            await self._query(attempt, connection, statements.append(self._zone), args)
-            return _ok(connection)
-        args = [key, statements.stored(operation.value)]
-        if operation.filler:
-            args.append(operation.filler)
-        statement = statements.write(self._zone, filler=bool(operation.filler))
-        await self._query(attempt, connection, statement, args)
-        return _ok(connection)
+            text, change = statements.element(operation.value), statements.append(self._zone)
+        else:
+            text = statements.stored(operation.value)
+            change = statements.update(self._zone, filler=filler)
+        args: list[Argument] = [text, *([operation.filler] if filler else []), operation.key]
+        while True:
+            if (await self._query(attempt, connection, change, args)).changed:
+                return _ok(connection)
+            create = statements.insert(self._zone, filler=filler)
+            if await self._inserted(attempt, connection, create, args):
+                return _ok(connection)
+            _try_again(attempt)
 
     async def _swapped(
         self, operation: Operation, attempt: Attempt, connection: Connection
@@ -130,27 +146,31 @@ class IgniteTarget(MemberClient):
         while True:
             attempt.writes = True
             if operation.expected is None:
-                try:
-                    await self._query(
-                        attempt, connection, statements.insert(self._zone), [key, new]
-                    )
-                    changed = 1
-                except IgniteError as error:
-                    if error.name != DUPLICATE_KEY:
-                        raise
-                    changed = 0
+                create = statements.insert(self._zone)
+                changed = await self._inserted(attempt, connection, create, [new, key])
             else:
-                args = [new, key, statements.stored(operation.expected)]
+                args: list[Argument] = [new, key, statements.stored(operation.expected)]
                 done = await self._query(attempt, connection, statements.swap(self._zone), args)
-                changed = done.changed
+                changed = bool(done.changed)
             if changed:
                 return _ok(connection, applied=True)
             attempt.writes = False
             found = statements.read(await self._read_text(attempt, connection, key))
             if found != operation.expected:
                 return _ok(connection, value=found, applied=False)
-            if not attempt.limits.retry:
-                raise IgniteError(name="cas", message="another write came between", certain=True)
+            _try_again(attempt)
+
+    async def _inserted(
+        self, attempt: Attempt, connection: Connection, statement: str, args: list[Argument]
+    ) -> bool:
+        """Creates a key; returns False if it is there."""
+        try:
+            await self._query(attempt, connection, statement, args)
+        except IgniteError as error:
+            if error.name != DUPLICATE_KEY:
+                raise
+            return False
+        return True
 
     async def _read_text(
         self, attempt: Attempt, connection: Connection, key: str, *, stale: bool = False
@@ -199,29 +219,50 @@ class IgniteTarget(MemberClient):
         attempt: Attempt,
         connection: Connection,
         statement: str,
-        args: Sequence[str | int | bytes] = (),
+        args: Sequence[Argument] = (),
         *,
         transaction: int | None = None,
     ) -> ResultSet:
-        values = sql(statement, args, transaction=transaction)
-        return read_as(result_of, await self._ask(attempt, connection, SQL_EXEC, values))
+        """Carries a statement out; the node gives it up, too, when its time is over."""
+
+        def values(left_s: float) -> bytes:
+            timeout_ms = max(1, int(left_s * 1e3))
+            return sql(statement, args, transaction=transaction, timeout_ms=timeout_ms)
+
+        found = await self._send(attempt, connection, SQL_EXEC, values)
+        return read_as(result_of, found)
 
     async def _ask(
         self, attempt: Attempt, connection: Connection, operation: int, values: bytes
     ) -> Unpacker:
+        return await self._send(attempt, connection, operation, lambda _: values)
+
+    async def _send(
+        self,
+        attempt: Attempt,
+        connection: Connection,
+        operation: int,
+        values: Callable[[float], bytes],
+    ) -> Unpacker:
         wire = self._wire
         assert wire is not None, "opened before the first operation"
         answer = await attempt.send(
-            lambda left_s: wire.ask(connection, operation, values, timeout_s=left_s)
+            lambda left_s: wire.ask(connection, operation, values(left_s), timeout_s=left_s)
         )
         return answer.rest
+
+
+def _try_again(attempt: Attempt) -> None:
+    """Returns if the operation, which changed nothing, may be tried once more."""
+    if not attempt.limits.retry:
+        raise IgniteError(name="given up:", message="another write came between", certain=True)
 
 
 def _only_text(found: ResultSet) -> str | None:
     if not found.rows:
         return None
     (cell,) = found.rows[0]
-    return None if cell is None else str(cell)
+    return cell if isinstance(cell, str) else None
 
 
 def _ok(connection: Connection, *, value: Value = None, applied: bool | None = None) -> Outcome:

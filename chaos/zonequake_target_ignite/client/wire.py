@@ -82,7 +82,8 @@ class Connection:
         if self.lost:
             raise NotSent(f"the connection to {self._address} is lost: {self.lost}")
         number = next(self._numbers)
-        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
         try:
             self._writer.write(request(operation, number, *values))
             return await waiting

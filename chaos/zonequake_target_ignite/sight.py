@@ -1,0 +1,240 @@
+"""`python -m zonequake_target_ignite.sight`: what one node says of itself, for the harness.
+
+It runs beside the node, in the container that signals are sent from: the harness reaches pods by
+HTTP alone, and Ignite tells by its client protocol which replica is primary. It asks its own node
+on loopback, and so also one that is cut off.
+
+    GET  /status   the newest `NodeSight`; 503 while the node does not answer
+    POST /init     the body goes to the node's own REST, which begins the cluster
+    POST /sql      {"statement": …}: definitions of zones and tables
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from zonequake_load.errors import AttemptError
+from zonequake_target_ignite.client.messages import (
+    PRIMARIES_GET,
+    SQL_EXEC,
+    Answer,
+    primaries_of,
+    result_of,
+    sql,
+)
+from zonequake_target_ignite.client.packed import packed
+from zonequake_target_ignite.client.tuples import Cell
+from zonequake_target_ignite.client.wire import IgniteWire, read_as
+
+EVERY_S = 0.1
+STALE_S = 2.0
+"""A status that is older is none: the node has not answered since."""
+
+ASK_TIMEOUT_S = 1.0
+DEFINE_TIMEOUT_S = 60.0
+EPOCH_S = 1_767_225_600
+"""The beginning of 2026: terms are seconds since then."""
+
+TABLE = "SELECT TABLE_ID FROM SYSTEM.TABLES WHERE TABLE_NAME = ?"
+
+
+class ReplicaSight(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica on this node; `rows` is Ignite's estimate. `term`: since when it is primary."""
+
+    partition: int
+    state: str
+    rows: int
+    primary: bool = False
+    term: int = 0
+
+
+class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. `primaries` names the node of each partition's primary replica, as this node knows
+    it; empty while there is no table. `physical`, `logical`: the nodes of both topologies.
+    """
+
+    node: str
+    state: str
+    version: str = ""
+    replicas: list[ReplicaSight] = []
+    primaries: list[str] = []
+    physical: list[str] = []
+    logical: list[str] = []
+
+
+class Terms:
+    """Says since when this node has been the primary of a partition, in whole seconds.
+
+    Ignite tells no number of a lease. Each node dates only its own leases, and a new one can't
+    begin before the old one has ended, some seconds after it began; so terms grow.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, int] = {}
+
+    def of(self, partition: int, *, primary: bool, now_s: float) -> int:
+        if not primary:
+            self._since.pop(partition, None)
+            return 0
+        return self._since.setdefault(partition, int(now_s) - EPOCH_S)
+
+
+class Sight:
+    """Keeps the newest status of one node."""
+
+    def __init__(self, *, zone: str, rest: str, client: str) -> None:
+        self._zone = zone
+        self._rest = rest
+        self._client = client
+        self._wire = IgniteWire()
+        self._terms = Terms()
+        self._table: int | None = None
+        self._newest: NodeSight | None = None
+        self._at_s = 0.0
+        self._version = ""
+
+    @property
+    def newest(self) -> NodeSight | None:
+        """The status, if it is not too old."""
+        return self._newest if time.monotonic() - self._at_s < STALE_S else None
+
+    async def watch(self, session: aiohttp.ClientSession) -> None:
+        """Asks the node again and again, as long as the program runs."""
+        while True:
+            try:
+                self._newest = await self._look(session)
+                self._at_s = time.monotonic()
+            except (aiohttp.ClientError, AttemptError, TimeoutError, OSError, msgspec.MsgspecError):
+                self._table = None  # it may come back as another cluster's
+            await asyncio.sleep(EVERY_S)
+
+    async def _look(self, session: aiohttp.ClientSession) -> NodeSight:
+        said = await self._get(session, "node/state")
+        state, node = str(said["state"]), str(said["name"])
+        physical = _names(await self._get(session, "cluster/topology/physical"))
+        if state != "STARTED":
+            return NodeSight(node=node, state=state, physical=physical)
+        if not self._version:
+            self._version = str((await self._get(session, "node/version"))["version"])
+        logical = _names(await self._get(session, "cluster/topology/logical"))
+        primaries = await self._primaries()
+        replicas = []
+        if primaries:
+            path = f"recovery/zone/state/local?zoneNames={self._zone}&nodeNames={node}"
+            found = await self._get(session, path)
+            now_s = time.time()
+            replicas = [
+                self._replica(each, primaries, node=node, now_s=now_s) for each in found["states"]
+            ]
+        return NodeSight(
+            node=node,
+            state=state,
+            version=self._version,
+            replicas=replicas,
+            primaries=primaries,
+            physical=physical,
+            logical=logical,
+        )
+
+    def _replica(
+        self, said: Mapping[str, Any], primaries: list[str], *, node: str, now_s: float
+    ) -> ReplicaSight:
+        partition = int(said["partitionId"])
+        primary = primaries[partition] == node
+        return ReplicaSight(
+            partition=partition,
+            state=str(said["state"]),
+            rows=int(said["estimatedRows"]),
+            primary=primary,
+            term=self._terms.of(partition, primary=primary, now_s=now_s),
+        )
+
+    async def _primaries(self) -> list[str]:
+        """Returns the primary replicas' nodes, empty names where none is known."""
+        if self._table is None:
+            found = await self.define(TABLE, [self._zone], timeout_s=ASK_TIMEOUT_S)
+            if not found or not isinstance(found[0][0], int):
+                return []
+            self._table = found[0][0]
+        answer = await self._ask(PRIMARIES_GET, packed(self._table, 0), timeout_s=ASK_TIMEOUT_S)
+        return read_as(primaries_of, answer.rest) or []
+
+    async def define(
+        self, statement: str, args: list[str | int | bytes], *, timeout_s: float
+    ) -> list[list[Cell]]:
+        """Carries a statement out, and returns its first rows. Raises AttemptError."""
+        answer = await self._ask(SQL_EXEC, sql(statement, args), timeout_s=timeout_s)
+        return read_as(result_of, answer.rest).rows
+
+    async def _ask(self, operation: int, values: bytes, *, timeout_s: float) -> Answer:
+        connection = await self._wire.connection(self._client, timeout_s=timeout_s)
+        return await self._wire.ask(connection, operation, values, timeout_s=timeout_s)
+
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> Any:  # noqa: ANN401
+        url = f"{self._rest}/management/v1/{path}"
+        async with session.get(url, timeout=aiohttp.ClientTimeout(ASK_TIMEOUT_S)) as response:
+            response.raise_for_status()
+            return msgspec.json.decode(await response.read())
+
+
+def _names(nodes: list[dict[str, Any]]) -> list[str]:
+    return sorted(str(each["name"]) for each in nodes)
+
+
+def application(sight: Sight, *, rest: str) -> web.Application:
+    """Returns the server; it watches as long as it runs."""
+
+    async def status(_: web.Request) -> web.Response:
+        newest = sight.newest
+        if newest is None:
+            return web.Response(status=503, text="the node does not answer")
+        return web.Response(body=msgspec.json.encode(newest), content_type="application/json")
+
+    async def init(request: web.Request) -> web.Response:
+        async with aiohttp.ClientSession() as session:
+            url = f"{rest}/management/v1/cluster/init"
+            headers = {"Content-Type": "application/json"}
+            async with session.post(url, data=await request.read(), headers=headers) as response:
+                return web.Response(status=response.status, body=await response.read())
+
+    async def define(request: web.Request) -> web.Response:
+        statement = str((await request.json())["statement"])
+        try:
+            rows = await sight.define(statement, [], timeout_s=DEFINE_TIMEOUT_S)
+        except AttemptError as error:
+            return web.Response(status=500, text=str(error))
+        return web.json_response({"rows": rows})
+
+    async def watching(app: web.Application) -> Any:  # noqa: ANN401 - aiohttp's own type of contexts
+        async with aiohttp.ClientSession() as session:
+            task = asyncio.create_task(sight.watch(session))
+            yield
+            task.cancel()
+
+    app = web.Application()
+    app.add_routes([web.get("/status", status), web.post("/init", init), web.post("/sql", define)])
+    app.cleanup_ctx.append(watching)
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tell the harness what one Ignite node says.")
+    parser.add_argument("--zone", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--rest", required=True, help="URL of the node's REST")
+    parser.add_argument("--client", required=True, help="HOST:PORT of its client port")
+    given = parser.parse_args()
+    sight = Sight(zone=given.zone, rest=given.rest, client=given.client)
+    web.run_app(application(sight, rest=given.rest), port=given.port, access_log=None)
+
+
+if __name__ == "__main__":
+    main()

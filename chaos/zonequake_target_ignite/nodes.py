@@ -23,6 +23,7 @@ PORTS = LinkPorts(clients=2379, peers=7001)
 REST_PORT = 10300
 SIGHT_PORT = 8082
 CONFIGURATION = "/ignite/ignite.conf"
+LOGGING = "/ignite/logging.properties"
 MAIN_CLASS = "org.apache.ignite.internal.app.IgniteRunner"
 SOURCES = "/sight"
 
@@ -37,6 +38,16 @@ _OPENED = (
     "sun.reflect.generics.reflectiveObjects",
 )
 """Packages of `java.base` that Ignite looks into."""
+
+_LOG = "ignite.log"
+_TMP, _TMP_OF_SIGHT = "/tmp", "/node"  # noqa: S108 - the node's volume, in both containers
+LOGGING_TEXT = f"""\
+handlers = java.util.logging.ConsoleHandler, java.util.logging.FileHandler
+java.util.logging.FileHandler.pattern = {_TMP}/{_LOG}
+java.util.logging.FileHandler.formatter = java.util.logging.SimpleFormatter
+java.util.logging.SimpleFormatter.format = %1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n
+"""
+"""Java's logging: a line for each message, and a second copy for `sight`."""
 
 _HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _MIB = 1024 * 1024
@@ -66,7 +77,8 @@ def configuration(members: MemberSet) -> str:
 def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
     """Returns a node's container; its image has Ignite's jars where the class path says.
 
-    Ready is a node that takes clients, which it does when it has joined a cluster.
+    Ready is a node that takes clients, which it does when it has joined a cluster. One that is shut
+    out is restarted, as Ignite asks for, by the liveness probe.
     """
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     opened += [
@@ -76,6 +88,7 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
     return {
         "command": [
             *(PROGRAM, *heap, *opened, "-Dio.netty.tryReflectionSetAccessible=true"),
+            f"-Djava.util.logging.config.file={LOGGING}",
             *("-Dfile.encoding=UTF-8", "-cp", "/opt/ignite/lib/*"),
         ],
         "args": [
@@ -93,6 +106,12 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
             "periodSeconds": 1,
             "timeoutSeconds": 2,
             "failureThreshold": 2,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": "/live", "port": SIGHT_PORT},
+            "periodSeconds": 3,
+            "timeoutSeconds": 3,
+            "failureThreshold": 3,
         },
         "resources": {
             "requests": {"cpu": "250m", "memory": "640Mi"},
@@ -123,11 +142,11 @@ def node_objects(
         "args": [
             *("python", "-m", f"{__package__}.sight", "--zone", zone, "--port", str(SIGHT_PORT)),
             *("--rest", f"http://127.0.0.1:{REST_PORT}"),
-            *("--client", f"127.0.0.1:{PORTS.clients}"),
+            *("--client", f"127.0.0.1:{PORTS.clients}", "--log", f"{_TMP_OF_SIGHT}/{_LOG}"),
         ],
         "env": [{"name": "PYTHONPATH", "value": f"/app:{SOURCES}"}],
         "ports": [{"name": "sight", "containerPort": SIGHT_PORT}],
-        "volumeMounts": mounts,
+        "volumeMounts": [*mounts, {"name": "tmp", "mountPath": _TMP_OF_SIGHT, "readOnly": True}],
         "resources": {
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"cpu": "500m", "memory": "192Mi"},

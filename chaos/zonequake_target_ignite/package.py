@@ -17,6 +17,8 @@ from zonequake_kube.errors import UsageError
 from zonequake_target_ignite.deployment import IgniteDeployment
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
+    LOGGING,
+    LOGGING_TEXT,
     OWN_OPTIONS,
     PORTS,
     PROGRAM,
@@ -57,7 +59,11 @@ class IgnitePackage(TargetPackage):
             settings=spec.target,
             volume_size="2Gi",
         )
-        files = {CONFIGURATION: configuration(members), **sight_sources(self.client)}
+        files = {
+            CONFIGURATION: configuration(members),
+            LOGGING: LOGGING_TEXT,
+            **sight_sources(self.client),
+        }
         return IgniteDeployment(
             place, target=self.name, client=self.client, members=replace(members, files=files)
         )

@@ -5,6 +5,7 @@ HTTP alone, and Ignite tells by its client protocol which replica is primary. It
 on loopback, and so also one that is cut off.
 
     GET  /status   the newest `NodeSight`; 503 while the node does not answer
+    GET  /live     503 if the node must be restarted: it is shut out for good
     POST /init     the body goes to the node's own REST, which begins the cluster
     POST /sql      {"statement": …}: definitions of zones and tables
 """
@@ -13,8 +14,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import io
+import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -87,10 +92,40 @@ class Terms:
         return self._since.setdefault(partition, int(now_s) - EPOCH_S)
 
 
+class ShutOut:
+    """Says whether a node is shut out by all others until it is restarted.
+
+    Nodes that didn't hear of a node for some seconds refuse it from then on, whatever it does: it
+    `is stale` and `should be restarted`, as its log says. So does each of two halves say of the
+    other; therefore a node counts as shut out only if it sees no other.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._read = 0
+        self._told = False
+
+    def look(self, node: str, *, physical: list[str]) -> bool:
+        """Reads on in the node's log, and returns whether the node is shut out now."""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            if file.seek(0, io.SEEK_END) < self._read:  # of a process that began meanwhile
+                self._read, self._told = 0, False
+            file.seek(self._read)
+            new = file.read()
+            self._read += len(new)
+            self._told |= is_refused(node, new.decode(errors="replace"))
+        return self._told and physical == [node]
+
+
+def is_refused(node: str, log: str) -> bool:
+    """Returns whether a log says that others refuse the node until it is restarted."""
+    return re.search(rf"Handshake rejected by \w+: {re.escape(node)}:\S+ is stale", log) is not None
+
+
 class Sight:
     """Keeps the newest status of one node."""
 
-    def __init__(self, *, zone: str, rest: str, client: str) -> None:
+    def __init__(self, *, zone: str, rest: str, client: str, log: Path) -> None:
         self._zone = zone
         self._rest = rest
         self._client = client
@@ -100,6 +135,8 @@ class Sight:
         self._newest: NodeSight | None = None
         self._at_s = 0.0
         self._version = ""
+        self._shut_out = ShutOut(log)
+        self.shut_out = False
 
     @property
     def newest(self) -> NodeSight | None:
@@ -120,11 +157,15 @@ class Sight:
         said = await self._get(session, "node/state")
         state, node = str(said["state"]), str(said["name"])
         physical = _names(await self._get(session, "cluster/topology/physical"))
+        self.shut_out = self._shut_out.look(node, physical=physical)
         if state != "STARTED":
             return NodeSight(node=node, state=state, physical=physical)
         if not self._version:
             self._version = str((await self._get(session, "node/version"))["version"])
-        logical = _names(await self._get(session, "cluster/topology/logical"))
+        logical: list[str] = []
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+            # Only a majority of the cluster's own group answers.
+            logical = _names(await self._get(session, "cluster/topology/logical"))
         primaries = await self._primaries()
         replicas = []
         if primaries:
@@ -198,6 +239,11 @@ def application(sight: Sight, *, rest: str) -> web.Application:
             return web.Response(status=503, text="the node does not answer")
         return web.Response(body=msgspec.json.encode(newest), content_type="application/json")
 
+    async def live(_: web.Request) -> web.Response:
+        if sight.shut_out:
+            return web.Response(status=503, text="the node is shut out until it is restarted")
+        return web.Response(text="not shut out")
+
     async def init(request: web.Request) -> web.Response:
         async with aiohttp.ClientSession() as session:
             url = f"{rest}/management/v1/cluster/init"
@@ -231,8 +277,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rest", required=True, help="URL of the node's REST")
     parser.add_argument("--client", required=True, help="HOST:PORT of its client port")
+    parser.add_argument("--log", required=True, type=Path, help="file of its log")
     given = parser.parse_args()
-    sight = Sight(zone=given.zone, rest=given.rest, client=given.client)
+    sight = Sight(zone=given.zone, rest=given.rest, client=given.client, log=given.log)
     web.run_app(application(sight, rest=given.rest), port=given.port, access_log=None)
 
 

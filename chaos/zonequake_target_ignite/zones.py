@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_target_ignite.client.statements import quoted
 
-PERSISTENT, VOLATILE = "persistent", "volatile"
-"""Names of the storage profiles that each node has."""
+PERSISTENT, VOLATILE = "default", "volatile"
+"""Names of the storage profiles that each node has. Ignite makes one that is called `default`, a
+fifth of the memory large, unless it is configured.
+"""
 
 _MODES = {"HighAvailability": "HIGH_AVAILABILITY", "StrongConsistency": "STRONG_CONSISTENCY"}
-LONGEST_TIMER_S = 2_147_483_646
 RESET_TIMEOUT = "partitionDistributionResetTimeout"
 
 

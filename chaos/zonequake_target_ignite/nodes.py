@@ -1,4 +1,4 @@
-"""How the nodes of a run are started: their configuration, container and objects. Pure.
+"""The nodes of a run: their configuration, container and objects.
 
 Beside each node runs `sight`, in the container that signals are sent from.
 """

@@ -1,4 +1,4 @@
-"""What a node says of itself, in the form of our own data nodes' reports. Pure.
+"""The states that a node tells, in the form of our own data nodes' reports.
 
 `leader` is a partition's primary replica, which serves reads and writes. It need not be the leader
 of the partition's Raft group, of which Ignite tells nothing but in its log.

@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSet:
-    """Of a query its first rows; of a change the number of rows it `changed`, -1 of others.
+    """The first rows of a query, or the number of rows that a change `changed`; -1 of others.
 
     `cursor`: where further pages come from, None if this is all.
     """

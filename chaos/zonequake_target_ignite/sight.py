@@ -48,6 +48,12 @@ DEFINE_TIMEOUT_S = 60.0
 EPOCH_S = 1_767_225_600
 """The beginning of 2026: terms are seconds since then."""
 
+_SILENT = (
+    *(aiohttp.ClientError, AttemptError, TimeoutError, OSError),
+    *(msgspec.MsgspecError, LookupError, TypeError, ValueError),  # an answer of another form
+)
+"""The errors after which a node is asked again; meanwhile its status grows old."""
+
 TABLE = "SELECT TABLE_ID FROM SYSTEM.TABLES WHERE TABLE_NAME = ?"
 
 
@@ -149,7 +155,7 @@ class Sight:
             try:
                 self._newest = await self._look(session)
                 self._at_s = time.monotonic()
-            except (aiohttp.ClientError, AttemptError, TimeoutError, OSError, msgspec.MsgspecError):
+            except _SILENT:
                 self._table = None  # it may come back as another cluster's
             await asyncio.sleep(EVERY_S)
 

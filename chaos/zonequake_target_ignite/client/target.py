@@ -199,7 +199,8 @@ class IgniteTarget(MemberClient):
             f"LIMIT {CHECKED_ROWS}"
         )
         for key, partition in (await self._query(attempt, connection, statement)).rows:
-            calculated = placement.partition_of(str(key), partitions)
+            assert isinstance(key, str), "the column is a text"
+            calculated = placement.partition_of(key, partitions)
             if calculated != partition:
                 raise MisplacedKey(
                     f"key {key!r} lies in partition {partition}, and {calculated} of {partitions} "

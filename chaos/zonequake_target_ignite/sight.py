@@ -30,7 +30,7 @@ from zonequake_load.errors import AttemptError
 from zonequake_target_ignite.client.messages import (
     PRIMARIES_GET,
     SQL_EXEC,
-    Answer,
+    NodeAnswer,
     primaries_of,
     result_of,
     sql,
@@ -221,7 +221,7 @@ class Sight:
         answer = await self._ask(SQL_EXEC, sql(statement, args), timeout_s=timeout_s)
         return read_as(result_of, answer.rest).rows
 
-    async def _ask(self, operation: int, values: bytes, *, timeout_s: float) -> Answer:
+    async def _ask(self, operation: int, values: bytes, *, timeout_s: float) -> NodeAnswer:
         connection = await self._wire.connection(self._client, timeout_s=timeout_s)
         return await self._wire.ask(connection, operation, values, timeout_s=timeout_s)
 

@@ -36,7 +36,7 @@ class ServerError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class NodeAnswer:
     """One answer. `observed`: the newest timestamp that the node has seen; `rest`: of its values,
     those of the operation.
     """
@@ -113,14 +113,14 @@ def begin(*, timeout_ms: int, read_only: bool = False) -> bytes:
     return packed(read_only, timeout_ms, *([0] if read_only else []))
 
 
-def answer_of(body: bytes) -> Answer:
+def answer_of(body: bytes) -> NodeAnswer:
     """Reads an answer up to what the operation says. Raises Malformed."""
     values = Unpacker(body)
     number, flags = values.number(), values.number()
     if flags & _ASSIGNMENT_CHANGED:
         values.number()
     observed = values.number()
-    return Answer(
+    return NodeAnswer(
         request=number,
         notification=bool(flags & _NOTIFICATION),
         observed=observed,

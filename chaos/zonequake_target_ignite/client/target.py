@@ -37,7 +37,7 @@ from zonequake_target_ignite.client.messages import (
     sql,
 )
 from zonequake_target_ignite.client.packed import Unpacker, packed
-from zonequake_target_ignite.client.wire import Connection, IgniteWire, read_as
+from zonequake_target_ignite.client.wire import IgniteWire, NodeConnection, read_as
 
 PARTITIONS = "SELECT Z.ZONE_PARTITIONS FROM SYSTEM.ZONES Z WHERE Z.ZONE_NAME = ?"
 CHECKED_ROWS = 64
@@ -115,7 +115,7 @@ class IgniteTarget(MemberClient):
         return await self._written(operation, attempt, connection)
 
     async def _written(
-        self, operation: Operation, attempt: Attempt, connection: Connection
+        self, operation: Operation, attempt: Attempt, connection: NodeConnection
     ) -> Outcome:
         """Changes the row, in one statement, or creates it. Each says whether it did anything."""
         assert operation.value is not None
@@ -135,7 +135,7 @@ class IgniteTarget(MemberClient):
             _try_again(attempt)
 
     async def _swapped(
-        self, operation: Operation, attempt: Attempt, connection: Connection
+        self, operation: Operation, attempt: Attempt, connection: NodeConnection
     ) -> Outcome:
         """Changes the row if it is as expected, in one statement; else reads what it is.
 
@@ -161,7 +161,7 @@ class IgniteTarget(MemberClient):
             _try_again(attempt)
 
     async def _inserted(
-        self, attempt: Attempt, connection: Connection, statement: str, args: list[Argument]
+        self, attempt: Attempt, connection: NodeConnection, statement: str, args: list[Argument]
     ) -> bool:
         """Creates a key; returns False if it is there."""
         try:
@@ -173,7 +173,7 @@ class IgniteTarget(MemberClient):
         return True
 
     async def _read_text(
-        self, attempt: Attempt, connection: Connection, key: str, *, stale: bool = False
+        self, attempt: Attempt, connection: NodeConnection, key: str, *, stale: bool = False
     ) -> str | None:
         """Reads a row in a transaction; raises AttemptError, also if its end is not heard."""
         beginning = begin(timeout_ms=_READ_TRANSACTION_MS, read_only=stale)
@@ -191,7 +191,7 @@ class IgniteTarget(MemberClient):
         return _only_text(found)
 
     async def _check_placement(
-        self, attempt: Attempt, connection: Connection, partitions: int
+        self, attempt: Attempt, connection: NodeConnection, partitions: int
     ) -> None:
         """Compares where some rows lie with what is calculated; raises MisplacedKey."""
         statement = (
@@ -207,7 +207,7 @@ class IgniteTarget(MemberClient):
                     "is calculated: this Ignite places keys otherwise than 3.1"
                 )
 
-    async def _connection(self, attempt: Attempt) -> Connection:
+    async def _connection(self, attempt: Attempt) -> NodeConnection:
         wire = self._wire
         assert wire is not None, "opened before the first operation"
         connecting = attempt.send(lambda left_s: wire.connection(attempt.address, timeout_s=left_s))
@@ -218,7 +218,7 @@ class IgniteTarget(MemberClient):
     async def _query(
         self,
         attempt: Attempt,
-        connection: Connection,
+        connection: NodeConnection,
         statement: str,
         args: Sequence[Argument] = (),
         *,
@@ -234,14 +234,14 @@ class IgniteTarget(MemberClient):
         return read_as(result_of, found)
 
     async def _ask(
-        self, attempt: Attempt, connection: Connection, operation: int, values: bytes
+        self, attempt: Attempt, connection: NodeConnection, operation: int, values: bytes
     ) -> Unpacker:
         return await self._send(attempt, connection, operation, lambda _: values)
 
     async def _send(
         self,
         attempt: Attempt,
-        connection: Connection,
+        connection: NodeConnection,
         operation: int,
         values: Callable[[float], bytes],
     ) -> Unpacker:
@@ -266,7 +266,7 @@ def _only_text(found: ResultSet) -> str | None:
     return cell if isinstance(cell, str) else None
 
 
-def _ok(connection: Connection, *, value: Value = None, applied: bool | None = None) -> Outcome:
+def _ok(connection: NodeConnection, *, value: Value = None, applied: bool | None = None) -> Outcome:
     return Outcome(type=Type.OK, attempts=0, value=value, applied=applied, node=connection.node)
 
 

@@ -19,7 +19,7 @@ from zonequake_target_ignite.client.messages import (
     LENGTH_BYTES,
     MAGIC,
     MOST_BYTES,
-    Answer,
+    NodeAnswer,
     ServerError,
     answer_of,
     handshake,
@@ -34,7 +34,7 @@ CONNECT_TIMEOUT_S = 0.5
 """A dead node must not cost more than this."""
 
 
-class Connection:
+class NodeConnection:
     """One connection that has shaken hands. `node` is the name of the node at its other end."""
 
     def __init__(
@@ -47,11 +47,11 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[NodeAnswer]] = {}
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
-    async def opened(cls, address: str) -> Connection:
+    async def opened(cls, address: str) -> NodeConnection:
         """Connects and shakes hands. Raises NotSent."""
         host, _, port = address.rpartition(":")
         writer: asyncio.StreamWriter | None = None
@@ -74,7 +74,7 @@ class Connection:
             raise NotSent(f"{address} refused the connection: {node.message}")
         return cls(reader, writer, node=node, address=address)
 
-    async def ask(self, operation: int, *values: bytes) -> Answer:
+    async def ask(self, operation: int, *values: bytes) -> NodeAnswer:
         """Sends one request and waits for its answer, which may be an error.
 
         Raises NotSent, OutcomeUnknown.
@@ -82,7 +82,7 @@ class Connection:
         if self.lost:
             raise NotSent(f"the connection to {self._address} is lost: {self.lost}")
         number = next(self._numbers)
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[NodeAnswer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
         try:
             self._writer.write(request(operation, number, *values))
@@ -129,10 +129,10 @@ class IgniteWire:
 
     def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._connections: dict[str, asyncio.Task[Connection]] = {}
-        self._retired: list[Connection] = []
+        self._connections: dict[str, asyncio.Task[NodeConnection]] = {}
+        self._retired: list[NodeConnection] = []
 
-    async def connection(self, address: str, *, timeout_s: float) -> Connection:
+    async def connection(self, address: str, *, timeout_s: float) -> NodeConnection:
         """Returns the connection to an address. Raises NotSent."""
         opening = self._connections.get(address)
         if opening is None or (opening.done() and not _usable(opening)):
@@ -145,8 +145,8 @@ class IgniteWire:
             raise NotSent(f"no connection to {address} in time") from None
 
     async def ask(
-        self, connection: Connection, operation: int, *values: bytes, timeout_s: float
-    ) -> Answer:
+        self, connection: NodeConnection, operation: int, *values: bytes, timeout_s: float
+    ) -> NodeAnswer:
         """Sends one request; a node's error is raised. Raises AttemptError."""
         received = connection.received
         try:
@@ -172,7 +172,7 @@ class IgniteWire:
         await asyncio.gather(*self._connections.values(), return_exceptions=True)
         self._connections.clear()
 
-    def _retire(self, silent: Connection) -> None:
+    def _retire(self, silent: NodeConnection) -> None:
         """Sends nothing more on a silent connection, and closes it when nothing waits on it."""
         for address, opening in list(self._connections.items()):
             if opening.done() and _usable(opening) and opening.result() is silent:
@@ -182,10 +182,10 @@ class IgniteWire:
             each.end("it was silent")
             self._retired.remove(each)
 
-    async def _opened(self, address: str) -> Connection:
+    async def _opened(self, address: str) -> NodeConnection:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                return await Connection.opened(address)
+                return await NodeConnection.opened(address)
         except TimeoutError:
             raise NotSent(f"no connection to {address} in time") from None
 
@@ -198,7 +198,7 @@ def read_as(read: Callable[[Unpacker], _T], values: Unpacker) -> _T:
         raise OutcomeUnknown(f"an answer can't be read: {error}") from None
 
 
-def _usable(opening: asyncio.Task[Connection]) -> bool:
+def _usable(opening: asyncio.Task[NodeConnection]) -> bool:
     if opening.cancelled() or opening.exception() is not None:
         return False
     return not opening.result().lost

@@ -23,14 +23,13 @@ from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase, wait_erased
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
-from zonequake_kube.objects import KeysView, PodView
 from zonequake_load.pod.control import LoadPlan
-from zonequake_operator.nodes.affinity import rendezvous
-from zonequake_protocol.admin import ReplicasReport, StoreEvent
+from zonequake_protocol.admin import StoreEvent
 from zonequake_target_ignite.client.statements import create_table
-from zonequake_target_ignite.nodes import PORTS, SIGHT_PORT, node_objects
+from zonequake_target_ignite.nodes import SIGHT_PORT, node_objects
 from zonequake_target_ignite.sight import NodeSight
-from zonequake_target_ignite.states import STARTED, group_of, report_of
+from zonequake_target_ignite.source import NodeSource
+from zonequake_target_ignite.states import STARTED
 from zonequake_target_ignite.zones import cluster_configuration, create_zone
 
 LOOK_S = 0.5
@@ -38,44 +37,6 @@ _Reached = Callable[[NodeSight], bool]
 DEFINE_TIMEOUT_S = 90.0
 MOST_VOTERS = 5
 """Nodes that keep the cluster's own data: an odd number, and no more than five."""
-
-
-class NodeSource:
-    """The nodes of one run (see `observer.MemberSource`).
-
-    Each partition's nodes are calculated, as Ignite calculates them, from the names of all.
-    """
-
-    journals = False
-    ports = PORTS
-
-    def __init__(self, kube: Kube, members: MemberSet, zone: RunZone) -> None:
-        self._kube = kube
-        self._zone = zone
-        self.pod_labels = members.labels
-        placed = rendezvous(members.pods, zone.partitions, zone.replicas)
-        self._members = {number: tuple(sorted(nodes)) for number, nodes in enumerate(placed)}
-        self.fixed_keys = [
-            KeysView(
-                zone=zone.name, partition=number, group=group_of(zone.name, number), stable=nodes
-            )
-            for number, nodes in self._members.items()
-        ]
-
-    async def sight(self, pod: str, *, timeout_s: float) -> NodeSight:
-        """Returns what a node says of itself. Raises ClusterError, msgspec.MsgspecError."""
-        raw = await self._kube.pod_proxy(pod, SIGHT_PORT, "/status", timeout_s=timeout_s)
-        return msgspec.json.decode(raw, type=NodeSight)
-
-    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
-        sight = await self.sight(pod.name, timeout_s=timeout_s)
-        return report_of(
-            pod,
-            sight,
-            zone=self._zone.name,
-            members=self._members,
-            volatile=self._zone.storage == "Volatile",
-        )
 
 
 class IgniteDeployment:

@@ -10,7 +10,7 @@ from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.kit.one_group import POD_VARIABLE
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun, RunSpec
 from zonequake_kube.errors import UsageError
@@ -38,7 +38,10 @@ class IgnitePackage(TargetPackage):
     about = "Apache Ignite 3: a cluster, a distribution zone and a table, made by each run."
     claims = TargetClaims(order="")
     client = ClientCode(connect="zonequake_target_ignite.client:connect")
-    refuses = FIXED_MEMBERS
+    refuses = Refusals(
+        faults={name: why for name, why in FIXED_MEMBERS.faults.items() if name != "scale"},
+        triggers={"key": "waits for a key of a Partition, which Ignite does not tell"},
+    )
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         spec, installation = place.run.spec, place.installation

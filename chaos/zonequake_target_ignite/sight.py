@@ -18,7 +18,7 @@ import contextlib
 import io
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,11 @@ from zonequake_target_ignite.client.packed import packed
 from zonequake_target_ignite.client.tuples import Cell
 from zonequake_target_ignite.client.wire import IgniteWire, read_as
 
+HEALTHY, CATCHING_UP = "HEALTHY", "CATCHING_UP"
+"""Two of Ignite's states of a replica."""
+
 EVERY_S = 0.1
+COMPARE_S = 0.5
 STALE_S = 2.0
 """A status that is older is none: the node has not answered since."""
 
@@ -128,6 +132,18 @@ def is_refused(node: str, log: str) -> bool:
     return re.search(rf"Handshake rejected by \w+: {re.escape(node)}:\S+ is stale", log) is not None
 
 
+def lagging(states: Iterable[Mapping[str, Any]], node: str) -> frozenset[int]:
+    """Returns the partitions of a node that lack a hundred entries which another node has.
+
+    Ignite says so only where it compares the nodes, and not if one is asked by its name alone.
+    """
+    return frozenset(
+        int(each["partitionId"])
+        for each in states
+        if each["nodeName"] == node and each["state"] == CATCHING_UP
+    )
+
+
 class Sight:
     """Keeps the newest status of one node."""
 
@@ -142,6 +158,7 @@ class Sight:
         self._at_s = 0.0
         self._version = ""
         self._shut_out = ShutOut(log)
+        self._lagging: frozenset[int] = frozenset()
         self.shut_out = False
 
     @property
@@ -158,6 +175,21 @@ class Sight:
             except _SILENT:
                 self._table = None  # it may come back as another cluster's
             await asyncio.sleep(EVERY_S)
+
+    async def watch_others(self, session: aiohttp.ClientSession) -> None:
+        """Compares the node with the others again and again, as long as the program runs."""
+        while True:
+            await self.compare(session)
+            await asyncio.sleep(COMPARE_S)
+
+    async def compare(self, session: aiohttp.ClientSession) -> None:
+        """Asks which replicas lag. Ignite answers nothing while a node of the topology is dead."""
+        node = self._newest.node if self._newest is not None else ""
+        try:
+            found = await self._get(session, f"recovery/zone/state/local?zoneNames={self._zone}")
+            self._lagging = lagging(found["states"], node)
+        except _SILENT:
+            self._lagging = frozenset()
 
     async def _look(self, session: aiohttp.ClientSession) -> NodeSight:
         said = await self._get(session, "node/state")
@@ -196,9 +228,10 @@ class Sight:
     ) -> ReplicaSight:
         partition = int(said["partitionId"])
         primary = primaries[partition] == node
+        state = str(said["state"])
         return ReplicaSight(
             partition=partition,
-            state=str(said["state"]),
+            state=CATCHING_UP if state == HEALTHY and partition in self._lagging else state,
             rows=int(said["estimatedRows"]),
             primary=primary,
             term=self._terms.of(partition, primary=primary, now_s=now_s),
@@ -267,9 +300,13 @@ def application(sight: Sight, *, rest: str) -> web.Application:
 
     async def watching(app: web.Application) -> Any:  # noqa: ANN401 - aiohttp's own type of contexts
         async with aiohttp.ClientSession() as session:
-            task = asyncio.create_task(sight.watch(session))
+            tasks = [
+                asyncio.create_task(sight.watch(session)),
+                asyncio.create_task(sight.watch_others(session)),
+            ]
             yield
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
     app = web.Application()
     app.add_routes([web.get("/status", status), web.post("/init", init), web.post("/sql", define)])

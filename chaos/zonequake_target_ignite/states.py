@@ -8,28 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import (
+    CatchUpProgress,
     ConfigurationReport,
     NodeIdentity,
     PeerName,
     ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
+    Stage,
 )
-from zonequake_target_ignite.sight import NodeSight, ReplicaSight
+from zonequake_target_ignite.sight import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 
 STARTED = "STARTED"
-HEALTHY = "HEALTHY"
+BEHIND = frozenset({CATCHING_UP, "INSTALLING_SNAPSHOT", "INITIALIZING"})
+"""States of a replica that lacks data which others have."""
+
 _ROLES = {
     HEALTHY: ReplicaRole.FOLLOWER,
-    "CATCHING_UP": ReplicaRole.WAITING,
+    CATCHING_UP: ReplicaRole.FOLLOWER,
     "INSTALLING_SNAPSHOT": ReplicaRole.WAITING,
     "INITIALIZING": ReplicaRole.WAITING,
     "UNAVAILABLE": ReplicaRole.WAITING,
     "BROKEN": ReplicaRole.BROKEN,
 }
-"""By the names of Ignite's states of a replica. `WAITING`: it takes no part, or not yet in full."""
+"""By the names of Ignite's states of a replica. `WAITING`: it takes no part yet. One that is
+CATCHING_UP votes and acknowledges, and only lacks a hundred entries or more of its log.
+"""
 
 
 def role_of(replica: ReplicaSight) -> ReplicaRole:
@@ -47,28 +55,35 @@ def report_of(
     zone: str,
     members: Mapping[int, tuple[str, ...]],
     volatile: bool,
+    behind: Mapping[int, Mapping[str, int]] | None = None,
 ) -> ReplicasReport:
-    """Returns a node's report; `members` names the nodes of each partition."""
+    """Returns a node's report; `members` names the nodes of each partition, `behind` those that
+    lack data, each with the rows that it estimates to have. A partition's primary reports them.
+    """
     storage = pod.process if volatile else pod.name
+    all_behind = behind or {}
     replicas = [
-        ReplicaStatus(
-            group=group_of(zone, replica.partition),
-            zone=zone,
-            partition=replica.partition,
-            incarnation=storage,
-            role=role_of(replica),
-            term=replica.term,
-            configuration=ConfigurationReport(
-                peers=[
-                    PeerName(node=name, incarnation="")
-                    for name in members.get(replica.partition, ())
-                ],
-                token=0,
-                index=0,
+        _catching_up(
+            ReplicaStatus(
+                group=group_of(zone, replica.partition),
+                zone=zone,
+                partition=replica.partition,
+                incarnation=storage,
+                role=role_of(replica),
+                term=replica.term,
+                configuration=ConfigurationReport(
+                    peers=[
+                        PeerName(node=name, incarnation="")
+                        for name in members.get(replica.partition, ())
+                    ],
+                    token=0,
+                    index=0,
+                ),
+                had_leader=bool(sight.primaries[replica.partition]),
+                applied=replica.rows,
+                broken_reason=replica.state if role_of(replica) is ReplicaRole.BROKEN else None,
             ),
-            had_leader=bool(sight.primaries[replica.partition]),
-            applied=replica.rows,
-            broken_reason=replica.state if role_of(replica) is ReplicaRole.BROKEN else None,
+            all_behind.get(replica.partition, {}),
         )
         for replica in sight.replicas
         if replica.partition < len(sight.primaries)
@@ -84,6 +99,26 @@ def report_of(
             client_address="",
         ),
         replicas=replicas,
+    )
+
+
+def _catching_up(replica: ReplicaStatus, behind: Mapping[str, int]) -> ReplicaStatus:
+    """Returns a primary with the progress of those behind it, by their shares of its rows."""
+    if replica.role is not ReplicaRole.LEADER or not behind:
+        return replica
+    return msgspec.structs.replace(
+        replica,
+        stage=Stage.CATCHING_UP,
+        progress=[
+            CatchUpProgress(
+                peer=PeerName(node=node, incarnation=""),
+                fraction=min(1.0, max(0, rows) / max(1, replica.applied)),
+                bytes_sent=0,
+                match_index=0,
+                by="snapshot",
+            )
+            for node, rows in sorted(behind.items())
+        ],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_chaos.scenario.faults import ScaleSpec
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_target_ignite.client.statements import quoted
 
@@ -49,8 +50,9 @@ def unsuited_zones(run: ChaosRun) -> Iterator[str]:
         )
     if len(spec.pools) > 1:
         yield f"it has {len(spec.pools)} pools, and the target's nodes are all alike: keep one"
+    scaled = [fault.replicas for fault in spec.faults if isinstance(fault, ScaleSpec)]
     nodes, replicas = spec.pools[0].replicas, spec.zones[0].replicas
-    if nodes < replicas:
+    if max([nodes, *scaled]) < replicas:
         yield (
             f"its pool has {nodes} nodes for {replicas} replicas: --set pools.0.replicas={replicas}"
         )
@@ -64,11 +66,6 @@ def unsuited_zones(run: ChaosRun) -> Iterator[str]:
 def _unsuited_zone(zone: RunZone) -> Iterator[str]:
     if zone.data_nodes_filter is not None:
         yield f"zone {zone.name} filters its data nodes, and the target's nodes are all alike"
-    if zone.data_nodes_auto_adjust_scale_down != "Infinite":
-        yield (
-            f"zone {zone.name} scales down by itself, and the replicas' places would not be known: "
-            "leave dataNodesAutoAdjustScaleDown out"
-        )
     for name, given in (
         ("catchUpBytesPerSecond", zone.catch_up_bytes_per_second),
         ("changePeers", zone.change_peers),

@@ -203,8 +203,8 @@ class IgniteTarget(MemberClient):
             calculated = placement.partition_of(key, partitions)
             if calculated != partition:
                 raise MisplacedKey(
-                    f"key {key!r} lies in partition {partition}, and {calculated} of {partitions} "
-                    "is calculated: this Ignite places keys otherwise than 3.1"
+                    f"key {key!r} lies in partition {partition!r}, and {calculated} of "
+                    f"{partitions} is calculated: this Ignite places keys otherwise than 3.1"
                 )
 
     async def _connection(self, attempt: Attempt) -> NodeConnection:

@@ -11,6 +11,8 @@ import pytest
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.load.installation import Installation
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.faults import ScaleSpec
 from zonequake_chaos.scenario.run import (
     ChaosRun,
     Expectations,
@@ -22,7 +24,7 @@ from zonequake_chaos.scenario.run import (
 )
 from zonequake_kube.objects import PodView
 from zonequake_operator.nodes.affinity import rendezvous
-from zonequake_protocol.admin import ReplicaRole
+from zonequake_protocol.admin import ReplicaRole, Stage
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     PORTS,
@@ -110,7 +112,6 @@ def test_a_zone_is_defined_with_all_that_the_scenario_says() -> None:
     [
         (run_of(RunZone(name="z", replicas=4)), "--set pools.0.replicas=4"),
         (run_of(RunZone(name="z", data_nodes_filter='"SSD"')), "filters its data nodes"),
-        (run_of(RunZone(name="z", data_nodes_auto_adjust_scale_down=5)), "scales down"),
         (run_of(RunZone(name="z", change_peers="Queue")), "changePeers"),
         (run_of(RunZone(name="z"), expectations=Expectations(resets=1)), "forced resets"),
         (run_of(RunZone(name="z"), target=RunTarget(args=["--node-name=x"])), "--node-name=x"),
@@ -124,6 +125,23 @@ def test_what_ignite_can_not_have_is_refused(run: ChaosRun, words: str) -> None:
 
 def test_a_node_more_than_replicas_is_allowed() -> None:
     assert list(TARGET.unsuited(run_of(RunZone(name="z", replicas=3), nodes=4))) == []
+
+
+def test_a_zone_may_shrink_and_grow_by_its_own_timers_and_by_a_fault() -> None:
+    zone = RunZone(name="z", replicas=4, data_nodes_auto_adjust_scale_down=5)
+    grow = ScaleSpec(name="grow", pool="default", replicas=4)
+    run = run_of(zone, faults=[grow])
+    assert list(TARGET.unsuited(run)) == list(TARGET.refuses.of(run)) == []
+    assert "AUTO SCALE DOWN 5" in create_zone(zone)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "refused"), [("kill-during-catchup", []), ("ha-loss", ["alone", "three-again"])]
+)
+def test_only_keys_of_a_partition_are_no_triggers(scenario: str, refused: list[str]) -> None:
+    found = list(TARGET.refuses.of(manifest.load(scenario)))
+    assert [each.split("'")[1] for each in found] == refused
+    assert all("a key of a Partition" in each for each in found)
 
 
 def test_nodes_find_each_other_and_sync_their_logs_as_the_zone_says() -> None:
@@ -182,7 +200,8 @@ POD = PodView(
     [
         ("HEALTHY", True, ReplicaRole.LEADER),
         ("HEALTHY", False, ReplicaRole.FOLLOWER),
-        ("CATCHING_UP", True, ReplicaRole.WAITING),
+        ("CATCHING_UP", True, ReplicaRole.LEADER),
+        ("CATCHING_UP", False, ReplicaRole.FOLLOWER),
         ("INSTALLING_SNAPSHOT", False, ReplicaRole.WAITING),
         ("BROKEN", True, ReplicaRole.BROKEN),
         ("SOMETHING_NEW", True, ReplicaRole.WAITING),
@@ -232,6 +251,21 @@ def test_a_node_is_shut_out_if_it_is_refused_and_alone(tmp_path: Path) -> None:
     assert shut_out.look("n1", physical=["n1"])
     log.write_text("INFO\n")
     assert not shut_out.look("n1", physical=["n1"]), "it was restarted"
+
+
+def test_a_primary_tells_who_is_behind_it_and_by_how_much() -> None:
+    replica = ReplicaSight(partition=0, state="HEALTHY", rows=200, primary=True, term=7)
+    behind = {0: {"d-1": 50, "d-2": 900}}
+    placed = {0: ("d-0", "d-1", "d-2")}
+    found = report_of(POD, sight(replica), zone="z", members=placed, volatile=False, behind=behind)
+    (one,) = found.replicas
+    assert one.stage is Stage.CATCHING_UP
+    assert {each.peer.node: each.fraction for each in one.progress} == {"d-1": 0.25, "d-2": 1.0}
+    other = ReplicaSight(partition=0, state="HEALTHY", rows=200)
+    (follower,) = report_of(
+        POD, sight(other), zone="z", members=placed, volatile=False, behind=behind
+    ).replicas
+    assert follower.stage is Stage.NONE
 
 
 def test_replicas_lie_where_a_real_ignite_puts_them() -> None:

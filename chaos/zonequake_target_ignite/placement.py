@@ -13,10 +13,10 @@ from zonequake_kube.objects import KeysView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_target_ignite.states import group_of
 
-Nodes = tuple[str, ...]
+Assigned = tuple[str, ...]
 
 
-class Timer:
+class ZoneTimer:
     """One timer of a zone: it begins again whenever another node waits for it."""
 
     def __init__(self, setting: TimerSetting) -> None:
@@ -40,7 +40,7 @@ class Timer:
         return frozenset() if self._setting == "Infinite" else self._waiting
 
 
-class Placement:
+class ZonePlacement:
     """Follows the data nodes of a zone, and each partition's way from its old nodes to its new.
 
     A partition has moved once each of its new nodes holds a healthy replica, and no other node
@@ -49,9 +49,10 @@ class Placement:
 
     def __init__(self, zone: RunZone, first: Sequence[str]) -> None:
         self._zone = zone
+        self._replicas = zone.replicas
         self._data_nodes = frozenset(first)
-        self._up = Timer(zone.data_nodes_auto_adjust_scale_up)
-        self._down = Timer(zone.data_nodes_auto_adjust_scale_down)
+        self._up = ZoneTimer(zone.data_nodes_auto_adjust_scale_up)
+        self._down = ZoneTimer(zone.data_nodes_auto_adjust_scale_down)
         self._assigned = self._placed(self._data_nodes)
         self._wanted = self._assigned
 
@@ -61,11 +62,13 @@ class Placement:
         logical: Collection[str],
         holders: Mapping[int, Collection[str]],
         healthy: Mapping[int, Collection[str]],
+        replicas: int,
         now_s: float,
     ) -> None:
-        """Takes the logical topology, the nodes that hold a replica of each partition, and those
-        whose replica is healthy.
+        """Takes the logical topology, the nodes that hold a replica of each partition, those whose
+        replica is healthy, and the zone's number of replicas, which may have been altered.
         """
+        self._replicas = replicas
         there = frozenset(logical)
         came = self._up.look(there - self._data_nodes, now_s=now_s)
         went = self._down.look(self._data_nodes - there, now_s=now_s)
@@ -77,7 +80,7 @@ class Placement:
             if nodes <= set(healthy.get(number, ())) and set(holders.get(number, ())) <= nodes:
                 self._assigned[number] = wanted
 
-    def nodes(self, number: int) -> Nodes:
+    def nodes(self, number: int) -> Assigned:
         """Returns a partition's nodes, the old and the new ones while it moves."""
         return tuple(sorted({*self._assigned[number], *self._wanted[number]}))
 
@@ -97,6 +100,6 @@ class Placement:
             )
         ]
 
-    def _placed(self, names: Collection[str]) -> list[Nodes]:
-        placed = rendezvous(names, self._zone.partitions, self._zone.replicas)
+    def _placed(self, names: Collection[str]) -> list[Assigned]:
+        placed = rendezvous(names, self._zone.partitions, self._replicas)
         return [tuple(sorted(nodes)) for nodes in placed]

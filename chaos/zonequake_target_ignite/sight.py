@@ -30,13 +30,13 @@ from zonequake_load.errors import AttemptError
 from zonequake_target_ignite.client.messages import (
     PRIMARIES_GET,
     SQL_EXEC,
-    NodeAnswer,
+    ServerAnswer,
     primaries_of,
     result_of,
     sql,
 )
 from zonequake_target_ignite.client.packed import packed
-from zonequake_target_ignite.client.tuples import Cell
+from zonequake_target_ignite.client.tuples import ColumnValue
 from zonequake_target_ignite.client.wire import IgniteWire, read_as
 
 HEALTHY, CATCHING_UP = "HEALTHY", "CATCHING_UP"
@@ -58,6 +58,7 @@ _SILENT = (
 )
 """The errors after which a node is asked again; meanwhile its status grows old."""
 
+REPLICAS = "SELECT ZONE_REPLICAS FROM SYSTEM.ZONES WHERE ZONE_NAME = ?"
 TABLE = "SELECT TABLE_ID FROM SYSTEM.TABLES WHERE TABLE_NAME = ?"
 
 
@@ -74,6 +75,7 @@ class ReplicaSight(msgspec.Struct, frozen=True, kw_only=True):
 class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
     """One node. `primaries` names the node of each partition's primary replica, as this node knows
     it; empty while there is no table. `physical`, `logical`: the nodes of both topologies.
+    `zone_replicas`: the number that the zone has now; 0 if that is not known.
     """
 
     node: str
@@ -83,6 +85,7 @@ class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
     primaries: list[str] = []
     physical: list[str] = []
     logical: list[str] = []
+    zone_replicas: int = 0
 
 
 class Terms:
@@ -159,6 +162,7 @@ class Sight:
         self._version = ""
         self._shut_out = ShutOut(log)
         self._lagging: frozenset[int] = frozenset()
+        self._zone_replicas = 0
         self.shut_out = False
 
     @property
@@ -180,6 +184,7 @@ class Sight:
         """Compares the node with the others again and again, as long as the program runs."""
         while True:
             await self.compare(session)
+            await self.look_at_zone()
             await asyncio.sleep(COMPARE_S)
 
     async def compare(self, session: aiohttp.ClientSession) -> None:
@@ -190,6 +195,13 @@ class Sight:
             self._lagging = lagging(found["states"], node)
         except _SILENT:
             self._lagging = frozenset()
+
+    async def look_at_zone(self) -> None:
+        """Asks how many replicas the zone has now, which may be altered at any time."""
+        with contextlib.suppress(*_SILENT):
+            found = await self.define(REPLICAS, [self._zone], timeout_s=ASK_TIMEOUT_S)
+            if found and isinstance(found[0][0], int):
+                self._zone_replicas = found[0][0]
 
     async def _look(self, session: aiohttp.ClientSession) -> NodeSight:
         said = await self._get(session, "node/state")
@@ -221,6 +233,7 @@ class Sight:
             primaries=primaries,
             physical=physical,
             logical=logical,
+            zone_replicas=self._zone_replicas,
         )
 
     def _replica(
@@ -249,12 +262,12 @@ class Sight:
 
     async def define(
         self, statement: str, args: list[str | int | bytes], *, timeout_s: float
-    ) -> list[list[Cell]]:
+    ) -> list[list[ColumnValue]]:
         """Carries a statement out, and returns its first rows. Raises AttemptError."""
         answer = await self._ask(SQL_EXEC, sql(statement, args), timeout_s=timeout_s)
         return read_as(result_of, answer.rest).rows
 
-    async def _ask(self, operation: int, values: bytes, *, timeout_s: float) -> NodeAnswer:
+    async def _ask(self, operation: int, values: bytes, *, timeout_s: float) -> ServerAnswer:
         connection = await self._wire.connection(self._client, timeout_s=timeout_s)
         return await self._wire.ask(connection, operation, values, timeout_s=timeout_s)
 

@@ -14,7 +14,7 @@ from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import ReplicasReport
 from zonequake_target_ignite.nodes import PORTS, SIGHT_PORT
-from zonequake_target_ignite.placement import Placement
+from zonequake_target_ignite.placement import ZonePlacement
 from zonequake_target_ignite.sight import CATCHING_UP, HEALTHY, NodeSight
 from zonequake_target_ignite.states import BEHIND, report_of
 
@@ -39,7 +39,7 @@ class NodeSource:
         self._kube = kube
         self._zone = zone
         self._now_s = now_s
-        self._placement = Placement(zone, members.pods)
+        self._placement = ZonePlacement(zone, members.pods)
         self._sights: dict[str, tuple[float, NodeSight]] = {}
         self.pod_labels = members.labels
 
@@ -72,6 +72,7 @@ class NodeSource:
                     n: {node for node, state in held.items() if state in (HEALTHY, CATCHING_UP)}
                     for n, held in self._held().items()
                 },
+                replicas=sight.zone_replicas or self._zone.replicas,
                 now_s=now_s,
             )
         return report_of(

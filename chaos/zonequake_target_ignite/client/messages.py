@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zonequake_target_ignite.client.packed import Unpacker, packed
-from zonequake_target_ignite.client.tuples import Cell, arguments, cells, encoded
+from zonequake_target_ignite.client.tuples import ColumnValue, arguments, cells, encoded
 
 MAGIC = b"IGNI"
 LENGTH_BYTES = 4
@@ -36,7 +36,7 @@ class ServerError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAnswer:
+class ServerAnswer:
     """One answer. `observed`: the newest timestamp that the node has seen; `rest`: of its values,
     those of the operation.
     """
@@ -59,7 +59,7 @@ class ResultSet:
     changed: int
     cursor: int | None = None
     types: Sequence[int] = ()
-    rows: list[list[Cell]] = field(default_factory=list)
+    rows: list[list[ColumnValue]] = field(default_factory=list)
 
 
 def framed(body: bytes) -> bytes:
@@ -113,14 +113,14 @@ def begin(*, timeout_ms: int, read_only: bool = False) -> bytes:
     return packed(read_only, timeout_ms, *([0] if read_only else []))
 
 
-def answer_of(body: bytes) -> NodeAnswer:
+def answer_of(body: bytes) -> ServerAnswer:
     """Reads an answer up to what the operation says. Raises Malformed."""
     values = Unpacker(body)
     number, flags = values.number(), values.number()
     if flags & _ASSIGNMENT_CHANGED:
         values.number()
     observed = values.number()
-    return NodeAnswer(
+    return ServerAnswer(
         request=number,
         notification=bool(flags & _NOTIFICATION),
         observed=observed,
@@ -146,7 +146,7 @@ def result_of(values: Unpacker) -> ResultSet:
     )
 
 
-def page_of(values: Unpacker, types: Sequence[int]) -> list[list[Cell]]:
+def page_of(values: Unpacker, types: Sequence[int]) -> list[list[ColumnValue]]:
     """Reads a page of rows. Raises Malformed."""
     return [cells(values.binary(), types) for _ in range(values.number())]
 

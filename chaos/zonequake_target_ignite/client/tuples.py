@@ -18,7 +18,7 @@ _WIDTHS = (1, 2, 4)
 _SIZES = (1, 2, 4, 8)
 _WIDTH_BITS = 0b11
 
-Cell = str | int | bytes | bool | None
+ColumnValue = str | int | bytes | bool | None
 
 
 class ColumnType(IntEnum):
@@ -57,13 +57,13 @@ def arguments(values: Iterable[str | int | bytes]) -> bytes:
     return encoded(elements)
 
 
-def cells(data: bytes, types: Sequence[int]) -> list[Cell]:
+def cells(data: bytes, types: Sequence[int]) -> list[ColumnValue]:
     """Returns the elements of a row with these types of columns. Raises Malformed."""
     if not data or data[0] & _WIDTH_BITS >= len(_WIDTHS):
         raise Malformed(f"found a row that begins with {data[:1]!r}")
     width = _WIDTHS[data[0] & _WIDTH_BITS]
     base = 1 + width * len(types)
-    found: list[Cell] = []
+    found: list[ColumnValue] = []
     start = 0
     for number, kind in enumerate(types):
         at = 1 + width * number
@@ -77,7 +77,7 @@ def cells(data: bytes, types: Sequence[int]) -> list[Cell]:
     return found
 
 
-def _cell(raw: bytes, kind: int) -> Cell:
+def _cell(raw: bytes, kind: int) -> ColumnValue:
     if not raw:
         return None
     if kind == ColumnType.BOOLEAN:

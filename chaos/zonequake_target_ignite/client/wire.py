@@ -19,7 +19,7 @@ from zonequake_target_ignite.client.messages import (
     LENGTH_BYTES,
     MAGIC,
     MOST_BYTES,
-    NodeAnswer,
+    ServerAnswer,
     ServerError,
     answer_of,
     handshake,
@@ -47,7 +47,7 @@ class NodeConnection:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[NodeAnswer]] = {}
+        self._waiting: dict[int, asyncio.Future[ServerAnswer]] = {}
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
@@ -74,7 +74,7 @@ class NodeConnection:
             raise NotSent(f"{address} refused the connection: {node.message}")
         return cls(reader, writer, node=node, address=address)
 
-    async def ask(self, operation: int, *values: bytes) -> NodeAnswer:
+    async def ask(self, operation: int, *values: bytes) -> ServerAnswer:
         """Sends one request and waits for its answer, which may be an error.
 
         Raises NotSent, OutcomeUnknown.
@@ -82,7 +82,7 @@ class NodeConnection:
         if self.lost:
             raise NotSent(f"the connection to {self._address} is lost: {self.lost}")
         number = next(self._numbers)
-        waiting: asyncio.Future[NodeAnswer] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[ServerAnswer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
         try:
             self._writer.write(request(operation, number, *values))
@@ -146,7 +146,7 @@ class IgniteWire:
 
     async def ask(
         self, connection: NodeConnection, operation: int, *values: bytes, timeout_s: float
-    ) -> NodeAnswer:
+    ) -> ServerAnswer:
         """Sends one request; a node's error is raised. Raises AttemptError."""
         received = connection.received
         try:

@@ -15,7 +15,7 @@ from zonequake_target_ignite.client.messages import MAGIC, framed
 from zonequake_target_ignite.client.packed import Unpacker, packed
 from zonequake_target_ignite.client.placement import partition_of
 from zonequake_target_ignite.client.target import PARTITIONS
-from zonequake_target_ignite.client.tuples import Cell, ColumnType, cells, encoded
+from zonequake_target_ignite.client.tuples import ColumnType, ColumnValue, cells, encoded
 
 ZONE = "z"
 COUNT = 8
@@ -105,7 +105,7 @@ class PretendedNode:
         args = _arguments(asked.binary(), count) if count else []
         return self._executed(statement, args, transaction)
 
-    def _executed(self, statement: str, args: list[Cell], transaction: int | None) -> bytes:
+    def _executed(self, statement: str, args: list[ColumnValue], transaction: int | None) -> bytes:
         self.asked.append(statement.partition(" ")[0])
         if self.asked[-1] == "UPDATE":
             self.updating.set()
@@ -146,7 +146,7 @@ class PretendedNode:
         return _changed(1)
 
 
-def _arguments(raw: bytes, count: int) -> list[Cell]:
+def _arguments(raw: bytes, count: int) -> list[ColumnValue]:
     """Reads arguments: first their types, then themselves."""
     int32 = ColumnType.INT32
     kinds = cells(raw, [int32, int32, ColumnType.BYTE_ARRAY] * count)[::3]

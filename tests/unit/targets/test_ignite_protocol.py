@@ -14,7 +14,7 @@ import pytest
 from zonequake_target_ignite.client.errors import CERTAIN, DUPLICATE_KEY, answered, name_of
 from zonequake_target_ignite.client.messages import (
     MAGIC,
-    NodeAnswer,
+    ServerAnswer,
     ServerError,
     answer_of,
     handshake,
@@ -30,7 +30,7 @@ from zonequake_target_ignite.client.tuples import arguments, cells, encoded
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_ignite.json").read_text())
 
 
-def said(name: str) -> NodeAnswer:
+def said(name: str) -> ServerAnswer:
     return answer_of(bytes.fromhex(RECORDED["protocol"][name]))
 
 

@@ -15,7 +15,7 @@ from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicasReport, Stage
-from zonequake_target_ignite.placement import Placement
+from zonequake_target_ignite.placement import ZonePlacement
 from zonequake_target_ignite.sight import NodeSight, ReplicaSight, lagging
 from zonequake_target_ignite.source import NodeSource
 
@@ -31,11 +31,13 @@ class Zone:
     """A zone of three nodes whose replicas are where the test says."""
 
     def __init__(self, **timers: Any) -> None:
-        self.placement = Placement(RunZone(name="z", partitions=8, replicas=3, **timers), THREE)
+        self.placement = ZonePlacement(RunZone(name="z", partitions=8, replicas=3, **timers), THREE)
         self.held = dict(enumerate(placed(THREE)))
 
-    def look(self, logical: list[str], now_s: float) -> list[KeysView]:
-        self.placement.look(logical=logical, holders=self.held, healthy=self.held, now_s=now_s)
+    def look(self, logical: list[str], now_s: float, replicas: int = 3) -> list[KeysView]:
+        self.placement.look(
+            logical=logical, holders=self.held, healthy=self.held, replicas=replicas, now_s=now_s
+        )
         return self.placement.keys()
 
 
@@ -67,6 +69,13 @@ def test_a_node_that_leaves_is_missed_only_if_the_zone_scales_down() -> None:
     shrinks = Zone(data_nodes_auto_adjust_scale_down=3)
     assert all(keys.pending == ("d-0", "d-1") for keys in shrinks.look(["d-0", "d-1"], 100))
     assert not any(keys.pending for keys in shrinks.look(THREE, 101)), "it came back in time"
+
+
+def test_a_zone_that_is_altered_moves_to_as_many_nodes() -> None:
+    zone = Zone()
+    assert all(keys.pending == ("d-0", "d-1", "d-2", "d-3") for keys in zone.look(FOUR, 0, 4))
+    zone.held = {n: tuple(FOUR) for n in range(8)}
+    assert all(keys.stable == tuple(FOUR) for keys in zone.look(FOUR, 1, 4))
 
 
 def test_a_timer_begins_again_with_each_other_node() -> None:

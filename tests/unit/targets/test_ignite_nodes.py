@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,20 @@ def test_only_keys_of_a_partition_are_no_triggers(scenario: str, refused: list[s
     found = list(TARGET.refuses.of(manifest.load(scenario)))
     assert [each.split("'")[1] for each in found] == refused
     assert all("a key of a Partition" in each for each in found)
+
+
+def test_the_page_says_of_each_shipped_scenario_whether_it_runs_as_it_is() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "ignite.md").read_text()
+    said = text.partition("## Scenarios")[2].partition("Limits in milliseconds")[0]
+    rows = [line for line in said.splitlines() if line.startswith("| ") and "`" in line]
+    names = [set(re.findall(r"`([a-z0-9-]+)`", row)) & set(manifest.shipped()) for row in rows]
+    suited = {
+        name
+        for name in manifest.shipped()
+        if not [*TARGET.refuses.of(run := manifest.load(name)), *TARGET.unsuited(run)]
+    }
+    assert names[0] == suited
+    assert names[0] | names[1] | names[2] == set(manifest.shipped())
 
 
 def test_nodes_find_each_other_and_sync_their_logs_as_the_zone_says() -> None:

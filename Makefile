@@ -5,7 +5,7 @@ LONG_GROUPS := audit hunt long-unit long-processes long-kube long-spark long-for
 # A benchmark's file is run as the module that it is: they share code by their full names.
 as_module = .venv/bin/python -m $$(echo $${program%.py} | tr / .)
 
-.PHONY: demo check test test-all setup bench bench-all bench-store detection record docs lock clean help $(GROUPS) $(LONG_GROUPS)
+.PHONY: demo check test test-all setup bench bench-all bench-store detection record evidence-ignite docs lock clean help $(GROUPS) $(LONG_GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -42,6 +42,9 @@ detection: setup ## plant faults, look for them, write docs/detection.md; goes o
 
 record: setup ## repeat published faults of other systems, write docs/evidence/record.md; hours; goes on if broken off
 	.venv/bin/python -m benchmarks.record.record
+
+evidence-ignite: setup ## Apache Ignite and our store through the same scenarios, write docs/evidence/ignite-3.1.md; hours; goes on if broken off
+	.venv/bin/python -m benchmarks.evidence_ignite.evidence
 
 docs: ## build the site of docs/ into .zonequake/site; needs Python alone
 	scripts/docs.sh

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from benchmarks.record.runs import read_lines
+
 VIOLATED = "violated"
 
 
@@ -61,14 +63,8 @@ def read_entries(text: str) -> list[Entry]:
 
 
 def read_done(file: Path) -> list[Done]:
-    """Reads the runs so far; a line that a crash cut short counts as not done."""
-    found = []
-    for line in file.read_bytes().splitlines() if file.exists() else []:
-        try:
-            found.append(msgspec.json.decode(line, type=Done))
-        except msgspec.MsgspecError:
-            continue
-    return found
+    """Reads the runs so far."""
+    return read_lines(file, Done)
 
 
 def of(entry: Entry, done: Iterable[Done], release: str) -> list[Done]:

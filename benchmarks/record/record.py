@@ -11,33 +11,24 @@ Ends with 0 if nothing is left to do, 2 if something is, and why it can't be run
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from benchmarks.record.beside import working_beside
 from benchmarks.record.entries import Done, Entry, Next, next_run, read_done, read_entries
 from benchmarks.record.page import page, witnesses
+from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, zonequake
 from zonequake_chaos.scenario import manifest
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.etcd import build_etcd_release
 from zonequake_kube.errors import ChaosError
 
-ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("record.yaml")
 SCENARIOS = Path(__file__).with_name("scenarios")
-EVIDENCE = ROOT / "docs" / "evidence"
 RUNS = ROOT / ".zonequake" / "record"
-JUDGED = range(4)
-"""Exit codes of runs with a verdict on the system; others did not reach their end."""
 
 
 def obstacle(entry: Entry) -> str | None:
@@ -71,45 +62,22 @@ def done_of(entry: Entry, run: Next, document: dict[str, Any], took_s: float) ->
     )
 
 
-def keep(done: Done, file: Path) -> None:
-    """Appends a run, on disk when it returns; a half line that a crash left is ended first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab+") as out:
-        if out.tell():
-            out.seek(-1, os.SEEK_END)
-            if out.read(1) != b"\n":
-                out.write(b"\n")
-        out.write(msgspec.json.encode(done) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
-
-
 def run_one(entry: Entry, run: Next) -> Done:
     """Makes one run. Raises ChaosError, also if it could not be judged."""
     built = build_etcd_release(run.release, progress=print)
     cluster = EmbeddedCluster(None, say=print)
     if built.ref not in cluster.images():
         cluster.load_image(built.archive)
-    out = RUNS / f"{entry.name}-{run.release}-{run.seed}"
-    if out.exists():
-        _zonequake("clean", "--all")
-        shutil.move(out, out.with_name(f"{out.name}-broken-off-{time.time_ns()}"))
-    RUNS.mkdir(parents=True, exist_ok=True)
-    command = [_program(), "run", scenario_of(entry), "--seed", str(run.seed)]
-    command += ["--out", str(out), "--target", entry.system, "--image", built.ref]
-    command += [f"--set={override}" for override in entry.overrides]
-    begun_s = time.monotonic()
-    log = out.with_suffix(".log")
-    with (
-        log.open("w") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
-        working_beside(entry.beside, cluster.kubeconfig),
-    ):
-        code = process.wait()
-    if code not in JUDGED:
-        raise ChaosError(f"{' '.join(command)} ended with {code}: {log.read_text()[-600:]}")
-    document = json.loads((out / "verdict.json").read_text())
-    return done_of(entry, run, document, time.monotonic() - begun_s)
+    asked = Asked(
+        scenario=scenario_of(entry),
+        seed=run.seed,
+        out=RUNS / f"{entry.name}-{run.release}-{run.seed}",
+        target=entry.system,
+        image=built.ref,
+        overrides=entry.overrides,
+    )
+    document, took_s = judged(asked, working_beside(entry.beside, cluster.kubeconfig))
+    return done_of(entry, run, document, took_s)
 
 
 def write_page(entries: Sequence[Entry], done: Sequence[Done], folder: Path = EVIDENCE) -> None:
@@ -145,8 +113,8 @@ def main() -> int:
                 left = True
                 break
             if not begun:
-                _zonequake("cluster", "up")
-                _zonequake("install")
+                zonequake("cluster", "up")
+                zonequake("install")
                 begun = True
             done = run_one(entry, run)
             keep(done, results)
@@ -154,14 +122,6 @@ def main() -> int:
             print(f"{entry.name}, {run.release}, seed {run.seed}: {done.verdict}: {done.headline}")
     write_page(entries, read_done(results))
     return 2 if left else 0
-
-
-def _program() -> str:
-    return str(Path(sys.executable).parent / "zonequake")
-
-
-def _zonequake(*arguments: str) -> None:
-    subprocess.run([_program(), *arguments], check=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class DataNodeSource:
 
     pod_labels = STORE_LABELS
     journals = True
-    fixed_keys = None
+    own_keys = None
     ports = LinkPorts(peers=7001, clients=7002)
 
     def __init__(self, kube: Kube) -> None:

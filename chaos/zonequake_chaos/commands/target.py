@@ -52,7 +52,7 @@ def list_targets() -> None:
 def _claimed(target: TargetPackage) -> list[str]:
     claims = target.claims
     also = {"repeats": claims.repeats, "transactions": claims.transactions}
-    lines = [f"order: {claims.order}"]
+    lines = [f"order: {claims.order or 'not claimed'}"]
     lines += [
         f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()
     ]

@@ -52,7 +52,7 @@ class MemberSetSource:
         self.ports = members.ports
         self.pod_labels = members.labels
         zone = group.partition(".")[0]
-        self.fixed_keys = [KeysView(zone=zone, partition=PARTITION, stable=tuple(members.pods))]
+        self.own_keys = [KeysView(zone=zone, partition=PARTITION, stable=tuple(members.pods))]
 
     async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
         status = await self._system.status(pod.name, timeout_s=timeout_s)

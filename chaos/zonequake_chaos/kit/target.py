@@ -26,7 +26,8 @@ from zonequake_kube.client import Kube
 class TargetClaims:
     """The claims of a target that its conformance suite holds it to.
 
-    `order`: what (lineage, term, index) of an answer are, in a sentence. `repeats`: an operation
+    `order`: what (lineage, term, index) of an answer are, in a sentence; empty if answers have no
+    place, so that histories are judged without. `repeats`: an operation
     that may have happened is sent again under its id, and applied once; without it the client must
     send nothing of that kind twice. `transactions`: steps on several keys are done together or not
     at all.

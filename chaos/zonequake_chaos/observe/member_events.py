@@ -8,19 +8,22 @@ called certainly dead only if it can't have been alive.
 from __future__ import annotations
 
 from zonequake_chaos.record.clock import Moment, RunClock
-from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.event_log import EventLog, RunEvent
 from zonequake_kube.objects import PodView
-from zonequake_protocol.admin import ReplicaRole, ReplicasReport
+from zonequake_protocol.admin import ReplicaRole, ReplicasReport, Stage
 
 
 class MemberEvents:
-    """Emits `node.started` and `leader.change`, each once."""
+    """Emits `node.started`, `leader.change` and `stage.seen`, each once for each change."""
 
     def __init__(self, *, events: EventLog, clock: RunClock) -> None:
         self._events = events
         self._clock = clock
         self._started: dict[str, str] = {}
         self._terms: dict[tuple[str, int], int] = {}
+        self._stages: dict[tuple[str, int], Stage] = {}
+        self.stages: list[RunEvent] = []
+        """All of `stage.seen`."""
 
     def pod(self, pod: PodView) -> None:
         """Takes a pod as the API server has it now."""
@@ -40,7 +43,19 @@ class MemberEvents:
         """Takes a member's present report."""
         for replica in report.replicas:
             place = (replica.zone, replica.partition)
-            if replica.role is not ReplicaRole.LEADER or replica.term <= self._terms.get(place, 0):
+            if replica.role is not ReplicaRole.LEADER:
+                continue
+            if replica.stage is not self._stages.get(place, Stage.NONE):
+                self._stages[place] = replica.stage
+                behind = {each.peer.node: round(each.fraction, 3) for each in replica.progress}
+                seen = self._events.emit(
+                    "stage.seen",
+                    {"stage": replica.stage.value, "progress": behind},
+                    place=place,
+                    node=report.node.name,
+                )
+                self.stages.append(seen)
+            if replica.term <= self._terms.get(place, 0):
                 continue
             self._terms[place] = replica.term
             self._events.emit(

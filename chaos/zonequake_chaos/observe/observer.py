@@ -17,7 +17,7 @@ import msgspec
 from zonequake_chaos.observe.member_events import MemberEvents
 from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView, assemble
 from zonequake_chaos.record.clock import RunClock
-from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.event_log import EventLog, RunEvent
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired, in_words
 from zonequake_kube.objects import Json, KeysView, PodView, keys_view, pod_view
@@ -52,8 +52,8 @@ class MemberSource(Protocol):
         ...
 
     @property
-    def fixed_keys(self) -> Sequence[KeysView] | None:
-        """Partitions whose members never change; None if they are watched as resources."""
+    def own_keys(self) -> Sequence[KeysView] | None:
+        """The partitions as the source knows them now; None if they are watched as resources."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class Observer:
             self._member_events = MemberEvents(events=events, clock=clock)
         self._pods: dict[str, PodView] = {}
         self._reports: dict[str, ReplicasReport] = {}
-        self._keys = {(keys.zone, keys.partition): keys for keys in member_source.fixed_keys or ()}
+        self._keys: dict[tuple[str, int], KeysView] = {}
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
@@ -103,6 +103,11 @@ class Observer:
         """The ports of the watched system."""
         return self._member_source.ports
 
+    @property
+    def stages_seen(self) -> Sequence[RunEvent]:
+        """The stages that were seen of members that keep no journal."""
+        return self._member_events.stages if self._member_events is not None else ()
+
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Runs the pollers and watches as long as the block lasts."""
@@ -110,7 +115,7 @@ class Observer:
             self._begin(self._watch("Pod", self._member_source.pod_labels, self._on_pod)),
             self._begin(self._watch("Event", "", self._on_kubernetes_event)),
         ]
-        if self._member_source.fixed_keys is None:
+        if self._member_source.own_keys is None:
             watches.append(self._begin(self._watch("Partition", "", self._on_partition)))
         try:
             yield
@@ -145,6 +150,7 @@ class Observer:
 
     def view(self) -> ClusterView:
         """Returns the present view of the cluster."""
+        own = self._member_source.own_keys
         return assemble(
             at_ns=self._clock.now().time_ns,
             began_ns=self._began_ns,
@@ -152,7 +158,7 @@ class Observer:
                 NodeView(pod=pod, report=self._reports.get(name))
                 for name, pod in sorted(self._pods.items())
             ],
-            keys=self._keys.values(),
+            keys=self._keys.values() if own is None else own,
         )
 
     async def wait(

@@ -9,6 +9,10 @@ runner's own view proves nothing, so the data nodes' `rebalance.stage` events de
   instant of injection and the instant at which the victim was seen silent. If one of them is not a
   requested stage, the landing is uncertain, and the fault counts as missed.
 
+Members that keep no journal record no stages. For them the runner's own sightings of their
+reports (`stage.seen`) decide, by the second rule: what ended and came back between two polls is
+not noticed.
+
 A kill is one only if its victim did not stop gracefully: a data node that heard SIGTERM records
 `node.stopping`, and hands over its leaderships before it ends.
 
@@ -24,6 +28,9 @@ from zonequake_chaos.record.clock import Moment
 from zonequake_chaos.record.event_log import RunEvent
 from zonequake_chaos.targeting.triggers import PartitionPlace
 from zonequake_protocol.admin import Stage
+
+SEEN = "stage.seen"
+"""The event by which the runner records a stage that it saw itself."""
 
 _CAUGHT_UP = "CAUGHT_UP"
 """An event, not a stage: the leader is still in CATCHING_UP and waits for the grant."""
@@ -83,15 +90,17 @@ def judge(landing: Landing, events: Iterable[RunEvent]) -> Hit | Miss:
     """Judges the stage that `landing` hit, given the data nodes' events of the run (in any
     order).
     """
-    recorded = [event for event in events if event.source == "store"]
+    known = list(events)
+    recorded = [event for event in known if event.source == "store"]
     of_partition = [e for e in recorded if (e.zone, e.partition) == landing.place]
     clocks = {event.clock for event in of_partition} | {landing.injected.clock}
     times = _Times(monotonic=len(clocks) == 1)
-    steps = sorted(
-        (_step(event, times) for event in of_partition if event.kind == "rebalance.stage"),
-        key=lambda step: step.at_ns,
-    )
+    steps = _steps(of_partition, "rebalance.stage", times)
     if not steps:
+        here = [e for e in known if (e.zone, e.partition) == landing.place]
+        seen = _steps(here, SEEN, _Times(monotonic=True))
+        if seen:
+            return _peer_died(landing, seen, _Times(monotonic=True))
         return Miss(reason=f"no data node recorded a stage of {_name(landing)}")
     if landing.was_leader:
         return _leader_died(landing, steps, recorded, of_partition, times)
@@ -179,6 +188,11 @@ def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
         )
     known = [p for p in (landing.progress_seen, passed[0].progress) if p is not None]
     return Hit(stage=passed[-1].stage, progress=max(known, default=None))
+
+
+def _steps(events: Iterable[RunEvent], kind: str, times: _Times) -> list[_Step]:
+    found = [_step(event, times) for event in events if event.kind == kind]
+    return sorted(found, key=lambda step: step.at_ns)
 
 
 def _step(event: RunEvent, times: _Times) -> _Step:

@@ -352,7 +352,11 @@ class Runner:
             self._events.append_store_events(node, found)
             events += [from_store(node, event) for event in found]
         judge_faults(
-            self._done, events, log=self._events, progress=self._progress, problems=self._problems
+            self._done,
+            [*events, *self._observer.stages_seen],
+            log=self._events,
+            progress=self._progress,
+            problems=self._problems,
         )
         problems += await self._collect_histories()
         problems += await pod_logs(self._kube, self._folder.folder("logs"))

@@ -72,7 +72,7 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
     planned = planned_images(own)
     specs = [spec for spec in IMAGES if not spec.asked_for or spec.name in also]
     wanted = {spec.name: planned[spec.name] for spec in specs}
-    with _only_build(own):
+    with only_build(own):
         missing = [spec for spec in specs if not wanted[spec.name].archive.exists()]
         for spec in specs:
             if spec not in missing:
@@ -81,7 +81,7 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
             with Buildah.without_leftovers(own.buildah) as buildah:
                 for spec in missing:
                     base = _base_of(own, spec)
-                    _prepare_base(buildah, base, progress)
+                    prepare_base(buildah, base, progress)
                     _build_image(own, buildah, base, spec, wanted[spec.name], progress)
     return wanted
 
@@ -98,7 +98,7 @@ def push_all(
     own = find_own_files()
     built = build_all(progress=progress, also=[spec.name for spec in IMAGES if spec.asked_for])
     ours = {spec.name: built[spec.name] for spec in IMAGES if spec.sources}
-    with _only_build(own), Buildah.without_leftovers(own.buildah) as buildah:
+    with only_build(own), Buildah.without_leftovers(own.buildah) as buildah:
         for name, image in ours.items():
             with _timed(f"push of {name}", progress):
                 buildah.push(image.archive, f"{repository}/{name}:{tag}", plain_http=plain_http)
@@ -158,19 +158,21 @@ def _program_version(program: str) -> str:
     return programs.run(["dpkg-query", "--show", "--showformat=${Version}", program])
 
 
-def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
+def prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
+    """Makes sure that the storage holds a base, under its name."""
     if not base.archive.exists():
         progress(f"building the {base.name} image from {base.codename}'s packages")
         with _timed(f"{base.name} image", progress):
             build_base(base)
         _remove_others(base.archive, base.name)
-    name = _base_name(base)
+    name = base_name(base)
     if not buildah.has(name):
         buildah.remove_others(name)
         buildah.import_root(base.archive, name)
 
 
-def _base_name(base: Base) -> str:
+def base_name(base: Base) -> str:
+    """Returns the name of a base in the storage."""
     return f"localhost/zonequake/{base.name}:{base.digest}"
 
 
@@ -182,7 +184,7 @@ def _build_image(
     image: BuiltImage,
     progress: Progress,
 ) -> None:
-    arguments = {"BASE": _base_name(base)}
+    arguments = {"BASE": base_name(base)}
     wheels: Path | None = None
     if spec.lock and spec.extra:
         arguments |= {"EXTRA": spec.extra, "PIP_OPTIONS": "--no-index --find-links=/build"}
@@ -260,7 +262,8 @@ def _timed(what: str, progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def _only_build(own: OwnFiles) -> Iterator[None]:
+def only_build(own: OwnFiles) -> Iterator[None]:
+    """Waits until no other build of this installation runs, and keeps others waiting."""
     own.archives.mkdir(parents=True, exist_ok=True)
     with (own.archives / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""`zonequake images build | list | push | etcd`."""
+"""`zonequake images build | list | push | etcd | ignite`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from zonequake_cluster.images.build import build_all, planned_images, push_all
 from zonequake_cluster.images.etcd import build_etcd_release
+from zonequake_cluster.images.ignite import build_ignite_release
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import HarnessError, UsageError
 
@@ -99,6 +100,18 @@ def etcd(
     """Build a release of etcd from the Go proxy, as an image; print its name and archive."""
     try:
         built = build_etcd_release(release, progress=_console.print)
+    except (HarnessError, UsageError) as error:
+        _fail(error)
+    _console.print(f"{built.ref}  {built.archive}")
+
+
+@app.command(epilog="Example: zonequake images ignite 3.1.0")
+def ignite(
+    release: Annotated[str, typer.Argument(help="A release of Apache Ignite 3: 3.1.0.")],
+) -> None:
+    """Build a release of Apache Ignite from Maven Central, as an image; print name and archive."""
+    try:
+        built = build_ignite_release(release, progress=_console.print)
     except (HarnessError, UsageError) as error:
         _fail(error)
     _console.print(f"{built.ref}  {built.archive}")

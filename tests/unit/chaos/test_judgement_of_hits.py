@@ -158,3 +158,34 @@ def test_other_stops_say_nothing_about_a_kill(store_event: Recorder) -> None:
         store_event("node.started", 900, "n0"),
     ]
     assert stopped_gracefully(kill, others) is None
+
+
+def seen(at_ns: int, stage: str) -> RunEvent:
+    """A stage that the runner saw of a member that keeps no journal."""
+    return RunEvent(
+        kind="stage.seen",
+        time=at_ns,
+        wall=at_ns + 10**18,
+        clock="boot",
+        source="runner",
+        zone="z",
+        partition=1,
+        node="n0",
+        data={"stage": stage, "progress": {"n3": 0.5}},
+    )
+
+
+def test_of_members_without_a_journal_the_stages_that_were_seen_decide() -> None:
+    peer, leader = landing(victim="n3", leader=False), landing(victim="n0", leader=True)
+    for one in (peer, leader):
+        hit = judge(one, [seen(50, "CATCHING_UP"), seen(900, "NONE")])
+        assert hit == Hit(stage=Stage.CATCHING_UP, progress=0.4)
+        over = judge(one, [seen(50, "CATCHING_UP"), seen(150, "NONE")])
+        assert isinstance(over, Miss)
+        assert isinstance(judge(one, [seen(900, "CATCHING_UP")]), Miss)
+
+
+def test_a_journal_decides_where_there_is_one(store_event: Recorder) -> None:
+    own = store_event("rebalance.stage", 50, "n0", stage="JOINT")
+    miss = judge(landing(victim="n3", leader=False), [own, seen(60, "CATCHING_UP")])
+    assert isinstance(miss, Miss)

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.record import record
 from benchmarks.record.entries import Done, Entry, Next, next_run, read_done, read_entries
 from benchmarks.record.page import NOT_RUN, page, picture, witnesses
+from benchmarks.record.runs import EVIDENCE, keep
 
 ENTRY = Entry(
     name="etcd-1",
@@ -62,11 +63,11 @@ def test_a_violation_of_another_check_ends_no_search_and_the_limit_does() -> Non
 
 def test_a_run_that_was_kept_stays_whatever_is_killed_next(tmp_path: Path) -> None:
     file = tmp_path / "evidence" / "record.jsonl"
-    record.keep(run(1), file)
+    keep(run(1), file)
     with file.open("ab") as torn:
         torn.write(b'{"name":"etcd-1","rel')
     assert read_done(file) == [run(1)]
-    record.keep(FOUND, file)
+    keep(FOUND, file)
     assert read_done(file) == [run(1), FOUND]
 
 
@@ -141,8 +142,8 @@ def test_a_list_that_is_wrong_is_refused() -> None:
 def test_the_page_in_the_repository_is_what_the_results_say() -> None:
     entries, done = (
         read_entries(record.LIST.read_text()),
-        read_done(record.EVIDENCE / "record.jsonl"),
+        read_done(EVIDENCE / "record.jsonl"),
     )
-    assert (record.EVIDENCE / "record.md").read_text() == page(entries, done)
+    assert (EVIDENCE / "record.md").read_text() == page(entries, done)
     for name, content in witnesses(entries, done).items():
-        assert (record.EVIDENCE / name).read_text() == content
+        assert (EVIDENCE / name).read_text() == content

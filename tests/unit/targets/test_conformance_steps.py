@@ -115,8 +115,8 @@ class Package:
 
     alters: Alteration | None = None
 
-    def __init__(self, *, repeats: bool) -> None:
-        self.claims = TargetClaims(order="by number", repeats=repeats, transactions=repeats)
+    def __init__(self, *, repeats: bool, order: str = "by number") -> None:
+        self.claims = TargetClaims(order=order, repeats=repeats, transactions=repeats)
 
 
 class Steps(ConformanceSteps):
@@ -132,9 +132,11 @@ class Steps(ConformanceSteps):
         store.cut = False
 
 
-def suite_of(store: Store, *, repeats: bool = True, cuts_links: bool = True) -> ConformanceSteps:
+def suite_of(
+    store: Store, *, repeats: bool = True, cuts_links: bool = True, order: str = "by number"
+) -> ConformanceSteps:
     return Steps(
-        package=cast("Any", Package(repeats=repeats)),
+        package=cast("Any", Package(repeats=repeats, order=order)),
         deployment=cast("Any", None),
         world=cast("Any", None),
         client=AskingClient(cast("Any", store)),
@@ -176,6 +178,11 @@ async def test_a_sound_store_keeps_every_step() -> None:
 async def test_answers_that_are_wrong_are_said(fault: str, words: str) -> None:
     result = await suite_of(with_fault(**{fault: not getattr(Store, fault)})).answers()
     assert any(words in problem for problem in result.problems), result
+
+
+async def test_places_are_not_asked_for_of_a_target_that_claims_no_order() -> None:
+    suite = suite_of(with_fault(places=False), order="")
+    assert clean(await suite.answers())
 
 
 @pytest.mark.parametrize(

@@ -13,22 +13,21 @@ class Scale:
     def __init__(self, *, pool: str, replicas: int) -> None:
         self._pool = pool
         self._replicas = replicas
+        self._name = ""
 
     async def prepare(self, injection: Injection) -> None:
         """Records the old size; it is restored at the end of the run, not of the fault."""
-        name = stateful_set(injection.world.release, self._pool)
-        found = await injection.world.kube.get("StatefulSet", name)
+        self._name = self._stateful_set(injection)
+        found = await injection.world.kube.get("StatefulSet", self._name)
         before = int(found["spec"]["replicas"])
         if before != self._replicas:
-            injection.world.journal.owe(RestoreScale(stateful_set=name, replicas=before))
+            injection.world.journal.owe(RestoreScale(stateful_set=self._name, replicas=before))
 
     async def inject(self, injection: Injection) -> None:
-        name = stateful_set(injection.world.release, self._pool)
-        await set_replicas(injection.world.kube, name=name, replicas=self._replicas)
+        await set_replicas(injection.world.kube, name=self._name, replicas=self._replicas)
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
-        name = stateful_set(injection.world.release, self._pool)
-        wanted = {f"{name}-{ordinal}" for ordinal in range(self._replicas)}
+        wanted = {f"{self._name}-{ordinal}" for ordinal in range(self._replicas)}
         await injection.world.observer.wait(
             lambda view: (
                 {n.name for n in view.nodes.values() if n.pod.pool == self._pool} == wanted
@@ -50,6 +49,15 @@ class Scale:
 
     async def clean_up(self, injection: Injection) -> None:
         injection.pay()
+
+    def _stateful_set(self, injection: Injection) -> str:
+        """Returns the name of the pool's StatefulSet, which a run's own members name otherwise than
+        the release does. A pool without a node can only be the release's.
+        """
+        for node in injection.world.observer.view().nodes.values():
+            if node.pod.pool == self._pool:
+                return node.name.rpartition("-")[0]
+        return stateful_set(injection.world.release, self._pool)
 
 
 def stateful_set(release: str, pool: str) -> str:

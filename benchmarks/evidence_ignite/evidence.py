@@ -1,0 +1,143 @@
+"""Puts Apache Ignite and our own store through the same scenarios; takes hours.
+
+    python -m benchmarks.evidence_ignite.evidence [NAME ...] [--seconds N] [--page]
+
+as root, on an embedded cluster, which it starts and installs if there is none. Each run that was
+judged is a line of docs/evidence/ignite-3.1.jsonl at once: the same command goes on where it was
+broken off. It then writes docs/evidence/ignite-3.1.md. `--page`: only that. `--seconds`: no further
+run begins after so long. Ends with 0 if nothing is left to do, 2 if something is, and why it can't
+be run is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from benchmarks.evidence_ignite.altering import altering_beside
+from benchmarks.evidence_ignite.page import page
+from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, next_run, read_rows
+from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, read_lines, zonequake
+from zonequake_chaos.kit.registry import find_target
+from zonequake_chaos.kit.suited import check_suited
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.alive_floor import check_plan
+from zonequake_chaos.scenario.run import ChaosRun, with_target
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_kube.errors import ChaosError
+
+LIST = Path(__file__).with_name("rows.yaml")
+SCENARIOS = Path(__file__).with_name("scenarios")
+RESULTS = EVIDENCE / "ignite-3.1.jsonl"
+PAGE = EVIDENCE / "ignite-3.1.md"
+RUNS = ROOT / ".zonequake" / "evidence-ignite"
+VOLUME_MIB = 1536
+INSTALL = (
+    "nodePools[0].name=default",
+    "nodePools[0].replicas=3",
+    "nodePools[1].name=limited",
+    "nodePools[1].replicas=0",
+    "nodePools[1].storage.className=limited",
+    "nodePools[1].storage.size=448Mi",
+)
+"""The chart's values, and the pool whose volumes are file systems of their own (docs/faults.md)."""
+
+
+def scenario_of(row: Row) -> str:
+    """Returns the file of a scenario that only this list has, or the name of a shipped one."""
+    own = SCENARIOS / f"{row.scenario}.yaml"
+    return str(own) if own.is_file() else row.scenario
+
+
+def planned(row: Row, system: System) -> ChaosRun:
+    """Returns the run of a row. Raises ChaosError if the system can't be put through it."""
+    run = manifest.load(scenario_of(row), row.given(system))
+    check_plan(run)
+    check_suited(find_target(system), run)
+    return with_target(run, name=system)
+
+
+def obstacle(row: Row) -> str | None:
+    """Returns why a row can't be run by this version, or None."""
+    for system in row.systems:
+        try:
+            planned(row, system)
+        except ChaosError as error:
+            return f"{system}: {error}"
+    return None
+
+
+def run_one(row: Row, run: Next) -> Done:
+    """Makes one run. Raises ChaosError, also if it could not be judged."""
+    if row.volumes:
+        volumes = ("--count", str(row.volumes), "--mebibytes", str(VOLUME_MIB))
+        zonequake("cluster", "limited-volumes", *volumes)
+    out = RUNS / f"{row.name}-{run.system}-{run.seed}"
+    asked = Asked(
+        scenario=scenario_of(row),
+        seed=run.seed,
+        out=out,
+        target=run.system,
+        overrides=row.given(run.system),
+    )
+    document, took_s = judged(asked, _beside(row, run, out))
+    version = str(document["run"].get("target") or run.system)
+    return done_of(row, run, document, version=version, took_s=took_s)
+
+
+def _beside(row: Row, run: Next, out: Path) -> AbstractContextManager[None] | None:
+    if row.beside is None:
+        return None
+    (zone,) = planned(row, run.system).spec.zones
+    kubeconfig = EmbeddedCluster(None, say=print).kubeconfig
+    return altering_beside(row.beside, run.system, zone=zone.name, out=out, kubeconfig=kubeconfig)
+
+
+def write_page(rows: list[Row]) -> None:
+    PAGE.write_text(page(rows, read_lines(RESULTS, Done)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    rows = read_rows(LIST.read_text())
+    unknown = sorted(set(given.names) - {row.name for row in rows})
+    if unknown:
+        parser.error(f"found {unknown}, expected names of {LIST}")
+    end_s, left, begun = time.monotonic() + given.seconds, False, False
+    for row in rows:
+        if given.names and row.name not in given.names:
+            continue
+        if (why := obstacle(row)) is not None:
+            left = True
+            print(f"{row.name} can't be run: {why}")
+            continue
+        while (run := next_run(row, read_lines(RESULTS, Done))) is not None:
+            if given.page or time.monotonic() >= end_s:
+                left = True
+                break
+            if not begun:
+                zonequake("cluster", "up")
+                zonequake("install", *(word for each in INSTALL for word in ("--set", each)))
+                begun = True
+            try:
+                done = run_one(row, run)
+            except ChaosError as error:
+                left = True
+                print(f"{row.name} is left: {error}")
+                break
+            keep(done, RESULTS)
+            write_page(rows)
+            print(f"{row.name}, {run.system}, seed {run.seed}: {done.verdict}: {done.headline}")
+    write_page(rows)
+    return 2 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Renders the evidence on Ignite as a page. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from benchmarks.evidence_ignite.rows import Done, Row, System, of
+
+RELEASE = "3.1.0"
+NOT_RUN = "not run yet"
+NONE_RUN = "**No row of this page has been run yet.**"
+
+HEAD = f"""# Apache Ignite {RELEASE} beside our store
+
+[Ignite](../ignite.md), whose documents our store follows, and our store through the same scenarios,
+with the same seeds. `make evidence-ignite` writes this page from [its results](ignite-3.1.jsonl),
+a line for each run; [the list](../../benchmarks/evidence_ignite/rows.yaml) says what is run.
+Windows: the longest time for which a partition certainly answered no probe, over all runs of a row.
+p99: of the load's operations during the faults, the median of the runs.
+
+A write that a reset of a highly available zone takes is called lost in Ignite's column, since it
+tells no place at which a reset went on. A violation is Ignite's only where a row's finding says so,
+with the reason.
+
+"""
+
+COLUMNS = (
+    *("what happens", "rule", "scenario"),
+    *("Ignite", "longest window", "p99"),
+    *("our store", "longest window", "p99"),
+    "finding",
+)
+
+
+def page(rows: Sequence[Row], done: Sequence[Done]) -> str:
+    """Returns the page in Markdown."""
+    names = {row.name for row in rows}
+    made = [one for one in done if one.name in names]
+    left = [row.name for row in rows if any(len(of(row, made, s)) < row.runs for s in row.systems)]
+    if not made:
+        state = f"{NONE_RUN}\n\n"
+    elif left:
+        state = f"Not all runs of {', '.join(left)} have been made yet.\n\n"
+    else:
+        state = ""
+    lines = [
+        f"| {' | '.join(COLUMNS)} |",
+        "| --- " * len(COLUMNS) + "|",
+        *(_row(row, made) for row in rows),
+    ]
+    found = [line for row in rows for system in row.systems for line in _found(row, made, system)]
+    told = ["", "## What was violated", "", *found] if found else []
+    return HEAD + state + "\n".join([*lines, *told]) + "\n"
+
+
+def _row(row: Row, done: Sequence[Done]) -> str:
+    cells = [row.asks, row.rule, _scenario(row)]
+    for system in System:
+        if system in row.systems:
+            runs = of(row, done, system)
+            expected = row.expected if system is System.IGNITE else []
+            cells += [_verdicts(row, runs, expected), _window(runs), _p99(runs)]
+        else:
+            cells += ["–", "–", "–"]
+    return f"| {' | '.join([*cells, row.finding or '–'])} |"
+
+
+def _scenario(row: Row) -> str:
+    said = [f"`{row.scenario}`"]
+    if row.overrides:
+        said.append(f"with {_set(row.overrides)}")
+    if row.ignite:
+        said.append(f"Ignite: {_set(row.ignite)}")
+    if row.ours:
+        said.append(f"ours: {_set(row.ours)}")
+    if row.beside is not None:
+        said.append(f"the zone gets {row.beside.replicas} replicas after `{row.beside.fault}`")
+    return "; ".join(said)
+
+
+def _set(overrides: Sequence[str]) -> str:
+    return ", ".join(f"`{each}`" for each in overrides)
+
+
+def _verdicts(row: Row, runs: Sequence[Done], expected: Sequence[str]) -> str:
+    if not runs:
+        return NOT_RUN
+    counts = Counter(one.verdict for one in runs)
+    said = [f"{count} {verdict}" for verdict, count in sorted(counts.items())]
+    bad = Counter(each.check for one in runs for each in one.violated)
+    if bad:
+        said.append("by " + ", ".join(f"`{check}` ({n})" for check, n in sorted(bad.items())))
+    if expected:
+        said.append(f"expected: {', '.join(f'`{check}`' for check in expected)}")
+    if len(runs) < row.runs:
+        said.append(f"{len(runs)} of {row.runs} runs")
+    return "; ".join(said)
+
+
+def _window(runs: Sequence[Done]) -> str:
+    known = [one.certain_ms for one in runs if one.certain_ms is not None]
+    return f"{max(known) / 1e3:.2f} s" if known else "–"
+
+
+def _p99(runs: Sequence[Done]) -> str:
+    known = sorted(one.p99_ms for one in runs if one.p99_ms is not None)
+    return f"{known[len(known) // 2]:,.0f} ms" if known else "–"
+
+
+def _found(row: Row, done: Sequence[Done], system: System) -> Iterator[str]:
+    """Yields a paragraph for each check that runs of the row violated, with the first witness."""
+    runs = of(row, done, system)
+    for check in sorted({each.check for one in runs for each in one.violated}):
+        bad = [one for one in runs if any(each.check == check for each in one.violated)]
+        first = next(each for each in bad[0].violated if each.check == check)
+        seeds = ", ".join(str(one.seed) for one in bad)
+        name = "Ignite" if system is System.IGNITE else "our store"
+        yield (
+            f"- `{row.name}`, {name}, `{check}`: {len(bad)} of {len(runs)} runs, seeds {seeds}. "
+            f"Seed {bad[0].seed}: {first.summary}"
+        )
+        if first.witness:
+            yield from ("", "        " + first.witness.replace("\n", "\n        "), "")

@@ -1,0 +1,1 @@
+"""Apache Ignite 3 as a target."""

@@ -1,0 +1,107 @@
+"""Apache Ignite 3 as a target package."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+from zonequake_chaos.kit.client_code import ClientCode
+from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.member_set import MemberSet
+from zonequake_chaos.kit.one_group import POD_VARIABLE
+from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
+from zonequake_chaos.scenario.run import ChaosRun, RunSpec
+from zonequake_kube.errors import UsageError
+from zonequake_target_ignite.deployment import IgniteDeployment
+from zonequake_target_ignite.nodes import (
+    CONFIGURATION,
+    LOGGING,
+    LOGGING_TEXT,
+    OWN_OPTIONS,
+    PORTS,
+    PROGRAM,
+    configuration,
+    sight_sources,
+)
+from zonequake_target_ignite.zones import unsuited_zones
+
+RELEASE = "3.1.0"
+"""The release that a run makes, if the scenario names no image."""
+
+
+class IgnitePackage(TargetPackage):
+    """An Ignite that each run creates and removes."""
+
+    name = "ignite"
+    about = "Apache Ignite 3: a cluster, a distribution zone and a table, made by each run."
+    claims = TargetClaims(order="")
+    client = ClientCode(connect="zonequake_target_ignite.client:connect")
+    refuses = Refusals(
+        faults={name: why for name, why in FIXED_MEMBERS.faults.items() if name != "scale"},
+        triggers={"key": "waits for a key of a Partition, which Ignite does not tell"},
+    )
+
+    async def deployment(self, place: TargetPlace) -> Deployment:
+        spec, installation = place.run.spec, place.installation
+        (zone,), (pool,) = spec.zones, spec.pools
+        image = spec.target.image
+        if image is None:
+            image = await asyncio.to_thread(_own_image, place)
+        members = MemberSet(
+            name=f"{installation.release}-{self.name}-{pool.name}",
+            program=PROGRAM,
+            pool=pool.name,
+            count=pool.replicas,
+            namespace=installation.namespace,
+            image=image,
+            pull_policy="IfNotPresent",
+            fsync=zone.fsync,
+            ports=PORTS,
+            settings=spec.target,
+            volume_size="2Gi",
+        )
+        files = {
+            CONFIGURATION: configuration(members),
+            LOGGING: LOGGING_TEXT,
+            **sight_sources(self.client),
+        }
+        return IgniteDeployment(
+            place, target=self.name, client=self.client, members=replace(members, files=files)
+        )
+
+    def unsuited(self, run: ChaosRun) -> Iterator[str]:
+        yield from unsuited_zones(run)
+        yield from _unsuited_settings(run.spec)
+
+
+def _unsuited_settings(spec: RunSpec) -> Iterator[str]:
+    if POD_VARIABLE in spec.target.env:
+        yield f"target.env has {POD_VARIABLE}, which the run sets itself: leave it out"
+    for word in spec.target.args:
+        if word.partition("=")[0] in OWN_OPTIONS:
+            yield f"target.args has {word}, which the run sets itself: leave it out"
+
+
+def _own_image(place: TargetPlace) -> str:
+    """Builds the release and loads it into the embedded node; returns the image's name."""
+    if place.node is None:
+        raise UsageError(
+            "target ignite on a cluster that isn't the embedded one needs --image, an image with a "
+            "Java runtime and Ignite's jars in /opt/ignite/lib that the cluster can pull: "
+            f"`zonequake images ignite {RELEASE}` builds one"
+        )
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.ignite import build_ignite_release
+
+    instance = place.node.instance
+    built = build_ignite_release(RELEASE, progress=place.say)
+    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
+    if built.ref not in cluster.images():
+        place.say(f"loading {built.ref}")
+        cluster.load_image(built.archive)
+    return built.ref
+
+
+TARGET = IgnitePackage()

@@ -1,0 +1,89 @@
+"""An Apache Ignite of three to five nodes, put through the same suite, scenarios and checks as our
+store. The first run builds its image: the jars come from Maven Central.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.evidence_ignite.evidence import LIST, scenario_of
+from benchmarks.evidence_ignite.rows import Row, System, read_rows
+from tests.cluster.scenarios.test_targets_on_a_node import checked, kept
+from zonequake_operator.nodes.affinity import rendezvous
+
+if TYPE_CHECKING:
+    from tests.cluster.scenarios.conftest import Release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.long]
+
+SHORT = "times={beforeSeconds: 6, afterSeconds: 6}"
+LOST = {"zq-ignite-default-1", "zq-ignite-default-2"}
+"""The nodes that the scenario `ha-majority-lost` takes away."""
+
+
+def row(name: str) -> Row:
+    """A row of the evidence: what a shipped scenario must be given for Ignite."""
+    (found,) = [each for each in read_rows(LIST.read_text()) if each.name == name]
+    return found
+
+
+def test_ignite_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) -> None:
+    kept(checked(release, "ignite", tmp_path / "run"))
+
+
+def test_an_ignite_whose_primaries_are_killed_passes_every_check(run_scenario: Any) -> None:
+    judged = run_scenario("leader-kill", SHORT, "faults.0.times=2", target="ignite")
+    assert judged.exit_code == 0, judged.output
+    leaders = {event["data"]["leader"] for event in judged.events("leader.change")}
+    victims = {event["data"]["targets"][0] for event in judged.events("fault.effective")}
+    assert victims <= leaders
+    print(judged.says("availability"))
+
+
+def test_read_only_transactions_of_a_sound_ignite_are_found_stale(run_scenario: Any) -> None:
+    judged = run_scenario("local-reads", SHORT, target="ignite")
+    assert judged.exit_code == 1, judged.output
+    assert "stale-reads" in judged.failed_checks()
+    assert "lost-writes" not in judged.failed_checks()
+    print(judged.says("stale-reads"))
+
+
+def test_a_lost_majority_goes_on_in_a_zone_that_is_highly_available(run_scenario: Any) -> None:
+    """Three of the cluster's five voters are left; without them Ignite resets nothing."""
+    names = [f"zq-ignite-default-{number}" for number in range(5)]
+    hit = {n for n, nodes in enumerate(rendezvous(names, 4, 3)) if set(nodes) >= LOST}
+    assert hit, "no partition loses its majority"
+    lost = row("ha-majority-lost")
+    judged = run_scenario(scenario_of(lost), *lost.given(System.IGNITE), SHORT, target="ignite")
+    assert judged.exit_code in (0, 1), judged.output
+    assert judged.failed_checks() <= {"lost-writes", "stale-reads", "linearizability"}
+    (begun,) = [
+        e["time"] for e in judged.events("fault.effective") if e["data"]["type"] != "reached"
+    ]
+    (ended,) = [e["time"] for e in judged.events("fault.stop") if e["data"]["type"] != "reached"]
+    away_ms = (ended - begun) / 1e6
+    windows = {
+        each["partition"]: each["certain_ms"]
+        for each in judged.verdict["windows"]
+        if each["partition"] in hit
+    }
+    assert set(windows) == hit, "a partition without a majority can't have served all the time"
+    assert max(windows.values()) < away_ms, "they served again only when the nodes were back"
+    print(windows, judged.says("lost-writes"))
+
+
+def test_a_zone_moves_when_its_nodes_change_and_loses_nothing(run_scenario: Any) -> None:
+    moved = row("scale-with-timers")
+    judged = run_scenario(scenario_of(moved), SHORT, target="ignite")
+    assert judged.exit_code == 0, judged.output
+    assert judged.events("stage.seen"), "no partition was seen to move"
+
+
+def test_a_node_is_killed_while_it_gets_its_replicas(run_scenario: Any) -> None:
+    killed = row("kill-while-installing")
+    judged = run_scenario(scenario_of(killed), *killed.given(System.IGNITE), SHORT, target="ignite")
+    assert judged.exit_code == 0, judged.output
+    assert {event["data"]["fault"] for event in judged.events("fault.hit")} >= {"kill-catching-up"}

@@ -1,0 +1,154 @@
+"""The evidence on Ignite: what is left to run, what is kept, and what the page says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from benchmarks.evidence_ignite import evidence
+from benchmarks.evidence_ignite.altering import alter, statement, took_effect
+from benchmarks.evidence_ignite.page import NONE_RUN, NOT_RUN, page
+from benchmarks.evidence_ignite.rows import (
+    Bad,
+    Done,
+    Next,
+    Row,
+    System,
+    done_of,
+    next_run,
+    read_rows,
+)
+from benchmarks.record.runs import keep, read_lines
+from zonequake_kube.client import Kube
+
+IGNITE, OURS = System.IGNITE, System.OURS
+ROW = Row(name="kill", asks="a kill", rule="rebalance", scenario="leader-kill", runs=2)
+WITNESS = "lost: 0/0 key r1\n  written and gone"
+
+
+def run(
+    seed: int, system: System = IGNITE, verdict: str = "passed", *, certain_ms: float = 1500.0
+) -> Done:
+    lost = Bad(check="lost-writes", summary="3 acknowledged writes are lost", witness=WITNESS)
+    return Done(
+        name="kill",
+        system=system,
+        version="ignite 3.1.0",
+        seed=seed,
+        verdict=verdict,
+        headline="",
+        violated=[lost] if verdict == "violated" else [],
+        certain_ms=certain_ms,
+        p99_ms=20.0,
+    )
+
+
+def test_each_seed_is_run_on_both_systems_before_the_next() -> None:
+    assert next_run(ROW, []) == Next(system=IGNITE, seed=1)
+    assert next_run(ROW, [run(1)]) == Next(system=OURS, seed=1)
+    assert next_run(ROW, [run(1), run(1, OURS)]) == Next(system=IGNITE, seed=2)
+    done = [run(1), run(1, OURS), run(2), run(2, OURS)]
+    assert next_run(ROW, done) is None
+    alone = msgspec.structs.replace(ROW, with_ours=False)
+    assert next_run(alone, [run(1), run(2)]) is None
+
+
+def test_a_run_that_was_kept_is_not_made_again(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    keep(run(1), file)
+    with file.open("ab") as torn:
+        torn.write(b'{"name":"kill","sys')
+    assert next_run(ROW, read_lines(file, Done)) == Next(system=OURS, seed=1)
+    keep(run(1, OURS), file)
+    assert next_run(ROW, read_lines(file, Done)) == Next(system=IGNITE, seed=2)
+
+
+def test_a_page_without_runs_says_so_plainly() -> None:
+    text = page([ROW], [])
+    assert NONE_RUN in text
+    (line,) = [each for each in text.splitlines() if "a kill" in each]
+    assert line.count(NOT_RUN) == 2
+    assert "passed" not in text
+
+
+def test_the_page_counts_runs_and_tells_the_longest_window_of_both() -> None:
+    done = [run(1), run(2, verdict="violated", certain_ms=6200.0), run(1, OURS, certain_ms=310.0)]
+    text = page([ROW], done)
+    assert NONE_RUN not in text
+    assert "Not all runs of kill have been made yet." in text
+    (line,) = [each for each in text.splitlines() if "a kill" in each]
+    assert "1 passed; 1 violated; by `lost-writes` (1) | 6.20 s | 20 ms" in line
+    assert "1 passed; 1 of 2 runs | 0.31 s" in line
+    assert "1 of 2 runs, seeds 2. Seed 2: 3 acknowledged writes are lost" in text
+    assert "written and gone" in text
+    assert "Not all" not in page([ROW], [*done, run(2, OURS)])
+
+
+def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:
+    checks = [
+        {"name": "lost-writes", "verdict": "violated", "summary": "s", "witnesses": ["w", "v"]},
+        {"name": "load", "verdict": "unknown", "summary": "t", "witnesses": []},
+    ]
+    document: dict[str, Any] = {
+        "verdict": "violated",
+        "headline": "h",
+        "checks": checks,
+        "numbers": {"windows": 2, "longest_window_certain_ms": 4.5, "p99_during_ms": None},
+    }
+    done = done_of(ROW, Next(system=OURS, seed=7), document, version="x", took_s=1.23)
+    assert done.violated == [Bad(check="lost-writes", summary="s", witness="w")]
+    assert (done.windows, done.certain_ms, done.p99_ms) == (2, 4.5, None)
+
+
+def test_each_row_can_be_run_on_each_of_its_systems() -> None:
+    rows = read_rows(evidence.LIST.read_text())
+    assert len(rows) >= 15
+    assert {row.name: evidence.obstacle(row) for row in rows} == {row.name: None for row in rows}
+
+
+def test_a_row_that_a_system_refuses_says_why() -> None:
+    row = msgspec.structs.replace(ROW, scenario="kill-during-catchup")
+    assert "ignite: " in str(evidence.obstacle(row))
+    assert "catchUpBytesPerSecond" in str(evidence.obstacle(row))
+
+
+def test_a_list_that_is_wrong_is_refused() -> None:
+    with pytest.raises(ValueError, match="'kill' twice"):
+        read_rows(msgspec.json.encode([ROW, ROW]).decode())
+
+
+def test_a_zone_is_altered_once_the_fault_took_effect() -> None:
+    lines = [
+        '{"kind":"fault.start","data":{"fault":"grow"}}',
+        '{"kind":"fault.effective","data":{"fault":"other"}}',
+        '{"kind":"fault.eff',
+    ]
+    assert not took_effect(lines, "grow")
+    assert took_effect([*lines, '{"kind":"fault.effective","data":{"fault":"grow"}}'], "grow")
+
+
+def test_each_system_is_altered_in_its_own_words() -> None:
+    asked: list[tuple[object, ...]] = []
+
+    class Cluster:
+        async def patch(self, *words: object) -> None:
+            asked.append(words)
+
+        async def pod_proxy(self, *words: object, body: bytes, **_: object) -> None:
+            asked.append((*words, body))
+
+    for system in System:
+        asyncio.run(alter(cast("Kube", Cluster()), system, "chaos", 4))
+    assert statement("chaos", 4) == 'ALTER ZONE "chaos" SET (REPLICAS 4)'
+    ignite, ours = asked
+    assert ours == ("DistributionZone", "chaos", {"spec": {"replicas": 4}})
+    assert b"REPLICAS 4" in cast("bytes", ignite[-1])
+
+
+def test_the_page_in_the_repository_is_what_the_results_say() -> None:
+    rows = read_rows(evidence.LIST.read_text())
+    assert evidence.PAGE.read_text() == page(rows, read_lines(evidence.RESULTS, Done))

@@ -21,7 +21,7 @@ from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
-from zonequake_kube.deletion import erase, wait_erased
+from zonequake_kube.deletion import erase_all
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
@@ -77,8 +77,7 @@ class IgniteDeployment:
         await self._refuse_another()
         labels = self._members.labels
         journal.owe(DeleteObjects(labels=labels, kinds=list(KINDS)))
-        await erase(self._kube, labels, KINDS)  # of a run that was not cleaned
-        await wait_erased(self._kube, labels)
+        await erase_all(self._kube, labels, KINDS)  # of a run that was not cleaned
         for manifest in node_objects(
             self._members,
             zone=self._zone.name,

@@ -134,7 +134,7 @@ def node_objects(
     objects = member_objects(members, container(), run_id=run_id, installation=installation)
     (stateful_set,) = [each for each in objects if each["kind"] == "StatefulSet"]
     containers = stateful_set["spec"]["template"]["spec"]["containers"]
-    (node,) = [each for each in containers if each["name"] == members.program]
+    (node,) = [each for each in containers if each["name"] == members.target]
     (hands,) = [each for each in containers if each["name"] == HANDS_CONTAINER]
     mounts = [each for each in node["volumeMounts"] if each["mountPath"].startswith(SOURCES)]
     node["volumeMounts"] = [each for each in node["volumeMounts"] if each not in mounts]

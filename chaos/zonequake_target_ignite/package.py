@@ -44,31 +44,18 @@ class IgnitePackage(TargetPackage):
     )
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        spec, installation = place.run.spec, place.installation
-        (zone,), (pool,) = spec.zones, spec.pools
-        image = spec.target.image
-        if image is None:
-            image = await asyncio.to_thread(_own_image, place)
-        members = MemberSet(
-            name=f"{installation.release}-{self.name}-{pool.name}",
-            program=PROGRAM,
-            pool=pool.name,
-            count=pool.replicas,
-            namespace=installation.namespace,
-            image=image,
-            pull_policy="IfNotPresent",
-            fsync=zone.fsync,
-            ports=PORTS,
-            settings=spec.target,
-            volume_size="2Gi",
-        )
+        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
+        members = MemberSet.of(place, target=self.name, program=PROGRAM, ports=PORTS, image=image)
         files = {
             CONFIGURATION: configuration(members),
             LOGGING: LOGGING_TEXT,
             **sight_sources(self.client),
         }
         return IgniteDeployment(
-            place, target=self.name, client=self.client, members=replace(members, files=files)
+            place,
+            target=self.name,
+            client=self.client,
+            members=replace(members, files=files, volume_size="2Gi"),
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:

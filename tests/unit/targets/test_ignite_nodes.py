@@ -62,6 +62,7 @@ REFUSING = (
 def members(**changed: Any) -> MemberSet:
     given: dict[str, Any] = {
         "name": "zq-ignite-default",
+        "target": "ignite",
         "program": "java",
         "pool": "default",
         "count": 3,

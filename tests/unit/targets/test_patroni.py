@@ -360,6 +360,7 @@ INSTALLED = Installation(
 def objects(account: str, *args: str) -> list[dict[str, Any]]:
     members = MemberSet(
         name="zq-patroni-default",
+        target=package.NAME,
         program=package.PROGRAM,
         pool="default",
         count=3,

@@ -20,10 +20,10 @@ import asyncpg
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.unit.installed import installed
 from tests.unit.targets.postgres import MISSING, Postgres, postgres, programs
 from zonequake_chaos.kit.member_set import MemberSet, member_objects
 from zonequake_chaos.kit.suited import check_suited
-from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
@@ -346,15 +346,7 @@ def test_members_are_seen_by_what_patroni_tells() -> None:
         package.status_of("m", {"state": "starting", "role": "replica"})
 
 
-INSTALLED = Installation(
-    release="zq",
-    namespace="ns",
-    load_image="load",
-    load_pull_policy="Never",
-    store_service="zq-store",
-    prometheus_service="",
-    tls=None,
-)
+INSTALLED = installed()
 
 
 def objects(account: str, *args: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.fleet import fencing, fleet
-from zonequake_operator.high_availability import chain, cold_start, reset, reset_orders, verdicts
+from zonequake_operator.high_availability import chain, cold_start, decisions, reset, reset_orders
 from zonequake_operator.nodes import topology
 from zonequake_operator.planning import zone_orders
 from zonequake_operator.rebalance import ha_wish, key_changes
@@ -53,7 +53,7 @@ def count_as_stopped_for_ever(patch: Patch) -> None:
 
 def reset_again_for_the_same_loss(patch: Patch) -> None:
     patch.setattr(
-        verdicts,
+        decisions,
         "is_due",
         lambda keys, holders, due: (
             reset.has_lost_majority(keys, holders, due.topology_version) or keys.is_forced

@@ -169,7 +169,9 @@ class PatroniPackage(TargetPackage):
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         self.check_release(place.installation)
-        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
+        image = place.run.spec.target.image
+        if image is None:
+            image = await asyncio.to_thread(_own_image, place)
         members = MemberSet.of(
             place,
             target=self.name,

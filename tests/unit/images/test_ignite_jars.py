@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.unit.repository.test_layout import ROOT
 from zonequake_cluster.errors import BuildFailed
-from zonequake_cluster.images import ignite
+from zonequake_cluster.images import ignite, programs
 from zonequake_cluster.images.cli import app
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import UsageError
@@ -52,7 +52,7 @@ def test_jars_are_fetched_by_maven_and_checked(
         'mkdir "$to" && printf a.jar > "$to/a.jar" && printf b.jar > "$to/b.jar"\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(ignite.programs, "require", lambda *_, **__: str(program))
+    monkeypatch.setattr(programs, "require", lambda *_, **__: str(program))
     ignite.fetch_jars("3.1.0", tmp_path / "lib", pins=PINS)
     program.write_text("#!/bin/sh\necho no network >&2; exit 1\n")
     with pytest.raises(BuildFailed, match="no network"):

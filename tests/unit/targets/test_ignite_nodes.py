@@ -184,7 +184,7 @@ def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
     )
     (stateful_set,) = [each for each in objects if each["kind"] == "StatefulSet"]
     node, hands = stateful_set["spec"]["template"]["spec"]["containers"]
-    assert (node["name"], hands["name"], hands["image"]) == ("java", "hands", "load")
+    assert (node["name"], hands["name"], hands["image"]) == ("ignite", "hands", "load")
     assert node["livenessProbe"]["httpGet"] == {"path": "/live", "port": SIGHT_PORT}
     assert hands["args"][:5] == ["python", "-m", "zonequake_target_ignite.sight", "--zone", "z1"]
     assert [each["mountPath"] for each in node["volumeMounts"]] == ["/data", "/tmp", CONFIGURATION]

@@ -416,11 +416,11 @@ def test_settings_are_patronis_own_by_their_places() -> None:
         ("target.env={SCOPE: x}", "which the run sets itself"),
         (
             "faults=[{name: cut, type: network_partition, target: {role: leader}, cut: peers}]",
-            "one port",
+            "has one for standbys",
         ),
         (
             "faults=[{name: f, type: network_slow, target: {role: any}, delayMilliseconds: 5}]",
-            "one port",
+            "has one for standbys",
         ),
     ],
 )

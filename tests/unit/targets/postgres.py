@@ -98,7 +98,8 @@ class Postgres:
         self._run("pg_ctl", "promote", "-w", "-D", self.data)
 
     def kill(self) -> None:
-        """Kills all of its processes, as the end of a container does."""
+        """Kills all of its processes, as the end of a container does; returns when they have ended,
+        so that no connection is open."""
         if self.process is None or self.process.poll() is not None:
             return
         pid = self.process.pid
@@ -108,6 +109,14 @@ class Postgres:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
         self.process.wait()
+        while any(map(_runs, children)):
+            time.sleep(0.01)
+
+
+def _runs(pid: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    return False
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_protocol.admin import ReplicaRole
 from zonequake_target_patroni import package
+from zonequake_target_patroni.alteration import HOLDING
 from zonequake_target_patroni.image import start
 from zonequake_target_patroni.image.client import PatroniClient, connect
 
@@ -303,6 +304,27 @@ def test_a_standby_takes_no_write_and_a_promoted_one_begins_a_timeline(
     assert (later.node, later.term) == ("m1", 2), later
     assert (later.index or 0) > (written[1].index or 0)
     assert seen.value == [1, 2, 3, 4]
+
+
+@needs_postgres
+def test_a_value_is_altered_only_where_no_start_writes_it_again(
+    pair: tuple[Postgres, Postgres],
+) -> None:
+    primary, _ = pair
+    program: dict[str, Any] = {}
+    exec(HOLDING, program)
+    value = "123456789012345"
+    primary.query(f"INSERT INTO entries (key, value) VALUES ('k', '{value}')")
+    assert list(program["holding"](primary.data, value)) == [], "it is in memory"
+    primary.query("CHECKPOINT")
+    (file,) = program["holding"](primary.data, value)
+    # Its page is on disk, and newer than the last checkpoint.
+    control = Path(primary.data, "global", "pg_control")
+    newer = bytearray(control.read_bytes())
+    newer[40:48] = (int.from_bytes(newer[40:48], "little") - 2**20).to_bytes(8, "little")
+    control.write_bytes(newer)
+    assert value.encode() in file.read_bytes()
+    assert list(program["holding"](primary.data, value)) == []
 
 
 LEADER = {

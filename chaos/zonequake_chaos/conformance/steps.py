@@ -206,7 +206,7 @@ class ConformanceSteps:
         )
         if not met:
             result.unknown.append(
-                "the kill met no operation: none was asked for before it and unanswered by then"
+                "the kill met no operation: none was interrupted, or unanswered at its report"
             )
         found = await self.client.find(one.operation.key for one in operations.asked)
         result.problems += contradictions(operations.asked, found)

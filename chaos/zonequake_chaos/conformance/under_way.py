@@ -39,13 +39,15 @@ class TimedOperation:
 def was_under_way(one: TimedOperation, *, ordered_ns: int, reported_ns: int) -> bool:
     """Returns whether something that was ordered and reported at these instants met the operation.
 
-    It was asked for before the report and was not answered by then; one that certainly did not
-    happen was not met.
+    It was asked for before the report, and was not answered by then; or it ended between order and
+    report, and is unknown, or took more than one attempt, as where a successor leads before the
+    report comes. One that certainly did not happen was not met.
     """
-    if one.asked.outcome.type is Type.FAIL or one.began_ns > reported_ns:
+    outcome = one.asked.outcome
+    if outcome.type is Type.FAIL or one.began_ns > reported_ns:
         return False
-    unknown = one.asked.outcome.type is Type.INFO
-    return one.ended_ns >= (ordered_ns if unknown else reported_ns)
+    interrupted = outcome.type is Type.INFO or outcome.attempts > 1
+    return one.ended_ns >= (ordered_ns if interrupted else reported_ns)
 
 
 class OperationsUnderWay:

@@ -531,30 +531,32 @@ async def test_a_leader_that_answers_long_before_it_is_seen_is_said(
     assert any("was not seen to lead 1 s later" in problem for problem in result.problems), result
 
 
-def timed(type_: Type, began_ns: int, ended_ns: int) -> TimedOperation:
+def timed(type_: Type, began_ns: int, ended_ns: int, attempts: int) -> TimedOperation:
     asked = AskedOperation(
         operation=Operation(f=Function.WRITE, key="k", value=1),
-        outcome=Outcome(type=type_, attempts=1),
+        outcome=Outcome(type=type_, attempts=attempts),
     )
     return TimedOperation(asked=asked, began_ns=began_ns, ended_ns=ended_ns)
 
 
 @pytest.mark.parametrize(
-    ("type_", "began_ns", "ended_ns", "met"),
+    ("type_", "began_ns", "ended_ns", "attempts", "met"),
     [
-        (Type.OK, 5, 25, True),
-        (Type.OK, 15, 25, True),
-        (Type.OK, 5, 15, False),  # perhaps answered before the kill
-        (Type.OK, 21, 25, False),
-        (Type.INFO, 5, 15, True),
-        (Type.INFO, 5, 9, False),
-        (Type.FAIL, 5, 25, False),
+        (Type.OK, 5, 25, 1, True),
+        (Type.OK, 15, 25, 1, True),
+        (Type.OK, 5, 15, 1, False),  # perhaps answered before the kill
+        (Type.OK, 5, 15, 2, True),
+        (Type.OK, 5, 9, 2, False),
+        (Type.OK, 21, 25, 1, False),
+        (Type.INFO, 5, 15, 1, True),
+        (Type.INFO, 5, 9, 1, False),
+        (Type.FAIL, 5, 25, 1, False),
     ],
 )
-def test_an_operation_is_met_that_is_unanswered_when_a_kill_is_reported(
-    type_: Type, began_ns: int, ended_ns: int, met: bool
+def test_an_operation_is_met_that_a_kill_leaves_unanswered_or_interrupts(
+    type_: Type, began_ns: int, ended_ns: int, attempts: int, met: bool
 ) -> None:
-    one = timed(type_, began_ns, ended_ns)
+    one = timed(type_, began_ns, ended_ns, attempts)
     assert was_under_way(one, ordered_ns=10, reported_ns=20) is met
 
 

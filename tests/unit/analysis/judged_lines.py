@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import Facts
-from zonequake_analysis.inputs.lines import byte_ranges
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.spark_pass.repeated_passes import Asked, agreed
@@ -145,7 +144,7 @@ class InProcess(Lines):
     """Lines that are read without Spark."""
 
     def to_buckets(self, read: Task, _: StructType) -> Any:
-        count = len(byte_ranges(self.files, self.range_bytes))
+        count = len(self.shares())
         numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64())})
         return Shuffled(list(read(iter([numbers]))))
 

@@ -45,7 +45,7 @@ def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
     return b"".join(by_time)
 
 
-def made(run: Path, history: bytes, *, piece_bytes: int | None) -> Path:
+def made(run: Path, history: bytes, *, piece_bytes: int) -> Path:
     """A run folder with this history, as `zonequake run` copies it out of a pod."""
     (run / "history").mkdir(parents=True)
     HistoryCopy(run / "history", NAME, piece_bytes=piece_bytes).write(history)
@@ -91,7 +91,7 @@ def told(run: Path, judgement: Judgement) -> dict[str, Any]:
 
 def test_a_history_in_pieces_is_judged_as_in_one_file(spark: SparkSession, tmp_path: Path) -> None:
     history = history_of_a_pod(tmp_path / "pod", planted=True) + TORN
-    one = made(tmp_path / "one" / "run", history, piece_bytes=None)
+    one = made(tmp_path / "one" / "run", history, piece_bytes=len(history) + 1)
     several = made(tmp_path / "several" / "run", history, piece_bytes=PIECE_BYTES)
     assert len(pieces(one)) == 1
     assert len(pieces(several)) > 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +86,11 @@ def judged(
     buckets: int = BUCKETS,
     by_key: bool = False,
     known: Known = NOTHING_KNOWN,
+    column_files: Mapping[str, Place] | None = None,
 ) -> tuple[Sequence[Found], Faults]:
     """What each bucket finds, and the faults of the whole history.
 
-    `by_key`: a bucket has only some keys of a partition.
+    `by_key`: a bucket has only some keys of a partition; `column_files`: those of the run.
     """
     lines = InProcess(
         spark=None,  # type: ignore[arg-type]
@@ -98,6 +99,7 @@ def judged(
         by_key=by_key,
         clock_offset_ns=0,
         range_bytes=size,
+        column_files=column_files or {},
     )
     target = Place.of(folder)
 

@@ -20,6 +20,7 @@ def convert(history: Place, folder: Place, *, range_bytes: int = RANGE_BYTES) ->
     Each appears whole, or not at all. Raises OSError, PlaceError.
     """
     size_bytes = 0
+    folder.make_folder()
     for part in byte_ranges([history], range_bytes):
         content = encoded(part)
         (folder / name_of(part)).write(content)

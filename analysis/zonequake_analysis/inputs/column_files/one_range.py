@@ -3,9 +3,9 @@
     history/load-0.jsonl            the lines of a range of bytes, from 0 on
     columns/load-0.jsonl.0.arrows   an Arrow stream, LZ4 | XXH3 of it, 16 bytes
 
-The lines stay the truth. A column file is taken only if it is whole, and if the lines are those that
-it was made of: they are read and hashed, which costs little beside parsing them. Of any other range
-the lines are parsed, and a sentence says why.
+The lines stay the truth. A column file is taken only if it is whole, and if the lines are those
+that it was made of: they are read and hashed, which costs little beside parsing them. Of any other
+range the lines are parsed, and a sentence says why.
 """
 
 from __future__ import annotations

@@ -273,8 +273,9 @@ def test_a_conversion_that_is_killed_leaves_whole_files_alone(tmp_path: Path) ->
     )
     chance = random.Random(1)
     for _ in range(3):
-        arguments = [sys.executable, "-c", program, tmp_path / "columns", *files]
-        child = subprocess.Popen(arguments)
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "columns"), *map(str, files)]
+        )
         before = len(column_files(Place.of(tmp_path)))
         while child.poll() is None and len(column_files(Place.of(tmp_path))) == before:
             time.sleep(0.001)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ async def test_the_converter_ends_when_its_harness_is_killed_and_tells_of_what_i
 ) -> None:
     read, write = os.pipe()
     converter = await STARTED(
-        module.sys.executable,
+        sys.executable,
         *module._PROGRAM,
         str(tmp_path),
         stdin=read,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_PROGRAM = ("-m", "zonequake_analysis.inputs.column_files")
+PROGRAM = ("-m", "zonequake_analysis.inputs.column_files")
 WAIT_S = 60.0
 """Longest time that the run's end waits for pieces that have no column file yet."""
 
@@ -73,5 +73,5 @@ class ColumnFiles:
 
     async def _started(self) -> Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, *_PROGRAM, str(self._run), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+            sys.executable, *PROGRAM, str(self._run), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
         )

@@ -18,9 +18,10 @@ import xxhash
 from tests.histories.synthesize import Shape, synthesize
 from tests.unit.analysis.judged_lines import judged, operation, written
 from zonequake_analysis.inputs.column_files import one_range
+from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
 from zonequake_analysis.inputs.column_files.one_range import encoded, name_of, read_range
-from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
 from zonequake_analysis.storage.place import Place
 
 SIZE = 20_000
@@ -67,7 +68,7 @@ def spoil(file: Path, chance: random.Random) -> None:
     file.write_bytes(content[: len(content) - chance.choice((0, 0, 1, 7))])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_whatever_the_lines_are_both_ways_find_and_write_the_same(
     tmp_path: Path, seed: int
 ) -> None:
@@ -263,8 +264,20 @@ def test_a_folder_without_columns_has_no_column_files(tmp_path: Path) -> None:
     assert column_files(Place.of(tmp_path)) == {}
 
 
+def test_the_command_writes_them_for_all_histories_and_deletes_older_ones(tmp_path: Path) -> None:
+    files = history(tmp_path, operations=40)
+    (tmp_path / "columns").mkdir()
+    (tmp_path / "columns" / "gone.jsonl.0.arrows").write_text("of a file that is no more")
+    lines_bytes, columns_bytes = write_column_files(Place.of(tmp_path))
+    found = column_files(Place.of(tmp_path))
+    assert set(found) == {f"{file.name}.0.arrows" for file in files}
+    assert lines_bytes == sum(file.stat().st_size for file in files)
+    assert columns_bytes == sum(file.size_bytes() for file in found.values())
+    assert set(unused_of(files, found, RANGE_BYTES)) == {""}
+
+
 def test_a_conversion_that_is_killed_leaves_whole_files_alone(tmp_path: Path) -> None:
-    files = history(tmp_path, operations=3000)
+    files = history(tmp_path, operations=800)
     (tmp_path / "columns").mkdir()
     program = (
         "import sys;from zonequake_analysis.storage.place import Place;"
@@ -272,7 +285,7 @@ def test_a_conversion_that_is_killed_leaves_whole_files_alone(tmp_path: Path) ->
         f"[convert(Place(file), Place(sys.argv[1]), range_bytes={SIZE}) for file in sys.argv[2:]]"
     )
     chance = random.Random(1)
-    for _ in range(3):
+    for _ in range(2):
         child = subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path / "columns"), *map(str, files)]
         )

@@ -15,8 +15,7 @@ from zonequake_analysis.inputs.column_files.conversion import column_files
 from zonequake_analysis.inputs.column_files.one_range import read_range
 from zonequake_analysis.inputs.lines import byte_ranges
 from zonequake_analysis.storage.place import Place
-from zonequake_chaos.load import column_files as module
-from zonequake_chaos.load.column_files import ColumnFiles
+from zonequake_chaos.load.column_files import PROGRAM, ColumnFiles
 from zonequake_chaos.load.histories import HistoryCopy
 
 STARTED = asyncio.create_subprocess_exec
@@ -74,7 +73,7 @@ async def test_a_run_without_a_whole_piece_starts_no_process(
 async def test_a_run_goes_on_when_nothing_converts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(module, "_PROGRAM", ("-c", program))
+    monkeypatch.setattr(f"{ColumnFiles.__module__}.PROGRAM", ("-c", program))
     async with ColumnFiles(tmp_path) as columns:
         for number in range(20):
             columns.piece_ended(f"a.{number}.jsonl")
@@ -84,8 +83,10 @@ async def test_a_run_goes_on_when_nothing_converts(
 async def test_a_run_does_not_wait_longer_than_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[asyncio.subprocess.Process]
 ) -> None:
-    monkeypatch.setattr(module, "_PROGRAM", ("-c", "import time; time.sleep(3600)"))
-    monkeypatch.setattr(module, "WAIT_S", 0.05)
+    monkeypatch.setattr(
+        f"{ColumnFiles.__module__}.PROGRAM", ("-c", "import time; time.sleep(3600)")
+    )
+    monkeypatch.setattr(f"{ColumnFiles.__module__}.WAIT_S", 0.05)
     async with ColumnFiles(tmp_path) as columns:
         columns.piece_ended("a.jsonl")
     assert [process.returncode for process in started] == [-signal.SIGKILL]
@@ -97,7 +98,7 @@ async def test_the_converter_ends_when_its_harness_is_killed_and_tells_of_what_i
     read, write = os.pipe()
     converter = await STARTED(
         sys.executable,
-        *module._PROGRAM,
+        *PROGRAM,
         str(tmp_path),
         stdin=read,
         stderr=asyncio.subprocess.PIPE,

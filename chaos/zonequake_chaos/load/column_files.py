@@ -54,24 +54,27 @@ class ColumnFiles:
 
     async def _convert(self) -> None:
         process: Process | None = None
-        while (name := await self._ended.get()) is not None:
-            if process is None:
-                process = await self._started()
-            assert process.stdin is not None
-            with suppress(ConnectionError):  # it was killed, or pyarrow isn't installed
+        with suppress(OSError):  # it can't be started, was killed, or has no pyarrow
+            while (name := await self._ended.get()) is not None:
+                process = process or await self._started()
+                assert process.stdin is not None
                 process.stdin.write(f"{name}\n".encode())
                 await process.stdin.drain()
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), WAIT_S)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        if process is not None:
+            await _ended(process)
 
     async def _started(self) -> Process:
         return await asyncio.create_subprocess_exec(
             sys.executable, *PROGRAM, str(self._run), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
         )
+
+
+async def _ended(process: Process) -> None:
+    """Lets it end what it has been told to do, or kills it."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), WAIT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
 from zonequake_analysis.inputs.column_files.one_range import encoded, name_of, read_range
 from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import CORRUPT
 from zonequake_analysis.storage.place import Place
 
 SIZE = 20_000
@@ -190,6 +192,32 @@ def test_a_file_of_another_version_is_noticed(
     assert unused_of(files, {file.name: file}) == [
         f"columns/{file.name} is of version 1, expected 2"
     ]
+
+
+def test_what_the_reader_yields_is_that_of_its_version(tmp_path: Path) -> None:
+    """Column files of older readers are used: one that yields something else needs a new version
+    in `one_range`, and then the digest here."""
+    kinds = ("read", "write", "cas", "append")
+    lines = [
+        line
+        for number in range(1, 40)
+        for line in operation(
+            number,
+            f=kinds[number % 4],
+            value=[number, 7] if number % 8 == 0 else number,
+            applied=number % 3 == 0,
+            found=None if number % 5 else number,
+            role=("load", "probe", "final")[number % 3],
+            node=f"n{number % 3}",
+            read="bounded" if number % 7 == 0 else None,
+        )
+    ]
+    odd = ['{"type":"invoke"', '{"op":7}', '{"op":"a","op":"b"}', lines[4], "[1]", "", " "]
+    files = written(tmp_path, lines + odd)
+    (part,) = byte_ranges(files)
+    found = [row | {CORRUPT: row[CORRUPT] is None} for row in rows(kept_lines(part)).to_pylist()]
+    digest = xxhash.xxh3_128_hexdigest(json.dumps(found).encode())
+    assert (one_range.VERSION, digest) == ("1", "afef387e1798577165c312f6c1792d4d")
 
 
 def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Place]) -> None:

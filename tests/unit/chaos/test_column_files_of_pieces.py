@@ -80,6 +80,16 @@ async def test_a_run_goes_on_when_nothing_converts(
             await asyncio.sleep(0.01)
 
 
+async def test_a_run_goes_on_when_no_process_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    async with ColumnFiles(tmp_path) as columns:
+        columns.piece_ended("a.jsonl")
+        await asyncio.sleep(0.01)
+        columns.piece_ended("a.0001.jsonl")
+
+
 async def test_a_run_does_not_wait_longer_than_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[asyncio.subprocess.Process]
 ) -> None:

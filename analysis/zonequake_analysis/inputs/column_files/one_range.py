@@ -19,7 +19,7 @@ import xxhash
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.lines import ByteRange, kept_lines
-from zonequake_analysis.inputs.long_lines import BLOCK_BYTES, until_line_end
+from zonequake_analysis.inputs.long_lines import until_line_end
 from zonequake_analysis.inputs.shapes import LINES
 from zonequake_analysis.storage.place import Place
 
@@ -30,6 +30,9 @@ VERSION = "1"
 
 _VERSION, _LINES = b"zonequake column file", b"zonequake lines"
 _DIGEST_BYTES = 16
+_BLOCK_BYTES = 8 * 1024 * 1024
+"""Bytes that are read at once to be hashed, as many as when lines are parsed: each is a request."""
+
 _WHOLE = to_arrow_schema(LINES)
 _STORED = pa.schema([field for field in _WHOLE if field.name != "file"])
 """A file's number depends on the run's other files, so a column file can't hold it."""
@@ -117,7 +120,7 @@ def _lines_of(part: ByteRange) -> str:
         at = max(0, part.start - 1)
         file.seek(at)
         last = b""
-        while at < part.stop and (block := file.read(min(BLOCK_BYTES, part.stop - at))):
+        while at < part.stop and (block := file.read(min(_BLOCK_BYTES, part.stop - at))):
             digest.update(block)
             at, last = at + len(block), block
         if not last.endswith(b"\n"):

@@ -30,8 +30,8 @@ VERSION = "1"
 
 _VERSION, _LINES = b"zonequake column file", b"zonequake lines"
 _DIGEST_BYTES = 16
-_BLOCK_BYTES = 8 * 1024 * 1024
-"""Bytes that are read at once to be hashed, as many as when lines are parsed: each is a request."""
+_BLOCK_BYTES = 4 * 1024 * 1024
+"""Bytes that are read at once to be hashed: of a store each is a request."""
 
 _WHOLE = to_arrow_schema(LINES)
 _STORED = pa.schema([field for field in _WHOLE if field.name != "file"])

@@ -22,7 +22,7 @@ WAIT_S = 60.0
 
 
 class ColumnFiles:
-    """Converts the pieces of one run, from its entry to `stop`."""
+    """Converts the pieces of one run, from its entry to its exit."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -43,14 +43,10 @@ class ColumnFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
-
-    async def stop(self) -> None:
-        """Waits until all pieces are converted, or for `WAIT_S`; does nothing a second time."""
-        if self._work is not None:
-            self._ended.put_nowait(None)
-            await self._work
-            self._work = None
+        """Waits until all pieces are converted, or for `WAIT_S`."""
+        assert self._work is not None
+        self._ended.put_nowait(None)
+        await self._work
 
     async def _convert(self) -> None:
         process: Process | None = None

@@ -389,7 +389,6 @@ class Runner:
                 await load.collect(self._folder.folder("history"))
             except HarnessError as error:
                 problems.append(f"history: {error}")
-        await self._columns.stop()
         return problems
 
     async def _clean(self) -> None:

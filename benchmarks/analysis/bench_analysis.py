@@ -2,10 +2,14 @@
 
     python -m benchmarks.analysis.bench_analysis --operations 10000000 --folder /tmp/bench
     … --partitions 1 --alone        one partition, without DuckDB
+    … --columns                     and once more from column files, after writing them
 
 Both judge the same files in the same run, one after the other, each in a process of its own, from
 the cold start to the answer; peak memory is that of the process and its children together, sampled
 from /proc. The last line has the ratio of both and the limit of docs/performance.md.
+
+With `--columns` the analysis judges the lines and then the column files that are made of them, and
+a line says what both cost, what the conversion did, and whether all checks are equal.
 
 DuckDB answers in SQL, over JSON lines read with an explicit schema, what SQL can say: sets, the
 claimed order (real time, one entry, preconditions and replay of registers and lists), zones, lists
@@ -31,6 +35,9 @@ import duckdb
 from benchmarks.analysis.engines import cost_of
 from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.cli import analyze
+from zonequake_analysis.inputs.column_files.command import write_column_files
+from zonequake_analysis.inputs.column_files.one_range import FOLDER
+from zonequake_analysis.storage.place import Place
 
 LIMIT_S = 50
 """For 10 million operations (docs/performance.md)."""
@@ -231,20 +238,53 @@ def measured(name: str, run: Path) -> dict[str, float | int | str]:
     }
 
 
+def checks_of(run: Path) -> object:
+    """What the verdict of the last analysis says."""
+    return json.loads((run / "verdict.json").read_bytes())["checks"]
+
+
+def both_ways(run: Path, by_lines: dict[str, float | int | str]) -> None:
+    """Measures the conversion, and the analysis of column files beside that of the lines."""
+    checks = checks_of(run)
+    conversion, by_columns = measured("columns", run), measured("spark", run)
+    print(json.dumps(conversion), flush=True)
+    print(json.dumps(by_columns | {"engine": "spark, column files"}), flush=True)
+    column_bytes = sum(file.stat().st_size for file in (run / FOLDER).iterdir())
+    print(
+        json.dumps(
+            {
+                "wall_columns_over_lines": round(
+                    float(by_columns["seconds"]) / float(by_lines["seconds"]), 2
+                ),
+                "cpu_columns_over_lines": round(
+                    float(by_columns["cpu_seconds"]) / float(by_lines["cpu_seconds"]), 2
+                ),
+                "column_bytes": column_bytes,
+                "checks_equal": checks_of(run) == checks,
+            }
+        ),
+        flush=True,
+    )
+
+
 def main() -> None:
     """Generates the history if it isn't there, and prints one JSON line per engine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/zonequake-bench"))
-    parser.add_argument("--only", choices=["spark", "duckdb"])
+    parser.add_argument("--only", choices=["spark", "duckdb", "columns"])
     parser.add_argument("--alone", action="store_true", help="measure the analysis alone")
+    parser.add_argument("--columns", action="store_true", help="also from column files")
     arguments = parser.parse_args()
     run: Path = arguments.folder
     if arguments.only == "duckdb":
         sys.exit(by_duckdb(run))
     if arguments.only == "spark":
         sys.exit(analyze(run))
+    if arguments.only == "columns":
+        write_column_files(Place.of(run))
+        return
     count = arguments.operations
     keys = max(64, count // 100)
     began = time.monotonic()
@@ -261,8 +301,11 @@ def main() -> None:
     size = sum(file.stat().st_size for file in (run / "history").iterdir())
     print(json.dumps({"operations": count, "bytes": size, "generated_s": time.monotonic() - began}))
     print(json.dumps({"load_average": os.getloadavg(), "cores": multiprocessing.cpu_count()}))
+    (Place.of(run) / FOLDER).delete_folder()
     ours = measured("spark", run)
     print(json.dumps(ours), flush=True)
+    if arguments.columns:
+        both_ways(run, ours)
     if arguments.alone:
         return
     theirs = measured("duckdb", run)

@@ -59,7 +59,7 @@ def judged(
         shutil.move(out, out.with_name(f"{out.name}-broken-off-{time.time_ns()}"))
     out.parent.mkdir(parents=True, exist_ok=True)
     begun_s = time.monotonic()
-    log = out.with_suffix(".log")
+    log = out.with_name(f"{out.name}.log")
     with (
         log.open("w") as file,
         subprocess.Popen(asked.command, stdout=file, stderr=subprocess.STDOUT) as process,

@@ -47,7 +47,10 @@ invoke, and whether it is a completion whose invoke was dropped."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of some lines of a history. Times in ns, None if there is none."""
+    """Facts of some lines of a history. Times in ns, None if there is none.
+
+    `unused_files`: how many column files were not used; `unused`: the first one, and why.
+    """
 
     lines: int = 0
     torn: int = 0
@@ -57,6 +60,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     wall_offset: int | None = None
     start: int | None = None
     end: int | None = None
+    unused_files: int = 0
+    unused: str | None = None
 
 
 def together(facts: Sequence[Facts]) -> Facts:
@@ -70,6 +75,8 @@ def together(facts: Sequence[Facts]) -> Facts:
         wall_offset=max((f.wall_offset for f in facts if f.wall_offset is not None), default=None),
         start=min((f.start for f in facts if f.start is not None), default=None),
         end=max((f.end for f in facts if f.end is not None), default=None),
+        unused_files=sum(f.unused_files for f in facts),
+        unused=min((f.unused for f in facts if f.unused is not None), default=None),
     )
 
 

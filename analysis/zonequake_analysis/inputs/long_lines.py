@@ -46,7 +46,7 @@ def _pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
         at = start
         if at > 0:
             stream.seek(at - 1)
-            at += sum(map(len, _until_line_end(stream))) - 1
+            at += sum(map(len, until_line_end(stream))) - 1
             stream.seek(at)
         while at < stop:
             piece = stream.read(min(_PIECE_BYTES, stop - at))
@@ -60,7 +60,7 @@ def _pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
                 yield LinePiece(content=memoryview(piece)[:end], at=at)
                 stream.seek(at + end)
             else:
-                piece = b"".join([piece, *_until_line_end(stream)])
+                piece = b"".join([piece, *until_line_end(stream)])
                 end = len(piece)
                 torn = not piece.endswith(b"\n")
                 yield LinePiece(content=piece + b"\n" if torn else piece, at=at, torn=torn)
@@ -68,7 +68,7 @@ def _pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
             at += end
 
 
-def _until_line_end(stream: BinaryIO) -> Iterator[bytes]:
+def until_line_end(stream: BinaryIO) -> Iterator[bytes]:
     """Yields the bytes from here through the next line's end, or to the file's own end."""
     while block := stream.read(BLOCK_BYTES):
         end = block.find(b"\n") + 1

@@ -126,6 +126,8 @@ def _judged(
     )
     buckets = ingested.buckets
     done("ingest")
+    if ingested.unused:
+        progress(ingested.unused)
     suspects = [bucket.suspects for bucket in buckets]
     among = None
     if ingested.suspected:

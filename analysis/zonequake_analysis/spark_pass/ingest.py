@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from zonequake_analysis.inputs.column_files.conversion import column_files
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import (
@@ -59,7 +60,10 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class Ingested:
-    """The operations, the result of each bucket's pass, and the facts of the files."""
+    """The operations, the result of each bucket's pass, and the facts of the files.
+
+    `unused`: a sentence about column files that were not used, empty if there are none.
+    """
 
     read_ops: Callable[[], DataFrame]
     buckets: tuple[Found, ...]
@@ -67,6 +71,7 @@ class Ingested:
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
     end_ns: int  # last line
+    unused: str = ""
 
     @cached_property
     def ops(self) -> DataFrame:
@@ -94,6 +99,8 @@ def ingest(
 ) -> Ingested:
     """Reads `history/*.jsonl` and writes `tables/ops`, replacing the earlier table.
 
+    Of ranges that have a column file it is read in place of the lines, with the same result.
+
     `clock_offset_ns` widens every interval on both sides: it may hide a violation and never invents
     one. `dumps`: whether there are replicas to compare with. `known`: the facts about partitions
     from the run's events. Raises RunFolderError.
@@ -110,6 +117,7 @@ def ingest(
         buckets=buckets,
         by_key=split_by_key,
         clock_offset_ns=clock_offset_ns,
+        column_files=column_files(record.place),
     )
 
     def one_pass(asked: Asked) -> tuple[list[Found], Twice]:
@@ -137,6 +145,7 @@ def ingest(
         wall_offset_ns=facts.wall_offset or 0,
         start_ns=facts.start or 0,
         end_ns=facts.end or 0,
+        unused=_unused(facts),
         quality=Quality(
             files=len(files),
             bytes=size,
@@ -152,4 +161,13 @@ def ingest(
             unplaced=sum(b.unplaced for b in found),
             clocks=tuple(sorted(str(name) for name in clocks)),
         ),
+    )
+
+
+def _unused(facts: Facts) -> str:
+    if not facts.unused_files:
+        return ""
+    return (
+        f"{facts.unused_files:,} column files are not used, and their lines read instead: "
+        f"{facts.unused}; zonequake columns writes them again"
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -18,12 +18,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonequake_analysis.inputs.column_files.one_range import read_range
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
 from zonequake_analysis.inputs.faults.names import twice as find_twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
 from zonequake_analysis.inputs.layout import split
-from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
+from zonequake_analysis.inputs.lines import RANGE_BYTES, ByteRange, byte_ranges
 from zonequake_analysis.spark_pass.across_keys import (
     NOTHING_ACROSS,
     of_processes,
@@ -40,6 +41,8 @@ _SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]
 """The columns of the shuffle: from one range of lines to one bucket."""
 _JUDGED = ["bucket", "found", "ops", "keys"]
 
+replace = msgspec.structs.replace
+
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _T = TypeVar("_T")
 
@@ -49,7 +52,10 @@ _BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """All lines of a history, and how their operations are put into buckets."""
+    """All lines of a history, and how their operations are put into buckets.
+
+    `column_files`: those of the run, by name.
+    """
 
     spark: SparkSession
     files: list[Place]
@@ -57,30 +63,55 @@ class Lines:
     by_key: bool
     clock_offset_ns: int
     range_bytes: int = RANGE_BYTES
+    column_files: Mapping[str, Place] = field(default_factory=dict)
+
+    def shares(self) -> list[list[ByteRange]]:
+        """Returns the ranges that each task reads: of one writer, together as long as one may be.
+
+        A task costs as much as some 10,000 lines, and a history may be in many small pieces.
+        """
+        shares: list[list[ByteRange]] = []
+        before, size = "", 0
+        for part in byte_ranges(self.files, self.range_bytes):
+            writer, own = self.writer(part), part.stop - part.start
+            if writer != before or size + own > self.range_bytes:
+                shares.append([])
+                before, size = writer, 0
+            shares[-1].append(part)
+            size += own
+        return shares
+
+    def writer(self, part: ByteRange) -> str:
+        """Returns the name of the pod that wrote a file."""
+        return re.sub(_BEYOND_WRITER, "", self.files[part.file].name)
 
     def events(self, twice: Twice | None) -> Callable[[int], tuple[pa.Table, Facts]]:
-        """Returns a function that reads the range of a number; it may go to other machines."""
-        ranges = byte_ranges(self.files, self.range_bytes)
-        writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in self.files]
-        clock_offset_ns = self.clock_offset_ns
+        """Returns a function that reads the share of a number; it may go to other machines."""
+        shares = self.shares()
+        writers = [self.writer(share[0]) for share in shares]
+        clock_offset_ns, column_files = self.clock_offset_ns, self.column_files
 
         def read(number: int) -> tuple[pa.Table, Facts]:
-            part = ranges[number]
-            kept = list(kept_lines(part))
-            if not kept:
-                return EVENTS.empty_table(), Facts()
-            return typed(
-                pa.concat_batches(kept),  # each call costs as much as some 10,000 lines
-                writer=writers[part.file],
-                clock_offset_ns=clock_offset_ns,
-                twice=twice,
-            )
+            parts = [read_range(part, column_files) for part in shares[number]]
+            events, facts = EVENTS.empty_table(), Facts()
+            kept = [batch for part in parts for batch in part.kept]
+            if kept:
+                events, facts = typed(
+                    pa.concat_batches(kept),  # each call costs as much as some 10,000 lines
+                    writer=writers[number],
+                    clock_offset_ns=clock_offset_ns,
+                    twice=twice,
+                )
+            unused = [part.unused for part in parts if part.unused]
+            if unused:
+                facts = replace(facts, unused_files=len(unused), unused=unused[0])
+            return events, facts
 
         return read
 
     def to_buckets(self, read: _Task, columns: StructType) -> DataFrame:
-        """Returns what a task makes of the numbers of ranges, each row at its `bucket`."""
-        count = len(byte_ranges(self.files, self.range_bytes))
+        """Returns what a task makes of the numbers of shares, each row at its `bucket`."""
+        count = len(self.shares())
         return (
             self.spark.range(0, count, 1, max(1, count))
             .mapInArrow(read, columns)

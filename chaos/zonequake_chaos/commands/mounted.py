@@ -84,6 +84,13 @@ _COMMANDS = (
         ANALYSIS,
     ),
     (
+        "columns",
+        "zonequake_analysis.inputs.column_files.command",
+        "analysis",
+        "Write a run's histories as columns, which analyses read faster.",
+        ANALYSIS,
+    ),
+    (
         "executor-archive",
         "zonequake_analysis.executors.command",
         "analysis",

@@ -1,8 +1,8 @@
 """`zonequake pack`: run folders in one archive, for a pipeline to keep and to judge elsewhere.
 
-The archive holds everything that a judgement needs, and not `tables/`, which the analysis derives
-from it. Everything that leads back to the cluster is replaced by a note: the kubeconfig's path, and
-tokens and private keys that a pod may have logged.
+The archive holds everything that a judgement needs, and not `tables/` and `columns/`, which are
+derived from it. Everything that leads back to the cluster is replaced by a note: the kubeconfig's
+path, and tokens and private keys that a pod may have logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zonequake_analysis.run_argument import path_here
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
 
-_DERIVED = "tables"
+_DERIVED = ("tables", "columns")
 _BINARY = {".parquet"}
 _SECRETS = {
     "private key": re.compile(
@@ -98,7 +98,7 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    derived = {run / _DERIVED for run in _runs(folder)}
+    derived = {run / name for run in _runs(folder) for name in _DERIVED}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not file.is_symlink() and not derived & set(file.parents):
             yield file

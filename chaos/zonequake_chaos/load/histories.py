@@ -3,21 +3,25 @@
     in the pod    zq-load-z-0-17-load.jsonl   ───────────────────────────────────────▶ grows
     here          zq-load-z-0-17-load.jsonl | zq-load-z-0-17-load.0001.jsonl | ….0002.jsonl
 
-In a store nothing can be appended to a file, so what has been sent must not grow any more. The
-analysis reads all pieces as one history. A run that goes into no store has one piece.
+In a store nothing can be appended to a file, so what has been sent must not grow any more; and a
+piece that has ended can be converted while the run goes on. The analysis reads all pieces as one
+history.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 PIECE_BYTES = 16 * 1024 * 1024
 """Bytes after which a piece ends, at the next line's end: until then it is sent again and again."""
+
+PieceEnded = Callable[[str], None]
+"""Takes the name of a piece that has ended."""
 
 FOLLOW_S = 3.0
 """Pause between two looks for what histories have grown by."""
@@ -28,11 +32,19 @@ _ENDING = ".jsonl"
 class HistoryCopy:
     """The copy of one history file, as far as it goes."""
 
-    def __init__(self, folder: Path, name: str, *, piece_bytes: int | None = None) -> None:
-        """`piece_bytes`: where pieces end; None: nowhere."""
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        piece_bytes: int,
+        piece_ended: PieceEnded = lambda _: None,
+    ) -> None:
+        """`piece_bytes`: where pieces end."""
         self._folder = folder
         self._stem = name.removesuffix(_ENDING)
         self._piece_bytes = piece_bytes
+        self._piece_ended = piece_ended
         self._number = 0
         self._in_piece = 0
         self._ended = False
@@ -50,8 +62,6 @@ class HistoryCopy:
 
     def _left(self, content: bytes) -> int:
         """Returns how many of these bytes belong to the present piece, which ends with a line."""
-        if self._piece_bytes is None:
-            return len(content)
         ends = content.find(b"\n", max(0, self._piece_bytes - self._in_piece - 1))
         return len(content) if ends < 0 else ends + 1
 
@@ -62,8 +72,10 @@ class HistoryCopy:
             file.truncate()
         self._in_piece += len(part)
         self.size_bytes += len(part)
-        long = self._piece_bytes is not None and self._in_piece >= self._piece_bytes
+        long = self._in_piece >= self._piece_bytes
         self._ended = long and part.endswith(b"\n")
+        if self._ended:
+            self._piece_ended(self._file().name)
 
     def _file(self) -> Path:
         number = f".{self._number:04}" if self._number else ""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
-from zonequake_chaos.load.histories import HistoryCopy
+from zonequake_chaos.load.histories import PIECE_BYTES, HistoryCopy, PieceEnded
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import CONTAINER, LOAD_PORT, load_objects
 from zonequake_chaos.record.clock import RunClock
@@ -63,11 +63,15 @@ class LoadPods:
         name: str,
         plan: LoadPlan,
         code: ClientCode,
-        piece_bytes: int | None = None,
+        piece_bytes: int = PIECE_BYTES,
+        piece_ended: PieceEnded = lambda _: None,
     ) -> None:
-        """`piece_bytes`: the size at which the copy of a history file goes on in a next one."""
+        """`piece_bytes`: the size at which the copy of a history file goes on in a next one;
+        `piece_ended` takes the name of the one before.
+        """
         self._copies: dict[str, HistoryCopy] = {}
         self._piece_bytes = piece_bytes
+        self._piece_ended = piece_ended
         self._kube = kube
         self._clock = clock
         self._name = name
@@ -205,7 +209,8 @@ class LoadPods:
 
     def _copy(self, folder: Path, name: str) -> HistoryCopy:
         return self._copies.setdefault(
-            name, HistoryCopy(folder, name, piece_bytes=self._piece_bytes)
+            name,
+            HistoryCopy(folder, name, piece_bytes=self._piece_bytes, piece_ended=self._piece_ended),
         )
 
     async def _download(self, pod: str, name: str, copy: HistoryCopy, timeout_s: float) -> None:

@@ -27,7 +27,7 @@ from zonequake_kube.errors import UsageError
 from zonequake_kube.yaml_text import read_yaml
 
 _JUDGED = ("events.jsonl", "history/*.jsonl", "dumps/*.jsonl", "metrics/*.parquet")
-RECORDED = (*_JUDGED, "logs/*")
+RECORDED = (*_JUDGED, "columns/*.arrows", "logs/*")
 """The files that a run writes while it goes on."""
 
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")

@@ -22,6 +22,7 @@ from zonequake_chaos.cleanup.undo import pay
 from zonequake_chaos.faults.life import FaultWorld
 from zonequake_chaos.kit.collect import pod_logs
 from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.load.column_files import ColumnFiles
 from zonequake_chaos.load.histories import PIECE_BYTES, Followed
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL
@@ -80,7 +81,7 @@ class Runner:
         permit: Permit,
         follow_histories: bool = False,
     ) -> None:
-        """`follow_histories`: download them while the run goes on, in pieces for a store."""
+        """`follow_histories`: download them while the run goes on, for a store."""
         self._node = node
         self._shell = shell
         self._pay = partial(pay, kube, node=node, shell=shell)
@@ -112,6 +113,7 @@ class Runner:
             stop=self._stop,
         )
         self._started: Moment = clock.now()
+        self._columns = ColumnFiles(folder.path)
         self._loads = [
             LoadPods(
                 kube=kube,
@@ -119,7 +121,8 @@ class Runner:
                 name=_load_name(installation, zone),
                 plan=deployment.load_plan(zone, seed=seed + index),
                 code=deployment.client,
-                piece_bytes=PIECE_BYTES if follow_histories else None,
+                piece_bytes=PIECE_BYTES,
+                piece_ended=self._columns.piece_ended,
             )
             for index, zone in enumerate(run.spec.zones)
         ]
@@ -129,7 +132,12 @@ class Runner:
     async def run(self) -> HarnessReport:
         """Runs all phases. Raises UsageError only before anything is changed."""
         with self._events:
-            async with self._observer.watching(), self._limits.watching(), self._followed:
+            async with (
+                self._observer.watching(),
+                self._limits.watching(),
+                self._columns,
+                self._followed,
+            ):
                 self._running = asyncio.create_task(self._work())
                 loop = asyncio.get_running_loop()
                 interrupted = EarlyEnd(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)

@@ -15,5 +15,5 @@ PROBLEM = "no node came"
 def spoilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spoilt:
     folder = tmp_path_factory.mktemp("spoilt")
     history = history_of_a_pod(folder / "pod", planted=True) + TORN
-    run = made(folder / "run", history, piece_bytes=None, problem=PROBLEM)
+    run = made(folder / "run", history, piece_bytes=len(history) + 1, problem=PROBLEM)
     return Spoilt(run, judge_run(spark, run), tables_of(spark, run))

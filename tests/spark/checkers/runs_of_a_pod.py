@@ -57,7 +57,7 @@ def history_of_a_pod(folder: Path, *, planted: bool) -> bytes:
     return b"".join(by_time)
 
 
-def made(run: Path, history: bytes, *, piece_bytes: int | None, problem: str = "") -> Path:
+def made(run: Path, history: bytes, *, piece_bytes: int, problem: str = "") -> Path:
     """Makes a run folder with this history, as `zonequake run` copies it out of a pod; `problem`:
     of the harness, which failed by it."""
     (run / "history").mkdir(parents=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import Facts
-from zonequake_analysis.inputs.lines import byte_ranges
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.spark_pass.repeated_passes import Asked, agreed
@@ -87,10 +86,11 @@ def judged(
     buckets: int = BUCKETS,
     by_key: bool = False,
     known: Known = NOTHING_KNOWN,
+    column_files: Mapping[str, Place] | None = None,
 ) -> tuple[Sequence[Found], Faults]:
     """What each bucket finds, and the faults of the whole history.
 
-    `by_key`: a bucket has only some keys of a partition.
+    `by_key`: a bucket has only some keys of a partition; `column_files`: those of the run.
     """
     lines = InProcess(
         spark=None,  # type: ignore[arg-type]
@@ -99,6 +99,7 @@ def judged(
         by_key=by_key,
         clock_offset_ns=0,
         range_bytes=size,
+        column_files=column_files or {},
     )
     target = Place.of(folder)
 
@@ -145,7 +146,7 @@ class InProcess(Lines):
     """Lines that are read without Spark."""
 
     def to_buckets(self, read: Task, _: StructType) -> Any:
-        count = len(byte_ranges(self.files, self.range_bytes))
+        count = len(self.shares())
         numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64())})
         return Shuffled(list(read(iter([numbers]))))
 

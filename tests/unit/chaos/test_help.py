@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from zonequake_analysis.executors.command import app as executor_archive
 from zonequake_analysis.importing.command import app as import_history
 from zonequake_analysis.importing.metrics_command import app as import_metrics
+from zonequake_analysis.inputs.column_files.command import app as columns
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.trend_command import app as trend
 from zonequake_analysis.sql_shell.command import app as sql_shell
@@ -34,6 +35,7 @@ MOUNTED = {
     "analyze": analyze,
     "certificates": certificates,
     "cluster": cluster,
+    "columns": columns,
     "compare": compare,
     "executor-archive": executor_archive,
     "images": images,

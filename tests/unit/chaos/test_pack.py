@@ -18,7 +18,7 @@ PARQUET = b"PAR1" + TOKEN.encode()
 
 
 def a_run(folder: Path) -> Path:
-    for name in ("history", "logs", "metrics", "tables/ops"):
+    for name in ("history", "columns", "logs", "metrics", "tables/ops"):
         (folder / name).mkdir(parents=True)
     place = {"kubeconfig": KUBECONFIG, "context": "x", "namespace": "n", "release": "zq"}
     (folder / "run.yaml").write_text(yaml.safe_dump({"cluster": {**place, "version": "v1"}}))
@@ -29,6 +29,7 @@ def a_run(folder: Path) -> Path:
     )
     (folder / "metrics" / "m.parquet").write_bytes(PARQUET)
     (folder / "tables" / "ops" / "x.parquet").write_bytes(PARQUET)
+    (folder / "columns" / "load-0.jsonl.0.arrows").write_bytes(b"derived")
     return folder
 
 
@@ -79,7 +80,7 @@ def test_a_series_is_packed_with_what_is_told_of_all_and_never_packs_itself(tmp_
     files = set(contents(tmp_path / "chaos" / "a.tar.gz"))
     assert {"chaos/junit.xml", "chaos/seed-1/run.yaml", "chaos/seed-2/run.yaml"} <= files
     assert "chaos/a.tar.gz" not in files
-    assert not any("tables" in name for name in files)
+    assert not any("tables" in name or "columns" in name for name in files)
 
 
 def test_what_holds_no_run_is_refused(tmp_path: Path) -> None:

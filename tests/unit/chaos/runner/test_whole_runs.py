@@ -84,6 +84,19 @@ async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
         assert (folder.path / name).stat().st_size == size_bytes
 
 
+async def test_pieces_that_have_ended_have_column_files_which_a_judgement_does_not_need(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.runner.runner.PIECE_BYTES", 2)
+    folder, report = await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
+    assert report.problems == []
+    pieces = [file.name for file in (folder.path / "history").iterdir()]
+    found = [file.name for file in (folder.path / "columns").iterdir()]
+    assert sorted(found) == sorted(f"{name}.0.arrows" for name in pieces)
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert not any("columns" in name for name in written["files"])
+
+
 async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
     cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:

@@ -1,0 +1,121 @@
+"""Pieces of histories are converted beside the run, and a run goes on without what does it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.histories.synthesize import Shape, synthesize
+from zonequake_analysis.inputs.column_files.conversion import column_files
+from zonequake_analysis.inputs.column_files.one_range import read_range
+from zonequake_analysis.inputs.lines import byte_ranges
+from zonequake_analysis.storage.place import Place
+from zonequake_chaos.load.column_files import PROGRAM, ColumnFiles
+from zonequake_chaos.load.histories import HistoryCopy
+
+STARTED = asyncio.create_subprocess_exec
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
+    """The processes that were started."""
+    found: list[asyncio.subprocess.Process] = []
+
+    async def start(*arguments: str, **options: int) -> asyncio.subprocess.Process:
+        found.append(await STARTED(*arguments, **options))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    return found
+
+
+async def test_each_piece_that_has_ended_has_its_column_file_when_the_run_ends(
+    tmp_path: Path, started: list[asyncio.subprocess.Process]
+) -> None:
+    synthesize(tmp_path / "pod", Shape(operations=300, partitions=2, keys=8, files=1))
+    content = (tmp_path / "pod" / "history" / "load-0.jsonl").read_bytes()
+    run = tmp_path / "run"
+    (run / "history").mkdir(parents=True)
+    async with ColumnFiles(run) as columns:
+        copy = HistoryCopy(
+            run / "history", "a.jsonl", piece_bytes=60_000, piece_ended=columns.piece_ended
+        )
+        for at in range(0, len(content), 10_000):
+            copy.write(content[at : at + 10_000])
+            await asyncio.sleep(0)
+    pieces = sorted((run / "history").iterdir(), key=lambda file: (len(file.name), file.name))
+    found = column_files(Place.of(run))
+    assert len(pieces) > 3
+    assert set(found) == {f"{piece.name}.0.arrows" for piece in pieces[:-1]}, "the last grows"
+    assert not any(read_range(part, found).unused for part in byte_ranges(pieces))
+    assert [process.returncode for process in started] == [0]
+
+
+async def test_a_run_without_a_whole_piece_starts_no_process(
+    tmp_path: Path, started: list[asyncio.subprocess.Process]
+) -> None:
+    async with ColumnFiles(tmp_path) as columns:
+        HistoryCopy(tmp_path, "a.jsonl", piece_bytes=100, piece_ended=columns.piece_ended).write(
+            b"one line\n"
+        )
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    "program", ["import a_module_that_is_not_there", "import os; os.kill(os.getpid(), 9)"]
+)
+async def test_a_run_goes_on_when_nothing_converts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(f"{ColumnFiles.__module__}.PROGRAM", ("-c", program))
+    async with ColumnFiles(tmp_path) as columns:
+        for number in range(20):
+            columns.piece_ended(f"a.{number}.jsonl")
+            await asyncio.sleep(0.01)
+
+
+async def test_a_run_goes_on_when_no_process_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    async with ColumnFiles(tmp_path) as columns:
+        columns.piece_ended("a.jsonl")
+        await asyncio.sleep(0.01)
+        columns.piece_ended("a.0001.jsonl")
+
+
+async def test_a_run_does_not_wait_longer_than_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[asyncio.subprocess.Process]
+) -> None:
+    monkeypatch.setattr(
+        f"{ColumnFiles.__module__}.PROGRAM", ("-c", "import time; time.sleep(3600)")
+    )
+    monkeypatch.setattr(f"{ColumnFiles.__module__}.WAIT_S", 0.05)
+    async with ColumnFiles(tmp_path) as columns:
+        columns.piece_ended("a.jsonl")
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+async def test_the_converter_ends_when_its_harness_is_killed_and_tells_of_what_it_can_not(
+    tmp_path: Path,
+) -> None:
+    read, write = os.pipe()
+    converter = await STARTED(
+        sys.executable,
+        *PROGRAM,
+        str(tmp_path),
+        stdin=read,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(read)
+    os.write(write, b"missing.jsonl\n")
+    os.close(write)  # as the kernel does for a process that was killed
+    _, told = await converter.communicate()
+    assert converter.returncode == 0
+    assert told.startswith(b"missing.jsonl: ")
+    assert b"No such file" in told

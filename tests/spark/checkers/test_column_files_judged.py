@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 from tests.foreign.spoilt_runs import without_place
 from tests.histories import anomalies
-from tests.spark.checkers.test_history_in_pieces import (
-    PIECE_BYTES,
+from tests.spark.checkers.runs_of_a_pod import (
     TORN,
     history_of_a_pod,
     made,
     pieces,
+    tables_of,
 )
-from tests.spark.checkers.test_split_partitions import tables_of
+from tests.spark.checkers.test_history_in_pieces import PIECE_BYTES
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import convert

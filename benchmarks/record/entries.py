@@ -15,7 +15,9 @@ VIOLATED = "violated"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One published fault: where it is, what mends it, and what must find it."""
+    """One published fault: where it is, what mends it, and what must find it. `volumes`: the number
+    of volumes that must be file systems of their own.
+    """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
     system: str
@@ -28,6 +30,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limit: Annotated[int, Meta(ge=1)]
     overrides: list[str] = []
     beside: Literal["defragment"] | None = None
+    volumes: Annotated[int, Meta(ge=0)] = 0
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

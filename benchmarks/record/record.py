@@ -29,6 +29,7 @@ from zonequake_kube.errors import ChaosError
 LIST = Path(__file__).with_name("record.yaml")
 SCENARIOS = Path(__file__).with_name("scenarios")
 RUNS = ROOT / ".zonequake" / "record"
+VOLUME_MIB = 512
 
 
 def obstacle(entry: Entry) -> str | None:
@@ -65,6 +66,9 @@ def done_of(entry: Entry, run: Next, document: dict[str, Any], took_s: float) ->
 def run_one(entry: Entry, run: Next) -> Done:
     """Makes one run. Raises ChaosError, also if it could not be judged."""
     built = build_etcd_release(run.release, progress=print)
+    if entry.volumes:
+        volumes = ("--count", str(entry.volumes), "--mebibytes", str(VOLUME_MIB))
+        zonequake("cluster", "limited-volumes", *volumes)
     cluster = EmbeddedCluster(None, say=print)
     if built.ref not in cluster.images():
         cluster.load_image(built.archive)

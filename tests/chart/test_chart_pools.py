@@ -148,6 +148,7 @@ def test_the_harness_is_told_what_it_needs(render: Render, one: One) -> None:
         "release": "zq",
         "loadImage": f"zonequake/store:{version('zonequake')}",
         "loadPullPolicy": "IfNotPresent",
+        "targetAccount": "",
         "storeService": "zq-store",
         "prometheusService": "zq-prometheus",
         "faultAgentNamespace": "",

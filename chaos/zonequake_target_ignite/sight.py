@@ -322,7 +322,14 @@ def application(sight: Sight, *, rest: str) -> web.Application:
                 task.cancel()
 
     app = web.Application()
-    app.add_routes([web.get("/status", status), web.post("/init", init), web.post("/sql", define)])
+    app.add_routes(
+        [
+            web.get("/status", status),
+            web.get("/live", live),
+            web.post("/init", init),
+            web.post("/sql", define),
+        ]
+    )
     app.cleanup_ctx.append(watching)
     return app
 

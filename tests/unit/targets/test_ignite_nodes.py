@@ -26,6 +26,7 @@ from zonequake_chaos.scenario.run import (
 from zonequake_kube.objects import PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicaRole, Stage
+from zonequake_target_ignite import sight as program
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     PORTS,
@@ -254,6 +255,14 @@ def test_only_the_refused_node_is_said_to_be_refused() -> None:
     assert is_refused("n1", REFUSED)
     assert not is_refused("n2", REFUSED)
     assert not is_refused("n1", REFUSING)
+
+
+def test_sight_answers_at_each_path_that_its_module_names() -> None:
+    watched = program.Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+    routes = program.application(watched, rest="http://n").router.routes()
+    answered = {(each.method, each.resource.canonical) for each in routes if each.resource}
+    named = re.findall(r"^    (GET|POST) +(/\w+) ", program.__doc__ or "", flags=re.MULTILINE)
+    assert answered - {("HEAD", path) for _, path in named} == set(named)
 
 
 def test_a_node_is_shut_out_if_it_is_refused_and_alone(tmp_path: Path) -> None:

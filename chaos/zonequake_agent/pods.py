@@ -39,11 +39,11 @@ def processes(uid: str, proc: Path = PROC) -> list[PodProcess]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             groups = (folder / "cgroup").read_text()
             if any(mark in groups for mark in marks):
-                found.append((_started(folder), _process(folder, groups)))
+                found.append((started(folder), _process(folder, groups)))
     return [process for _, process in sorted(found, key=lambda each: (each[0], each[1].pid))]
 
 
-def _started(folder: Path) -> int:
+def started(folder: Path) -> int:
     """Returns the time at which the process began, in the kernel's ticks."""
     # The name in brackets may hold blanks and brackets.
     return int((folder / "stat").read_text().rpartition(")")[2].split()[19])

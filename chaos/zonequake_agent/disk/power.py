@@ -233,13 +233,16 @@ def _in_namespace(point: NodePoint, *words: str) -> str:
 
 
 def _namespaces() -> dict[int, list[int]]:
-    """Returns the processes of each mount namespace. One that has ended is in none."""
-    found: dict[int, list[int]] = {}
+    """Returns the processes of each mount namespace, the oldest first: by it the namespace is
+    looked at, and a younger one may end meanwhile. One that has ended is in none.
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
     for folder in pods.PROC.iterdir():
         if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                found.setdefault((folder / "ns" / "mnt").stat().st_ino, []).append(int(folder.name))
-    return found
+            with contextlib.suppress(OSError, IndexError):
+                number = (folder / "ns" / "mnt").stat().st_ino
+                found.setdefault(number, []).append((pods.started(folder), int(folder.name)))
+    return {number: [pid for _, pid in sorted(each)] for number, each in found.items()}
 
 
 def _mounts_of_node(namespaces: Mapping[int, Sequence[int]]) -> dict[int, list[mounts.Mount]]:

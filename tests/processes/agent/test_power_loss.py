@@ -184,6 +184,22 @@ def test_what_was_synced_stays_and_what_was_not_is_gone(
         time.sleep(0.05)
 
 
+def test_a_namespace_is_looked_at_by_its_oldest_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with a lower number may be younger, and gone a moment later."""
+    for pid, started in ((700, 90), (31_000, 20), (31_001, 50)):
+        (tmp_path / str(pid) / "ns").mkdir(parents=True)
+        fields = ["S", *["0"] * 18, str(started), "0"]
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) {' '.join(fields)}\n")
+        if pid == 700:
+            (tmp_path / "700" / "ns" / "mnt").touch()
+        else:
+            (tmp_path / str(pid) / "ns" / "mnt").hardlink_to(tmp_path / "700" / "ns" / "mnt")
+    monkeypatch.setattr(pods, "PROC", tmp_path)
+    assert list(power._namespaces().values()) == [[31_000, 31_001, 700]]
+
+
 def test_a_kill_alone_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the loss above would prove nothing."""
     with a_node(tmp_path, monkeypatch) as node:

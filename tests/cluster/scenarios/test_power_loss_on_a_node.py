@@ -114,27 +114,6 @@ def test_a_zone_that_does_not_sync_loses_its_replicas_and_answers_no_more(run: A
 
 
 @pytest.mark.long
-def test_what_a_zone_that_does_not_sync_lost_is_found_once_it_is_given_up(
-    run: Any, tmp_path: Path
-) -> None:
-    scenario = yaml.safe_load(manifest.shipped()["power-loss"])
-    (loss,) = scenario["spec"]["faults"]
-    by_hand = {
-        "name": "by-hand",
-        "type": "reset_by_hand",
-        "trigger": {"when": "time", "afterSeconds": 15, "since": "no-power"},
-    }
-    scenario["spec"]["faults"] = [{**loss, "waitRecovered": False}, by_hand]
-    scenario["spec"]["expectations"] = {"resets": None}
-    file = tmp_path / "given-up.yaml"
-    file.write_text(yaml.safe_dump(scenario))
-    judged = run(str(file), "zones.0.fsync=false", *LATE)
-    assert judged.exit_code == 1, judged.output
-    assert "lost-writes" in judged.failed_checks(), judged.failed_checks()
-    print(judged.says("lost-writes"))
-
-
-@pytest.mark.long
 def test_a_store_that_goes_on_after_failed_syncs_is_found(run: Any, tmp_path: Path) -> None:
     """Every node's syncs fail, and are not executed, until all lose their power."""
     scenario = yaml.safe_load(manifest.shipped()["power-loss"])

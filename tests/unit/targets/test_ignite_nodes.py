@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from zonequake_chaos.scenario.run import (
 from zonequake_kube.objects import PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicaRole, Stage
-from zonequake_target_ignite import sight as program
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     PORTS,
@@ -41,7 +41,9 @@ from zonequake_target_ignite.sight import (
     NodeSight,
     ReplicaSight,
     ShutOut,
+    Sight,
     Terms,
+    application,
     is_refused,
 )
 from zonequake_target_ignite.states import report_of, role_of
@@ -258,10 +260,12 @@ def test_only_the_refused_node_is_said_to_be_refused() -> None:
 
 
 def test_sight_answers_at_each_path_that_its_module_names() -> None:
-    watched = program.Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
-    routes = program.application(watched, rest="http://n").router.routes()
+    watched = Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+    routes = application(watched, rest="http://n").router.routes()
     answered = {(each.method, each.resource.canonical) for each in routes if each.resource}
-    named = re.findall(r"^    (GET|POST) +(/\w+) ", program.__doc__ or "", flags=re.MULTILINE)
+    named = re.findall(
+        r"^    (GET|POST) +(/\w+) ", sys.modules[Sight.__module__].__doc__ or "", flags=re.MULTILINE
+    )
     assert answered - {("HEAD", path) for _, path in named} == set(named)
 
 

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.long]
 
-SHORT = "times={beforeSeconds: 6, afterSeconds: 6}"
+SMALL = (
+    *("times={beforeSeconds: 20, afterSeconds: 8}", "load.processes=16"),
+    *("load.registerRate=40", "load.listRate=20", "load.probeRate=40"),
+)
+"""What three nodes that have just started serve on two processors."""
 LOST = {"zq-ignite-default-1", "zq-ignite-default-2"}
 """The nodes that the scenario `ha-majority-lost` takes away."""
 
@@ -35,7 +39,7 @@ def test_ignite_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) 
 
 
 def test_an_ignite_whose_primaries_are_killed_passes_every_check(run_scenario: Any) -> None:
-    judged = run_scenario("leader-kill", SHORT, "faults.0.times=2", target="ignite")
+    judged = run_scenario("leader-kill", *SMALL, "faults.0.times=2", target="ignite")
     assert judged.exit_code == 0, judged.output
     leaders = {event["data"]["leader"] for event in judged.events("leader.change")}
     victims = {event["data"]["targets"][0] for event in judged.events("fault.effective")}
@@ -44,7 +48,7 @@ def test_an_ignite_whose_primaries_are_killed_passes_every_check(run_scenario: A
 
 
 def test_read_only_transactions_of_a_sound_ignite_are_found_stale(run_scenario: Any) -> None:
-    judged = run_scenario("local-reads", SHORT, target="ignite")
+    judged = run_scenario("local-reads", *SMALL, target="ignite")
     assert judged.exit_code == 1, judged.output
     assert "stale-reads" in judged.failed_checks()
     assert "lost-writes" not in judged.failed_checks()
@@ -57,7 +61,7 @@ def test_a_lost_majority_goes_on_in_a_zone_that_is_highly_available(run_scenario
     hit = {n for n, nodes in enumerate(rendezvous(names, 4, 3)) if set(nodes) >= LOST}
     assert hit, "no partition loses its majority"
     lost = row("ha-majority-lost")
-    judged = run_scenario(scenario_of(lost), *lost.given(System.IGNITE), SHORT, target="ignite")
+    judged = run_scenario(scenario_of(lost), *lost.given(System.IGNITE), *SMALL, target="ignite")
     assert judged.exit_code in (0, 1), judged.output
     assert judged.failed_checks() <= {"lost-writes", "stale-reads", "linearizability"}
     (begun,) = [
@@ -77,13 +81,13 @@ def test_a_lost_majority_goes_on_in_a_zone_that_is_highly_available(run_scenario
 
 def test_a_zone_moves_when_its_nodes_change_and_loses_nothing(run_scenario: Any) -> None:
     moved = row("scale-with-timers")
-    judged = run_scenario(scenario_of(moved), SHORT, target="ignite")
+    judged = run_scenario(scenario_of(moved), *SMALL, target="ignite")
     assert judged.exit_code == 0, judged.output
     assert judged.events("stage.seen"), "no partition was seen to move"
 
 
 def test_a_node_is_killed_while_it_gets_its_replicas(run_scenario: Any) -> None:
     killed = row("kill-while-installing")
-    judged = run_scenario(scenario_of(killed), *killed.given(System.IGNITE), SHORT, target="ignite")
+    judged = run_scenario(scenario_of(killed), *killed.given(System.IGNITE), *SMALL, target="ignite")
     assert judged.exit_code == 0, judged.output
     assert {event["data"]["fault"] for event in judged.events("fault.hit")} >= {"kill-catching-up"}

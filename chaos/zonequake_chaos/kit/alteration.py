@@ -19,7 +19,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         continue
     if os.path.basename(command) != program or int(pid) == os.getpid():
         continue
-    for name in glob.glob("/proc/" + pid + "/root" + folder + "/" + pattern, recursive=True):
+    names = glob.glob("/proc/" + pid + "/root" + folder + "/" + pattern, recursive=True)
+    for name in names:
         with open(name, "r+b") as file:
             data = file.read()
             found = data.count(old)
@@ -27,7 +28,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 file.seek(0)
                 file.write(data.replace(old, new))
                 done += found
-    break
+    if names:  # another container's process of that name has other files
+        break
 print(done)
 """
 

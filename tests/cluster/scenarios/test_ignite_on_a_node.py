@@ -88,6 +88,7 @@ def test_a_zone_moves_when_its_nodes_change_and_loses_nothing(run_scenario: Any)
 
 def test_a_node_is_killed_while_it_gets_its_replicas(run_scenario: Any) -> None:
     killed = row("kill-while-installing")
-    judged = run_scenario(scenario_of(killed), *killed.given(System.IGNITE), *SMALL, target="ignite")
+    given = (*killed.given(System.IGNITE), *SMALL)
+    judged = run_scenario(scenario_of(killed), *given, target="ignite")
     assert judged.exit_code == 0, judged.output
     assert {event["data"]["fault"] for event in judged.events("fault.hit")} >= {"kill-catching-up"}

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from benchmarks.record.runs import check_names
+
 VIOLATED = "violated"
 
 
@@ -91,10 +93,7 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
 def read_rows(text: str) -> list[Row]:
     """Reads the list. Raises ValueError, which names what is wrong."""
     rows = msgspec.yaml.decode(text, type=list[Row])
-    names = [row.name for row in rows]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"found the name {name!r} twice: each row needs one of its own")
+    check_names([row.name for row in rows])
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from benchmarks.record.runs import read_lines
+from benchmarks.record.runs import check_names, read_lines
 
 VIOLATED = "violated"
 
@@ -58,10 +58,7 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
 def read_entries(text: str) -> list[Entry]:
     """Reads the list. Raises ValueError, which names what is wrong."""
     entries = msgspec.yaml.decode(text, type=list[Entry])
-    names = [entry.name for entry in entries]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"found the name {name!r} twice: each row needs one of its own")
+    check_names([entry.name for entry in entries])
     return entries
 
 

@@ -96,6 +96,13 @@ def read_lines(file: Path, kind: type[_Line]) -> list[_Line]:
     return found
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Raises ValueError if a name is there twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"found the name {name!r} twice: each row needs one of its own")
+
+
 def program() -> str:
     return str(Path(sys.executable).parent / "zonequake")
 

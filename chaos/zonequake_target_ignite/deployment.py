@@ -11,18 +11,18 @@ import msgspec
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike
 from zonequake_chaos.kit.deployment import SystemDescription
-from zonequake_chaos.kit.member_set import KINDS, MemberSet
+from zonequake_chaos.kit.member_deployment import make_members, wait_members
+from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.kit.target import TargetPlace
-from zonequake_chaos.load.objects import RUN_LABEL, load_plan
+from zonequake_chaos.load.objects import load_plan
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
+from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
-from zonequake_kube.deletion import erase_all
-from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
+from zonequake_kube.errors import ClusterError, WaitExpired
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 from zonequake_target_ignite.client.statements import create_table
@@ -74,17 +74,13 @@ class IgniteDeployment:
         )
 
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
-        await self._refuse_another()
-        labels = self._members.labels
-        journal.owe(DeleteObjects(labels=labels, kinds=list(KINDS)))
-        await erase_all(self._kube, labels, KINDS)  # of a run that was not cleaned
-        for manifest in node_objects(
+        objects = node_objects(
             self._members,
             zone=self._zone.name,
             run_id=self._place.run_id,
             installation=self._place.installation,
-        ):
-            await self._kube.apply(manifest)
+        )
+        await make_members(self._kube, self._members, objects, journal)
         await self._begin_cluster()
         for statement in (create_zone(self._zone), create_table(self._zone.name)):
             await self._post("/sql", {"statement": statement})
@@ -93,11 +89,8 @@ class IgniteDeployment:
         self._version = ", ".join(sorted({each.version for each in sights}))
 
     async def wait_available(self, observer: Observer) -> None:
-        await observer.wait(
-            lambda view: not self._missing(view),
-            timeout_s=self._place.run.spec.times.setup_timeout_s,
-            waiting_for=lambda view: "; ".join(self._missing(view)[:5]),
-        )
+        timeout_s = self._place.run.spec.times.setup_timeout_s
+        await wait_members(observer, self._members, timeout_s=timeout_s)
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
         """Waits until the replicas of each partition are healthy and estimate as many rows."""
@@ -173,19 +166,3 @@ class IgniteDeployment:
             body=msgspec.json.encode(asked),
             timeout_s=DEFINE_TIMEOUT_S,
         )
-
-    def _missing(self, view: ClusterView) -> list[str]:
-        absent = sorted(set(self._members.pods) - set(view.nodes))
-        return [f"{pod} is not there" for pod in absent] + unsettled(view)
-
-    async def _refuse_another(self) -> None:
-        name = self._members.name
-        try:
-            found = await self._kube.get("StatefulSet", name)
-        except NotFound:
-            return
-        if RUN_LABEL not in (found["metadata"].get("labels") or {}):
-            raise UsageError(
-                f"StatefulSet {name} exists in {self._kube.namespace} and belongs to no run: "
-                "delete it, or give another --release"
-            )

@@ -35,7 +35,7 @@ from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase_all
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
-from zonequake_kube.objects import KeysView, PodView
+from zonequake_kube.objects import Json, KeysView, PodView
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import ReplicasReport, StoreEvent
 
@@ -118,27 +118,20 @@ class MemberSetDeployment:
         )
 
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:
-        await self._refuse_another()
-        labels = self._members.labels
-        journal.owe(DeleteObjects(labels=labels, kinds=list(KINDS)))
-        await erase_all(self._kube, labels, KINDS)  # of a run that was not cleaned
-        for manifest in member_objects(
+        objects = member_objects(
             self._members,
             self._container,
             run_id=self._place.run_id,
             installation=self._place.installation,
-        ):
-            await self._kube.apply(manifest)
+        )
+        await make_members(self._kube, self._members, objects, journal)
         await self.wait_available(observer)
         versions = {await self._system.version(pod) for pod in self._members.pods}
         self._version = ", ".join(sorted(versions))
 
     async def wait_available(self, observer: Observer) -> None:
-        await observer.wait(
-            lambda view: not self._missing(view),
-            timeout_s=self._place.run.spec.times.setup_timeout_s,
-            waiting_for=lambda view: "; ".join(self._missing(view)[:5]),
-        )
+        timeout_s = self._place.run.spec.times.setup_timeout_s
+        await wait_members(observer, self._members, timeout_s=timeout_s)
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
         await observer.wait(
@@ -188,18 +181,43 @@ class MemberSetDeployment:
         """Returns nothing: the members keep no journal; the observer records leaders and starts."""
         return {}, []
 
-    def _missing(self, view: ClusterView) -> list[str]:
-        absent = sorted(set(self._members.pods) - set(view.nodes))
+
+async def make_members(
+    kube: Kube, members: MemberSet, objects: Sequence[Json], journal: CleanupJournal
+) -> None:
+    """Makes the members' objects, in their order, once those of a run that was not cleaned are
+    gone; the journal owes their removal before.
+
+    Raises UsageError for a StatefulSet of that name that is no run's.
+    """
+    await _refuse_another(kube, members.name)
+    journal.owe(DeleteObjects(labels=members.labels, kinds=list(KINDS)))
+    await erase_all(kube, members.labels, KINDS)
+    for manifest in objects:
+        await kube.apply(manifest)
+
+
+async def wait_members(observer: Observer, members: MemberSet, *, timeout_s: float) -> None:
+    """Waits until all members are there, and settled. Raises WaitExpired."""
+
+    def missing(view: ClusterView) -> list[str]:
+        absent = sorted(set(members.pods) - set(view.nodes))
         return [f"{pod} is not there" for pod in absent] + unsettled(view)
 
-    async def _refuse_another(self) -> None:
-        name = self._members.name
-        try:
-            found = await self._kube.get("StatefulSet", name)
-        except NotFound:
-            return
-        if RUN_LABEL not in (found["metadata"].get("labels") or {}):
-            raise UsageError(
-                f"StatefulSet {name} exists in {self._kube.namespace} and belongs to no run: "
-                "delete it, or give another --release"
-            )
+    await observer.wait(
+        lambda view: not missing(view),
+        timeout_s=timeout_s,
+        waiting_for=lambda view: "; ".join(missing(view)[:5]),
+    )
+
+
+async def _refuse_another(kube: Kube, name: str) -> None:
+    try:
+        found = await kube.get("StatefulSet", name)
+    except NotFound:
+        return
+    if RUN_LABEL not in (found["metadata"].get("labels") or {}):
+        raise UsageError(
+            f"StatefulSet {name} exists in {kube.namespace} and belongs to no run: "
+            "delete it, or give another --release"
+        )

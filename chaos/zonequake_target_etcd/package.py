@@ -59,16 +59,10 @@ def _own_image(place: TargetPlace) -> str:
             "target etcd on a cluster that isn't the embedded one needs --image, a build of etcd "
             "that the cluster can pull, for instance quay.io/coreos/etcd:v3.6.4"
         )
-    from zonequake_cluster.embedded import EmbeddedCluster
     from zonequake_cluster.images.etcd import build_etcd
 
-    instance = place.node.instance
     built = build_etcd(progress=place.say)
-    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
-    if built.ref not in cluster.images():
-        place.say(f"loading {built.ref}")
-        cluster.load_image(built.archive)
-    return built.ref
+    return place.load_image(built.ref, built.archive)
 
 
 TARGET = EtcdPackage()

@@ -79,16 +79,10 @@ def _own_image(place: TargetPlace) -> str:
             "Java runtime and Ignite's jars in /opt/ignite/lib that the cluster can pull: "
             f"`zonequake images ignite {RELEASE}` builds one"
         )
-    from zonequake_cluster.embedded import EmbeddedCluster
     from zonequake_cluster.images.ignite import build_ignite_release
 
-    instance = place.node.instance
     built = build_ignite_release(RELEASE, progress=place.say)
-    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
-    if built.ref not in cluster.images():
-        place.say(f"loading {built.ref}")
-        cluster.load_image(built.archive)
-    return built.ref
+    return place.load_image(built.ref, built.archive)
 
 
 TARGET = IgnitePackage()

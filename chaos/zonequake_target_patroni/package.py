@@ -211,16 +211,10 @@ def _own_image(place: TargetPlace) -> str:
             "target patroni on a cluster that isn't the embedded one needs --image, a build of "
             "Dockerfile.patroni that the cluster can pull"
         )
-    from zonequake_cluster.embedded import EmbeddedCluster
     from zonequake_cluster.images.build import build_all
 
-    instance = place.node.instance
     built = build_all(progress=place.say, also=["patroni"])["patroni"]
-    cluster = EmbeddedCluster(instance.name, root=instance.root, say=place.say)
-    if built.ref not in cluster.images():
-        place.say(f"loading {built.ref}")
-        cluster.load_image(built.archive)
-    return built.ref
+    return place.load_image(built.ref, built.archive)
 
 
 TARGET = PatroniPackage()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from zonequake_chaos.kit.alteration import Alteration
@@ -51,6 +52,21 @@ class TargetPlace:
     installation: Installation
     node: OwnMachine | None
     say: Callable[[str], None]
+
+    def load_image(self, ref: str, archive: Path) -> str:
+        """Loads an image into the embedded cluster, if that has none of its name; returns the name.
+
+        Raises ProviderError.
+        """
+        from zonequake_cluster.embedded import EmbeddedCluster
+
+        assert self.node is not None, "a place without the embedded cluster has no own image"
+        instance = self.node.instance
+        cluster = EmbeddedCluster(instance.name, root=instance.root, say=self.say)
+        if ref not in cluster.images():
+            self.say(f"loading {ref}")
+            cluster.load_image(archive)
+        return ref
 
 
 class TargetPackage(ABC):

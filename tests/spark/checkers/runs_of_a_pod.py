@@ -6,13 +6,17 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile, copytree
+from typing import Any
 
 import yaml
 from pyspark.sql import SparkSession
 
+from tests.foreign.spoilt_runs import without_place
 from tests.histories import anomalies
 from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
 from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.report import write_report
 from zonequake_analysis.tables import open_tables
 from zonequake_chaos.load.histories import HistoryCopy
 
@@ -20,7 +24,18 @@ NAME = "load-0.jsonl"
 TORN = b'{"schema":1,"type":"inv'
 """What a pod that was killed leaves at the end of its file."""
 
+PIECE_BYTES = 60_000
+"""Cuts a run's history into more than ten files."""
+
 Rows = dict[str, Counter[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A run without an anomaly, whose history is in pieces."""
+
+    run: Path
+    judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,17 @@ class Spoilt:
     run: Path
     judgement: Judgement
     tables: Rows
+
+
+def told(run: Path, judgement: Judgement) -> dict[str, Any]:
+    """Returns the verdict, but for where it was reached, and in how many files the history lay."""
+    write_report(run, judgement)
+    document = without_place((run / "verdict.json").read_bytes())
+    files = f" in {judgement.ingested.quality.files} files"
+    for check in document["checks"]:
+        if check["name"] == "history":
+            check["summary"] = check["summary"].replace(files, "")
+    return document
 
 
 def tables_of(spark: SparkSession, run: Path) -> Rows:
@@ -75,3 +101,10 @@ def made(run: Path, history: bytes, *, piece_bytes: int, problem: str = "") -> P
 def pieces(run: Path) -> list[Path]:
     """Returns the files of the history, in the order of their lines."""
     return sorted((run / "history").iterdir(), key=lambda file: (file.name != NAME, file.name))
+
+
+def copied(run: Path, to: Path) -> Path:
+    """Copies a run folder as it was before it was judged."""
+    copytree(run / "history", to / "history")
+    copyfile(run / "run.yaml", to / "run.yaml")
+    return to

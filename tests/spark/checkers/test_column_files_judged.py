@@ -3,70 +3,57 @@
 from __future__ import annotations
 
 import re
-import shutil
+from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.foreign.spoilt_runs import without_place
-from tests.histories import anomalies
+from tests.spark.checkers.conftest import PROBLEM
 from tests.spark.checkers.runs_of_a_pod import (
-    TORN,
-    history_of_a_pod,
+    PIECE_BYTES,
+    Sound,
+    Spoilt,
+    copied,
     made,
     pieces,
     tables_of,
+    told,
 )
-from tests.spark.checkers.test_history_in_pieces import PIECE_BYTES
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import convert
-from zonequake_analysis.judgement.judge import Judgement, judge_run
-from zonequake_analysis.report import write_report
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
-def judged(spark: SparkSession, run: Path) -> tuple[Judgement, object, list[str]]:
-    """The judgement, its verdict but for where it was reached, and what was said meanwhile."""
-    said: list[str] = []
-    judgement = judge_run(spark, run, progress=said.append)
-    write_report(run, judgement)
-    return judgement, without_place((run / "verdict.json").read_bytes()), said
-
-
 def test_a_run_with_column_files_is_judged_as_by_its_lines(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, spoilt: Spoilt, tmp_path: Path
 ) -> None:
-    history = history_of_a_pod(tmp_path / "pod", planted=True) + TORN
-    by_lines = made(tmp_path / "lines" / "run", history, piece_bytes=PIECE_BYTES)
-    by_columns = tmp_path / "columns" / "run"
-    shutil.copytree(by_lines, by_columns)
-    write_column_files(Place.of(by_columns))
-    assert len(list((by_columns / "columns").iterdir())) == len(pieces(by_lines)) > 10
+    (file,) = pieces(spoilt.run)
+    run = made(tmp_path / "run", file.read_bytes(), piece_bytes=PIECE_BYTES, problem=PROBLEM)
+    write_column_files(Place.of(run))
+    assert len(list((run / "columns").iterdir())) == len(pieces(run)) > 10
 
-    expected, verdict, _ = judged(spark, by_lines)
-    found, same_verdict, said = judged(spark, by_columns)
-    assert expected.verdict is Verdict.VIOLATED
-    assert same_verdict == verdict
-    assert found.ingested.quality == expected.ingested.quality
-    assert [str(shown) for shown in found.shown] == [str(shown) for shown in expected.shown]
-    tables = tables_of(spark, by_lines)
-    assert sum(tables["findings"].values()) > len(anomalies.NAMES)
-    in_columns = tables_of(spark, by_columns)
-    assert {name for name in tables if in_columns[name] != tables[name]} == set()
+    said: list[str] = []
+    by_lines, by_columns = spoilt.judgement, judge_run(spark, run, progress=said.append)
+    assert by_lines.verdict is Verdict.VIOLATED
+    assert told(run, by_columns) == told(spoilt.run, by_lines)
+    assert replace(by_columns.ingested.quality, files=1) == by_lines.ingested.quality
+    assert [str(shown) for shown in by_columns.shown] == [str(shown) for shown in by_lines.shown]
+    in_columns = tables_of(spark, run)
+    assert {name for name, rows in spoilt.tables.items() if in_columns[name] != rows} == set()
     assert not any("column files" in line for line in said)
 
 
 def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = history_of_a_pod(tmp_path / "pod", planted=False)
-    run = made(tmp_path / "run", history, piece_bytes=PIECE_BYTES)
-    _, verdict, _ = judged(spark, run)
+    run = copied(sound.run, tmp_path / "run")
     write_column_files(Place.of(run))
     damaged, foreign, old, *_, edited, _, _, _, _ = pieces(run)
 
@@ -76,16 +63,17 @@ def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
     content = bytearray(file_of(damaged).read_bytes())
     content[len(content) // 2] ^= 1
     file_of(damaged).write_bytes(content)
-    shutil.copyfile(file_of(old), file_of(foreign))
+    copyfile(file_of(old), file_of(foreign))
     with monkeypatch.context() as patched:
         patched.setattr(one_range, "VERSION", "0")
         convert(Place.of(old), Place.of(run / "columns"))
 
-    judgement, same_verdict, said = judged(spark, run)
+    said: list[str] = []
+    judgement = judge_run(spark, run, progress=said.append)
     assert judgement.verdict is Verdict.PASSED
-    assert same_verdict == verdict
-    (told,) = (line for line in said if "column files" in line)
-    assert told.startswith("3 column files are not used, and their lines read instead: columns/")
+    assert told(run, judgement) == told(sound.run, sound.judgement)
+    (line,) = (line for line in said if "column files" in line)
+    assert line.startswith("3 column files are not used, and their lines read instead: columns/")
 
     # A value that a client read, changed in the lines alone: what no write wrote.
     text = edited.read_bytes()
@@ -93,8 +81,9 @@ def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
     assert read is not None
     nines = b"9" * len(read[1])
     edited.write_bytes(text[: read.start(1)] + nines + text[read.end(1) :])
-    judgement, _, said = judged(spark, run)
+    said.clear()
+    judgement = judge_run(spark, run, progress=said.append)
     checks = {check.name: check for check in judgement.checks}
     assert checks["phantoms"].violations > 0
-    (told,) = (line for line in said if "column files" in line)
-    assert told.startswith("4 column files are not used")
+    (line,) = (line for line in said if "column files" in line)
+    assert line.startswith("4 column files are not used")

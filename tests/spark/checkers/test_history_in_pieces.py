@@ -5,29 +5,27 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.foreign.spoilt_runs import without_place
 from tests.histories import anomalies
 from tests.spark.checkers.conftest import PROBLEM
 from tests.spark.checkers.runs_of_a_pod import (
+    PIECE_BYTES,
     TORN,
+    Sound,
     Spoilt,
-    history_of_a_pod,
+    copied,
     made,
     pieces,
     tables_of,
+    told,
 )
-from zonequake_analysis.judgement.judge import Judgement, judge_run
-from zonequake_analysis.report import write_report
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
-
-PIECE_BYTES = 60_000
 
 
 def operations_apart(run: Path) -> int:
@@ -43,17 +41,6 @@ def operations_apart(run: Path) -> int:
                 else:
                     apart += begun[event["op"]] < number
     return apart
-
-
-def told(run: Path, judgement: Judgement) -> dict[str, Any]:
-    """The verdict, but for where it was reached, and in how many files the history lay."""
-    write_report(run, judgement)
-    document = without_place((run / "verdict.json").read_bytes())
-    files = f" in {judgement.ingested.quality.files} files"
-    for check in document["checks"]:
-        if check["name"] == "history":
-            check["summary"] = check["summary"].replace(files, "")
-    return document
 
 
 def test_a_history_in_pieces_is_judged_as_in_one_file(
@@ -82,12 +69,10 @@ def test_a_history_in_pieces_is_judged_as_in_one_file(
 
 
 def test_a_piece_that_is_missing_in_the_middle_makes_it_unknown_and_accuses_nobody(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, sound: Sound, tmp_path: Path
 ) -> None:
-    history = history_of_a_pod(tmp_path / "pod", planted=False)
-    run = made(tmp_path / "run", history, piece_bytes=PIECE_BYTES)
-    assert judge_run(spark, run).verdict is Verdict.PASSED, "with all of its pieces"
-
+    assert sound.judgement.verdict is Verdict.PASSED, "with all of its pieces"
+    run = copied(sound.run, tmp_path / "run")
     lost = pieces(run)[len(pieces(run)) // 3]
     lost.unlink()
     judgement = judge_run(spark, run)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shutil import copyfile, copytree
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.checkers.runs_of_a_pod import Spoilt, tables_of
+from tests.spark.checkers.runs_of_a_pod import Spoilt, copied, tables_of
 from zonequake_analysis.checks.exact_checks import findings_of_suspects
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.spark_pass import ingest, partition_share
@@ -22,19 +21,18 @@ def test_each_anomaly_is_told_the_same_where_partitions_are_split(
     spark: SparkSession, spoilt: Spoilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, tables = spoilt.judgement, spoilt.tables
-    copytree(spoilt.run / "history", tmp_path / "split" / "history")
-    copyfile(spoilt.run / "run.yaml", tmp_path / "split" / "run.yaml")
+    run = copied(spoilt.run, tmp_path / "split")
     monkeypatch.setattr(ingest, "BUCKET_BYTES", 300_000)
     monkeypatch.setattr(partition_share, "MOST_BYTES", 0)
-    split = judge_run(spark, tmp_path / "split")
+    split = judge_run(spark, run)
     assert len(split.ingested.buckets) > 3
     assert in_words(split) == in_words(whole)
-    by_key = tables_of(spark, tmp_path / "split")
+    by_key = tables_of(spark, run)
     assert {name for name in tables if by_key[name] != tables[name]} == set()
     kinds = set(whole.evidence.found.counts)
     assert {kind for _, kind in kinds} >= {"session", "entry-twice", "lost", "stale", "value"}
     suspects = [bucket.suspects for bucket in split.ingested.buckets]
-    folder = Place.of(tmp_path / "split/tables/ops")
+    folder = Place.of(run / "tables" / "ops")
     ops = cached(spark, folder, suspects, len(suspects), "key_id")
     found = findings_of_suspects(ops, suspects, unplaced=0, folder=folder)
     assert found is not None

@@ -14,13 +14,15 @@ from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
 from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView, named_zone
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, UsageError, unreadable
+from zonequake_kube.errors import ClusterError, Conflict, UsageError, unreadable
 from zonequake_kube.objects import Json
 from zonequake_kube.yaml_text import read_yaml, read_yaml_documents
 from zonequake_operator.resources.model import Partition, ZoneSnapshot, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_zone
 
 KIND = "DistributionZone"
+TRIES = 5
+"""How often a zone is looked at that changes before the server has checked the wish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +73,7 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> WantedZone:
 
 async def answer(kube: Kube, wish: WantedZone, *, show_all: bool) -> RenderableType:
     """Returns the forecast of the zone for the screen. Raises UsageError if there is none."""
-    present = await zone_object(kube, wish.zone)
-    if present is None and wish.fields:
-        named_zone(await look(kube), wish.zone)  # says which there are
-    wanted = await _accepted(kube, wish, present)
+    present, wanted = await _present_and_wanted(kube, wish)
     view = await look(kube)
     if present is not None and not view.reports:
         reasons = "; ".join(sorted(set(view.unheard.values()))) or "there are no pods"
@@ -114,8 +113,25 @@ async def _foretold(kube: Kube, snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forec
         snapshot = replace(snapshot, inspected=inspected)
 
 
+async def _present_and_wanted(kube: Kube, wish: WantedZone) -> tuple[Json | None, Json]:
+    """Returns the zone as it is, None if there is none, and as the server would store it. Looks
+    again if another client, such as the operator, changed it in between."""
+    tries = 0
+    while True:
+        present = await zone_object(kube, wish.zone)
+        if present is None and wish.fields:
+            named_zone(await look(kube), wish.zone)  # says which there are
+        try:
+            return present, await _accepted(kube, wish, present)
+        except Conflict:
+            tries += 1
+            if tries == TRIES:
+                raise
+
+
 async def _accepted(kube: Kube, wish: WantedZone, present: Json | None) -> Json:
-    """Returns the zone as the server would store it. Raises UsageError with the server's words."""
+    """Returns the zone as the server would store it. Raises UsageError with the server's words,
+    Conflict if `present` is no longer the zone."""
     if present is None:
         manifest: Json = {
             "apiVersion": "zonequake.io/v1alpha1",
@@ -129,7 +145,7 @@ async def _accepted(kube: Kube, wish: WantedZone, present: Json | None) -> Json:
     try:
         wanted = await kube.try_write(manifest, replaces=present is not None)
     except ClusterError as error:
-        if error.status in (400, 403, 409, 422):
+        if error.status in (400, 403, 422):
             raise UsageError(f"the server would refuse it: {error.words or error}") from error
         raise
     wanted["metadata"].setdefault("resourceVersion", "0")

@@ -14,11 +14,13 @@ import pytest
 from tests.kube.operator.addresses import client_addresses
 from tests.kube.operator.api_server import wait_until
 from tests.kube.operator.machine import Machine
-from tests.kube.operator.plugin_screens import connected, plan, status
+from tests.kube.operator.plugin_screens import StraightKube, connected, plan, status
 from tests.patience import PATIENCE_S
 from zonequake_ctl.zq.pausing import set_paused
 from zonequake_ctl.zq.support_report import write_report
+from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
+from zonequake_kube.objects import Json
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, OnceId, Operation, Type
 from zonequake_load.targets.keys import key_for_partition
@@ -71,7 +73,29 @@ def stable_sets(machine: Machine) -> dict[int, list[str]]:
     return {p["spec"]["partition"]: p["status"]["stable"]["nodes"] for p in found}
 
 
-async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_path: Path) -> None:
+async def plan_of_a_zone_that_changes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, *settings: str
+) -> str:
+    """The plan, where the zone changes once it was read, and before the server checks the wish."""
+    tries = 0
+
+    async def try_write(kube: StraightKube, manifest: Json, *, replaces: bool) -> Json:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await kube.patch("DistributionZone", "z", {"metadata": {"labels": {"new": "label"}}})
+        return await Kube.try_write(kube, manifest, replaces=replaces)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StraightKube, "try_write", try_write)
+        foretold = await plan(machine, *settings)
+    assert tries > 1
+    return foretold
+
+
+async def test_a_zone_is_seen_foretold_paused_and_packed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     spec = {"partitions": PARTITIONS, "replicas": 2, "catchUpBytesPerSecond": 20_000}
     await asyncio.to_thread(machine.begin_zone, 3, want=4, **spec)
     await fill()
@@ -84,6 +108,7 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
     # What is foretold is what then happens, in sets and in bytes.
     foretold = await plan(machine, "replicas=3")
     assert "replicas: 2 -> 3" in foretold
+    assert await plan_of_a_zone_that_changes(machine, monkeypatch, "replicas=3") == foretold
     total = re.search(r"8 of 8 partitions would move, 8 copies, ([\d.]+) MB", foretold)
     assert total is not None
     assert float(total[1]) == pytest.approx(8 * KEYS * FILLER_BYTES / 1e6, rel=0.1)

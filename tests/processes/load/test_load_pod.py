@@ -139,10 +139,10 @@ async def test_a_stopped_pod_records_what_was_outstanding_as_info(
         node.paused = True
     (pod,) = pods.pods
 
-    async def waits() -> bool:
-        return (await pods.status(pod)).outstanding > 0
+    async def all_wait() -> bool:
+        return (await pods.status(pod)).counts[Phase.LOAD].operations.dropped > 0
 
-    await until(waits, "something is outstanding")
+    await until(all_wait, "every process of the load waits for its answer")
     assert pod.signal(signal.SIGTERM) == 0
     files = {path.name: path.read_bytes() for path in pod.directory.glob("*.jsonl")}
     findings = check_contract(files)

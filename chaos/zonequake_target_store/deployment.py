@@ -22,7 +22,7 @@ from zonequake_kube.client import Kube
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 from zonequake_target_store.data_nodes import DataNodeSource
-from zonequake_target_store.replicas import dump_replicas, store_events
+from zonequake_target_store.replicas import dump_replicas, record_leaderless, store_events
 from zonequake_target_store.zones import create_zone, wait_available, wait_departed
 
 
@@ -119,6 +119,7 @@ class StoreDeployment:
         )
 
     async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
+        record_leaderless(view, events)
         return await dump_replicas(self._kube, view, folder, events)
 
     async def recorded(

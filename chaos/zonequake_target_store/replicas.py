@@ -1,4 +1,4 @@
-"""Collects the data nodes' dumps and events.
+"""Collects the data nodes' dumps and events, and what they have of partitions without a leader.
 
 Each piece is collected independently: one that fails is reported as a problem, and the others are
 still collected.
@@ -13,15 +13,38 @@ from pathlib import Path
 import msgspec
 
 from zonequake_chaos.kit.collect import patiently
-from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_chaos.record.clock import Moment, SystemClock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import ADMIN_PORT
-from zonequake_protocol.admin import DumpHeader, StoreEvent
+from zonequake_protocol.admin import DumpHeader, ReplicaStatus, StoreEvent
 
 _DUMP_TIMEOUT_S = 60.0
+
+
+def record_leaderless(view: ClusterView, events: EventLog) -> None:
+    """Emits `replicas.seen` for each partition without a leader: what each node that answers has of
+    it.
+    """
+    for place, partition in sorted(view.partitions.items()):
+        if partition.leader is None and partition.keys is not None:
+            seen = {
+                node.name: _seen(node, partition.replicas.get(node.name))
+                for node in view.nodes.values()
+                if node.answers
+            }
+            events.emit("replicas.seen", {"replicas": seen}, place=place)
+
+
+def _seen(node: NodeView, replica: ReplicaStatus | None) -> dict[str, object]:
+    return {
+        "process_incarnation": node.process_incarnation,
+        "role": replica.role.value if replica else None,
+        "lost": replica.lost if replica else False,
+        "reason": replica.broken_reason if replica else None,
+    }
 
 
 async def dump_replicas(kube: Kube, view: ClusterView, folder: Path, events: EventLog) -> list[str]:

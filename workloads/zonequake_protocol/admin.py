@@ -179,6 +179,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_configuration_term: int = 0  # of the newest applied one that changed peers or token
     last_configuration_index: int = 0
     broken_reason: str | None = None
+    lost: bool = False  # broken since its start: what is stored of it can't be used
 
     @property
     def is_alive(self) -> bool:

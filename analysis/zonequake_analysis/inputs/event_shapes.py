@@ -55,7 +55,9 @@ class _Link(msgspec.Struct, frozen=True):
     index: _Number
 
 
-class _Resource(msgspec.Struct, frozen=True):
+class NamedNodes(msgspec.Struct, frozen=True):
+    """The nodes that a partition's resource names as holders of its data."""
+
     token: _Number | None = None
     stable: list[str] | None = None
     pending: list[str] | None = None
@@ -69,6 +71,23 @@ class _Reset(msgspec.Struct, frozen=True):
     last_index: _Index | None = None
 
 
+class SeenReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a partition's replica at a node, by its process. `role` is None if the node
+    holds none; `lost`: what is stored can't be used.
+    """
+
+    process_incarnation: str
+    role: str | None = None
+    lost: bool = False
+    reason: str | None = None
+
+
+class SeenReplicas(msgspec.Struct, frozen=True):
+    """The replicas of a partition without a leader, by node."""
+
+    replicas: dict[str, SeenReplica]
+
+
 def check_data(kind: str, data: Mapping[str, Any]) -> None:
     """Raises msgspec.ValidationError, with the field's path, for `data` unfit for a verdict."""
     for shape in _shapes(kind, data):
@@ -77,9 +96,11 @@ def check_data(kind: str, data: Mapping[str, Any]) -> None:
 
 def _shapes(kind: str, data: Mapping[str, Any]) -> list[type[msgspec.Struct]]:
     if kind == "partition.changed":
-        return [_Resource]
+        return [NamedNodes]
     if kind == "group.reset":
         return [_Reset]
+    if kind == "replicas.seen":
+        return [SeenReplicas]
     proof = data.get("proof")
     if kind != "fault.effective" or not isinstance(proof, dict):
         return []

@@ -109,6 +109,7 @@ class RunDescription:
     load_per_s: float | None = None  # operations that the plan asks for, of all zones together
     load_is_closed: bool = False  # whether that is a ceiling
     has_pressure: bool = False  # whether the load also writes what no history has
+    volatile_zones: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
@@ -178,6 +179,9 @@ def read_description(run: Path | Place) -> RunDescription:
         load_per_s=_load_per_s(spec),
         load_is_closed=load is not None and load.text("loop") == "closed",
         has_pressure=load is not None and load.part("pressure") is not None,
+        volatile_zones=frozenset(
+            zone.text("name") for zone in spec.parts("zones") if zone.text("storage") == "Volatile"
+        ),
     )
 
 

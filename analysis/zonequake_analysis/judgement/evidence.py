@@ -11,6 +11,7 @@ from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.measures.answered_writes import HistoryWrites
 from zonequake_analysis.measures.load_rate import LoadRate
+from zonequake_analysis.measures.lost_groups import LostGroup
 from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.measures.rebalances import EarlyJoint, FaultLanding, Rebalance
 from zonequake_analysis.measures.replica_audit import Audit
@@ -53,6 +54,7 @@ class Evidence:
     """Everything that a verdict rests on.
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
+    `leaderless`: how many had no leader after the quiet time.
     """
 
     description: RunDescription
@@ -76,6 +78,8 @@ class Evidence:
     load: LoadRate | None = None
     writes: HistoryWrites | None = None
     metrics: MetricFacts | None = None
+    lost_groups: Sequence[LostGroup] = ()
+    leaderless: int = 0
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
 

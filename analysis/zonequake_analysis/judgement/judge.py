@@ -48,6 +48,7 @@ from zonequake_analysis.judgement.writes_at_two_places import counted, meaning
 from zonequake_analysis.measures.answered_writes import answered_writes
 from zonequake_analysis.measures.hidden_writes import LOST, count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
+from zonequake_analysis.measures.lost_groups import leaderless, lost_groups, with_writes
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.measures.replica_audit import audit
@@ -116,13 +117,19 @@ def _judged(
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)
+    groups = lost_groups(events, description.volatile_zones)
     one_clock = len({event.clock for event in events if event.clock}) <= 1
     ingested = ingest(
         spark,
         record,
         clock_offset_ns=description.clock_offset_ns,
         dumps=bool(dumps),
-        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
+        known=Known(
+            lineages=_by_id(lineages),
+            without_majority=_by_id(lost),
+            one_clock=one_clock,
+            lost_groups=frozenset(_by_id(groups)),
+        ),
     )
     buckets = ingested.buckets
     done("ingest")
@@ -206,6 +213,8 @@ def _judged(
         ),
         incomplete=incomplete,
         unread_histories=unread,
+        lost_groups=with_writes(groups, (one for b in buckets for one in b.of_lost_groups)),
+        leaderless=leaderless(events),
     )
     facts = metric_facts(
         spark,

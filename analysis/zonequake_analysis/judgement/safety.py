@@ -12,6 +12,7 @@ def safety_checks(e: Evidence) -> list[Check]:
     """Checks whether the store kept its promises."""
     return [
         _diverged(e),
+        _lost_groups(e),
         *_loss_checks(e),
         *_set_checks(e),
         _linearizability(e),
@@ -223,6 +224,34 @@ def _diverged(e: Evidence) -> Check:
         violations=count,
         checked=checked,
         excluded=e.quality.unplaced,
+    )
+
+
+def _lost_groups(e: Evidence) -> Check:
+    """Checks for groups whose replicas all say that their data is lost, and acknowledged writes
+    with it.
+    """
+    groups, rest = e.lost_groups, e.leaderless - len(e.lost_groups)
+    count = sum(group.acknowledged for group in groups)
+    summary = "not judged: no partition was seen without a leader after the quiet time"
+    if groups:
+        first = groups[0]
+        summary = (
+            f"{len(groups)} groups lost their data, and {count:,} acknowledged writes with it, for "
+            f"instance {first.zone}/{first.partition}: {first.in_words}"
+        )
+    elif rest:
+        summary = (
+            f"not judged: {rest} partitions had no leader after the quiet time, but not all "
+            "replicas of one said that acknowledged writes are lost"
+        )
+    return Check(
+        name="lost-groups",
+        verdict=limited(count, e.description.expectations.lost),
+        summary=summary,
+        violations=count,
+        checked=len(groups),
+        excluded=rest,
     )
 
 

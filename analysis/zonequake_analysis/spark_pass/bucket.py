@@ -24,6 +24,7 @@ from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, seen_lineages, viewed, with_seen
 from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
+from zonequake_analysis.measures.lost_groups import AcknowledgedWrites, acknowledged_writes
 from zonequake_analysis.measures.majorities import TimeRange, Unfounded, unfounded
 from zonequake_analysis.measures.probes import Island, Vantage, watched
 from zonequake_analysis.measures.sacrificed import Cut, cuts
@@ -84,6 +85,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     held: list[Acknowledged]
     cuts: list[Cut]
     unfounded: list[Unfounded]
+    of_lost_groups: list[AcknowledgedWrites]
     lineages: dict[int, list[int]]
 
 
@@ -97,6 +99,7 @@ class Known:
     lineages: Mapping[int, Lineages]
     without_majority: Mapping[int, Sequence[TimeRange]]
     one_clock: bool
+    lost_groups: frozenset[int] = frozenset()
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +177,7 @@ def judged_bucket(
         held=acknowledged_of(ops.filter(pa.array(last_view(ops, lineages)))) if dumps else [],
         cuts=cuts(ops, lineages, one_clock=known.one_clock),
         unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
+        of_lost_groups=acknowledged_writes(ops, known.lost_groups),
         lineages={} if spanning is None else seen_lineages(ops),
     )
 

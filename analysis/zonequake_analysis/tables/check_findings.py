@@ -42,6 +42,7 @@ def check_findings(
 ) -> list[CheckFinding]:
     """All of them, by check. `of_operations`: the checks that have findings over operations."""
     found = [
+        *_lost_groups(e),
         *_replicas(e),
         *_joints(e),
         *_resets(e),
@@ -96,6 +97,19 @@ def _replicas(e: Evidence) -> Iterator[CheckFinding]:
                 partition=one.partition,
                 text=one.what,
             )
+
+
+def _lost_groups(e: Evidence) -> Iterator[CheckFinding]:
+    for group in e.lost_groups:
+        yield CheckFinding(
+            check="lost-groups",
+            kind="lost-group",
+            zone=group.zone,
+            partition=group.partition,
+            at_ns=group.at_ns,
+            count=group.acknowledged,
+            text=group.in_words,
+        )
 
 
 def _joints(e: Evidence) -> Iterator[CheckFinding]:

@@ -105,10 +105,12 @@ def test_an_etcd_that_does_not_sync_is_found(run: Any) -> None:
 
 @pytest.mark.long
 def test_a_zone_that_does_not_sync_loses_its_replicas_and_answers_no_more(run: Any) -> None:
-    """It loses all of them, not the last writes: no reset, no answer."""
+    """It loses all of them, not the last writes: no reset, no answer, so only its nodes tell."""
     judged = run("power-loss", "zones.0.fsync=false", *LATE)
-    assert judged.exit_code == 2, judged.output
-    assert not judged.failed_checks()
+    assert judged.exit_code == 1, judged.output
+    assert "lost-groups" in judged.failed_checks()
+    assert "after the quiet time all of its replicas said so" in judged.says("lost-groups")
+    print(judged.says("lost-groups"))
     assert "leader unknown" in judged.says("harness")
     assert "never read again" in judged.says("coverage")
 

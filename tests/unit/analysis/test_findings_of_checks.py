@@ -16,6 +16,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.lost_groups import LostGroup
 from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.rebalances import EarlyJoint, fault_landings, rebalances
@@ -181,6 +182,7 @@ CHANGES = {
     "early_joints": (EarlyJoint(zone="z1", partition=1, token=7, at_ns=5, why="JOINT"),),
     "unfounded": (Unfounded(zone="z1", partition=1, count=9, examples=["write of k"]),),
     "counts": {},
+    "lost_groups": (LostGroup(zone="z1", partition=3, at_ns=5, said={}, acknowledged=2),),
     "found": found({(sets.CHECK, "phantom"): 2, (sets.CHECK, "two-places"): 1}),
     "availability": probed(window(0, 900)),
     "description": described(

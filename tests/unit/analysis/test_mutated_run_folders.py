@@ -29,6 +29,7 @@ from zonequake_analysis.inputs.run_folder import (
     read_events,
 )
 from zonequake_analysis.judgement.verdict_json import read_facts, started
+from zonequake_analysis.measures.lost_groups import lost_groups
 from zonequake_analysis.measures.majorities import without_majority
 from zonequake_analysis.measures.probes import Island
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
@@ -51,7 +52,12 @@ versions: {zonequake: 0.1.0}
 cluster: {version: v1}
 expectations: {lost: 0, maxWindowMilliseconds: 500, faults: [kill]}
 harness: {verdict: passed, problems: []}
-plan: {metadata: {name: x}, spec: {control: {nodes: 1}, faults: [{name: kill, times: 3}]}}
+plan:
+  metadata: {name: x}
+  spec:
+    control: {nodes: 1}
+    zones: [{name: z1, storage: Volatile}]
+    faults: [{name: kill, times: 3}]
 """
 
 PROOF = {
@@ -87,6 +93,12 @@ DATA: dict[str, dict[str, Any]] = {
         "revision": 2,
     },
     "node.started": {"process_incarnation": "b"},
+    "replicas.seen": {
+        "replicas": {
+            node: {"process_incarnation": "b", "role": "broken", "lost": True, "reason": "x"}
+            for node in ("n1", "n2")
+        }
+    },
     "pod.event": {"pod": "n1", "phase": "Failed", "type": "MODIFIED"},
     "replica.audit": {"applied": 9, "digest": "d"},
     "replica.stopped": {"reason": "x"},
@@ -216,6 +228,7 @@ def told_of(events: list[RecordedEvent]) -> None:
     early_joints(events)
     journalled(events)
     resets(lineages, events, lost)
+    lost_groups(events, ())
     audit([], events, [])
     faults_in_words(landings)
     axis = time_rows.Axis(start_ns=0, end_ns=100)

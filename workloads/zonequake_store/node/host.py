@@ -98,6 +98,8 @@ class Host(Edge):
         self.replicas: dict[str, Replica] = {}
         self.waiting: dict[str, GroupRecord] = {}
         self.broken: dict[str, tuple[GroupRecord, str]] = {}
+        self.lost: set[str] = set()
+        """The broken replicas that could not be started from what is stored."""
         for group, record in storage.records.items():
             reason = storage.distrusted(record)
             if reason is None:

@@ -149,6 +149,7 @@ class Orders:
             except (LogCorrupt, StateCorrupt, CounterError) as error:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
+                host.lost.add(order.group)
                 note_replica(host.journal, "replica.broken", record, str(error))
                 return failed(f"the replica is broken ({error}); stop and erase it")
         host.add(replica)
@@ -220,6 +221,7 @@ class Orders:
             raise
         host.waiting.pop(group, None)
         host.broken.pop(group, None)
+        host.lost.discard(group)
         numbers = {record.data_number}
         host.catch_up.forget(group)
         if replica is not None and isinstance(replica.cells, Overlay):

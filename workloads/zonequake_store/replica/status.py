@@ -91,7 +91,9 @@ def replica_status(replica: Replica) -> ReplicaStatus:
     )
 
 
-def resting_status(group: str, record: GroupRecord, broken: str | None) -> ReplicaStatus:
+def resting_status(
+    group: str, record: GroupRecord, broken: str | None, *, lost: bool = False
+) -> ReplicaStatus:
     """Returns the status of a replica on disk that waits for its start order, or is broken."""
     return ReplicaStatus(
         group=group,
@@ -102,6 +104,7 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
         term=0,
         token=record.token,
         broken_reason=broken,
+        lost=lost,
     )
 
 

@@ -110,7 +110,8 @@ class AdminApi:
         found = [replica_status(replica) for replica in host.replicas.values()]
         found += [resting_status(group, record, None) for group, record in host.waiting.items()]
         found += [
-            resting_status(group, record, reason) for group, (record, reason) in host.broken.items()
+            resting_status(group, record, reason, lost=group in host.lost)
+            for group, (record, reason) in host.broken.items()
         ]
         return found
 

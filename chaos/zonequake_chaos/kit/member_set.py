@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_chaos.kit.member_limits import check_files, check_names
+from zonequake_chaos.kit.member_limits import check_files, check_folders, check_names
 from zonequake_chaos.kit.one_group import POD_VARIABLE
 from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.load.installation import Installation
@@ -71,7 +71,9 @@ class MemberSet:
 
     def __post_init__(self) -> None:
         check_names(members=self.name, target=self.target, program=self.program)
-        check_files(self.files, self.settings.files, folders=(DATA_FOLDER, TMP_FOLDER))
+        volumes = (DATA_FOLDER, TMP_FOLDER)
+        check_files(self.files, self.settings.files, folders=volumes)
+        check_folders(self.settings.secrets, taken={*volumes, *self.files, *self.settings.files})
 
     @classmethod
     def of(
@@ -221,6 +223,9 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         {"name": _FILES, "mountPath": path, "subPath": f"file-{number}", "readOnly": True}
         for number, path in enumerate(_all_files(members))
     ]
+    secrets = {
+        f"secret-{number}": given for number, given in enumerate(members.settings.secrets.items())
+    }
     return {
         **({"serviceAccountName": members.account} if members.account else {}),
         "automountServiceAccountToken": bool(members.account),
@@ -245,6 +250,10 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
                     {"name": "data", "mountPath": DATA_FOLDER},
                     {"name": "tmp", "mountPath": TMP_FOLDER},
                     *mounts,
+                    *(
+                        {"name": name, "mountPath": folder, "readOnly": True}
+                        for name, (folder, _) in secrets.items()
+                    ),
                 ],
             },
             {
@@ -262,6 +271,10 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             *([{"name": _FILES, "configMap": {"name": members.name}}] if mounts else []),
+            *(
+                {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+                for name, (_, secret) in secrets.items()
+            ),
         ],
     }
 

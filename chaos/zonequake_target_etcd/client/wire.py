@@ -10,6 +10,7 @@ done (`errors`). gRPC repeats nothing by itself: its retries are off.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError
 from zonequake_load.errors import NotSent, OutcomeUnknown
 from zonequake_target_etcd.client.errors import answered
 from zonequake_target_etcd.client.messages import METHODS, Method
+from zonequake_target_etcd.client.tls import ClientTls
 
 CONNECT_TIMEOUT_S = 0.3
 """A member on the same network answers in milliseconds; a dead one must not cost more than this."""
@@ -44,15 +46,22 @@ request for seconds, and its outcome would be unknown.
 
 _READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+_ENDS = (_READY, _FAILED)
+"""Of an attempt to connect."""
 
 
 class _Link:
     """The connection to one endpoint, and its calls."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ClientTls | None, name: str) -> None:
         self.received = 0
         self._address = address
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._tls, self._name = tls, name
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        else:
+            options = (*_OPTIONS, ("grpc.ssl_target_name_override", name))
+            self._channel = grpc.aio.secure_channel(address, tls.credentials, options)
         self.calls = {
             method: self._channel.unary_unary(
                 method.path, request_serializer=method.request.SerializeToString
@@ -68,23 +77,33 @@ class _Link:
         """Returns when the connection is there. Raises NotSent."""
         try:
             async with asyncio.timeout(timeout_s):
-                while (state := self._channel.get_state(try_to_connect=True)) is not _READY:
-                    if state is _FAILED:
-                        raise NotSent(f"cannot connect to {self._address}")
+                while (state := self._channel.get_state(try_to_connect=True)) not in _ENDS:
                     await self._channel.wait_for_state_change(state)
         except TimeoutError:
             raise NotSent(
                 f"cannot connect to {self._address} within {timeout_s * 1e3:.0f} ms"
             ) from None
+        if state is _FAILED:
+            raise NotSent(f"cannot connect to {self._address}{await self._why()}")
+
+    async def _why(self) -> str:
+        if self._tls is None:
+            return ""
+        why = await self._tls.refusal(self._address, self._name, CONNECT_TIMEOUT_S)
+        return f" by TLS as {self._name}: {why}"
 
     async def close(self, grace_s: float | None = None) -> None:
         await self._channel.close(grace_s)
 
 
 class EtcdWire:
-    """One connection to each endpoint; to be used in a running event loop."""
+    """One connection to each endpoint; to be used in a running event loop.
 
-    def __init__(self) -> None:
+    `name_of` returns the name that the certificate of the member at an address must have.
+    """
+
+    def __init__(self, tls: ClientTls | None, name_of: Callable[[str], str]) -> None:
+        self._tls, self._name_of = tls, name_of
         self._links: dict[str, _Link] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -110,7 +129,7 @@ class EtcdWire:
         """
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = _Link(address)
+            link = self._links[address] = _Link(address, self._tls, self._name_of(address))
         if not link.is_ready:
             loop = asyncio.get_running_loop()
             before = loop.time()

@@ -1,5 +1,8 @@
 """The members of an etcd: how they are started, and what they report through the API server.
 
+Members that speak TLS to clients also listen without it on their pods' loopback, where the harness
+asks them: the API server's proxy shows no certificate.
+
 A member's process is named by its pod and the kubelet's count of container restarts: etcd does not
 report when it started.
 """
@@ -17,8 +20,10 @@ from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.client import Kube
 from zonequake_kube.connection import REQUEST_TIMEOUT_S
 from zonequake_kube.errors import ClusterError, NotFound
-from zonequake_kube.objects import Json
+from zonequake_kube.loopback import PodLoopback
+from zonequake_kube.objects import HANDS_CONTAINER, Json
 from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_etcd.arguments import CLIENTS_TLS, PEERS_TLS, scheme
 from zonequake_target_etcd.client.errors import EtcdError
 from zonequake_target_etcd.client.records import LINEAGE, TERM, dump_prefix, read
 from zonequake_target_etcd.gateway import (
@@ -33,21 +38,29 @@ from zonequake_target_etcd.gateway import (
 
 PROGRAM = "etcd"
 PORTS = LinkPorts(peers=7001, clients=2379)
+METRICS_PORT, LOOPBACK_PORT = 2381, 2382
+"""Ports without TLS in any case: the kubelet asks the first one for health, and it has no key or
+value; the second one takes every request, and is on the pod's loopback."""
 
 
 class EtcdMembers:
     """The members of one run (see `members.MemberSystem`)."""
 
-    def __init__(self, kube: Kube, *, run_id: str, zone: str) -> None:
+    def __init__(self, kube: Kube, *, run_id: str, zone: str, args: Sequence[str] = ()) -> None:
+        """`args`: the scenario's, which say whether the members speak TLS."""
         self._kube = kube
         self._run_id = run_id
         self._zone = zone
+        self._peers = scheme(args, PEERS_TLS)
+        self._loopback: PodLoopback | None = None
+        if scheme(args, CLIENTS_TLS) == "https":
+            self._loopback = PodLoopback(kube, HANDS_CONTAINER)
 
     def container(self, members: MemberSet) -> Json:
         return container(members, token=self._run_id)
 
     async def version(self, pod: str) -> str:
-        raw = await self._kube.pod_proxy(pod, PORTS.clients, "/version")
+        raw = await self._as_client(pod, "GET", "/version", b"", REQUEST_TIMEOUT_S)
         return str(msgspec.json.decode(raw, type=dict[str, str])["etcdserver"])
 
     async def status(self, pod: str, *, timeout_s: float) -> MemberStatus:
@@ -77,49 +90,62 @@ class EtcdMembers:
     def _at(self, pod: str, timeout_s: float = REQUEST_TIMEOUT_S) -> EtcdApi:
         """Returns one member's API. Its calls raise ClusterError, EtcdError."""
 
-        async def ask(
-            method: str, port: int, path: str, body: Mapping[str, object]
-        ) -> Mapping[str, Any]:
-            answer = await self._kube.pod_proxy(
-                pod,
-                port,
-                path,
-                method=method,
-                body=msgspec.json.encode(body),
-                timeout_s=timeout_s,
-            )
-            found: Mapping[str, Any] = msgspec.json.decode(answer, type=dict[str, Any])
-            return found
-
         async def post(path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
+            asked = msgspec.json.encode(body)
             try:
-                return await ask("POST", PORTS.clients, path, body)
+                answer = await self._as_client(pod, "POST", path, asked, timeout_s)
             except NotFound as error:
                 raise EtcdError(code=NOT_FOUND, message=str(error), certain=True) from error
+            return msgspec.json.decode(answer, type=dict[str, Any])
 
         async def ask_peer(revision: int) -> Mapping[str, Any]:
-            return await ask("GET", PORTS.peers, PEER_HASH_PATH, peer_hash_request(revision))
+            answer = await self._kube.pod_proxy(
+                pod,
+                PORTS.peers,
+                PEER_HASH_PATH,
+                body=msgspec.json.encode(peer_hash_request(revision)),
+                scheme=self._peers,
+                timeout_s=timeout_s,
+            )
+            return msgspec.json.decode(answer, type=dict[str, Any])
 
         return EtcdApi(post, ask_peer=ask_peer)
 
+    async def _as_client(
+        self, pod: str, method: str, path: str, body: bytes, timeout_s: float
+    ) -> bytes:
+        if self._loopback is not None:
+            return await self._loopback.ask(
+                pod, LOOPBACK_PORT, path, method=method, body=body, timeout_s=timeout_s
+            )
+        return await self._kube.pod_proxy(
+            pod, PORTS.clients, path, method=method, body=body, timeout_s=timeout_s
+        )
+
 
 def container(members: MemberSet, *, token: str) -> Json:
-    """Returns a member's container: names that outlive a pod, and no TLS, as the etcd is the run's
-    alone.
+    """Returns a member's container: names that outlive a pod, and TLS where an argument of the
+    scenario's names a certificate for it.
     """
-    peers = [f"{pod}=http://{members.address(pod, PORTS.peers)}" for pod in members.pods]
+    args = members.settings.args
+    clients, peers = scheme(args, CLIENTS_TLS), scheme(args, PEERS_TLS)
+    listening = [f"{clients}://0.0.0.0:{PORTS.clients}"]
+    listening += [f"http://127.0.0.1:{LOOPBACK_PORT}"] if clients == "https" else []
     words = {
         "name": "$(POD)",
         "data-dir": f"{DATA_FOLDER}/etcd",
-        "listen-client-urls": f"http://0.0.0.0:{PORTS.clients}",
-        "advertise-client-urls": f"http://{members.address('$(POD)', PORTS.clients)}",
-        "listen-peer-urls": f"http://0.0.0.0:{PORTS.peers}",
-        "initial-advertise-peer-urls": f"http://{members.address('$(POD)', PORTS.peers)}",
-        "initial-cluster": ",".join(peers),
+        "listen-client-urls": ",".join(listening),
+        "listen-metrics-urls": f"http://0.0.0.0:{METRICS_PORT}",
+        "advertise-client-urls": f"{clients}://{members.address('$(POD)', PORTS.clients)}",
+        "listen-peer-urls": f"{peers}://0.0.0.0:{PORTS.peers}",
+        "initial-advertise-peer-urls": f"{peers}://{members.address('$(POD)', PORTS.peers)}",
+        "initial-cluster": ",".join(
+            f"{pod}={peers}://{members.address(pod, PORTS.peers)}" for pod in members.pods
+        ),
         "initial-cluster-state": "new",  # a member that has data ignores it
         "initial-cluster-token": token,
     }
-    health = {"httpGet": {"path": "/health?serializable=true", "port": "clients"}}
+    health = {"httpGet": {"path": "/health?serializable=true", "port": METRICS_PORT}}
     return {
         "command": [PROGRAM],
         "args": [
@@ -141,6 +167,7 @@ OWN_OPTIONS = frozenset(
         "name",
         "data-dir",
         "listen-client-urls",
+        "listen-metrics-urls",
         "advertise-client-urls",
         "listen-peer-urls",
         "initial-advertise-peer-urls",

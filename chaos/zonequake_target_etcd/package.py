@@ -15,7 +15,11 @@ from zonequake_chaos.kit.refusals import FIXED_MEMBERS
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.arguments import unsuited_arguments, unsuited_environment
+from zonequake_target_etcd.arguments import (
+    unsuited_arguments,
+    unsuited_environment,
+    unsuited_secret,
+)
 from zonequake_target_etcd.members import OWN_OPTIONS, PORTS, PROGRAM, EtcdMembers
 
 
@@ -30,7 +34,7 @@ class EtcdPackage(TargetPackage):
         ),
         transactions=True,
     )
-    client = ClientCode(connect="zonequake_target_etcd.client:connect")
+    client = ClientCode(connect="zonequake_target_etcd.client:connect", takes_secret=True)
     refuses = FIXED_MEMBERS
     alters = in_texts("etcd/member/snap/db")
 
@@ -43,13 +47,20 @@ class EtcdPackage(TargetPackage):
             members=MemberSet.of(
                 place, target=self.name, program=PROGRAM, ports=PORTS, image=image
             ),
-            system=EtcdMembers(place.kube, run_id=place.run_id, zone=zone.name),
+            system=EtcdMembers(
+                place.kube,
+                run_id=place.run_id,
+                zone=zone.name,
+                args=place.run.spec.target.args,
+            ),
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:
+        target = run.spec.target
         yield from unsuited_to_one_group(run)
-        yield from unsuited_arguments(run.spec.target.args, OWN_OPTIONS)
-        yield from unsuited_environment(run.spec.target.env, OWN_OPTIONS)
+        yield from unsuited_arguments(target.args, OWN_OPTIONS)
+        yield from unsuited_environment(target.env, OWN_OPTIONS)
+        yield from unsuited_secret(target.args, target.client_secret)
 
 
 def _own_image(place: TargetPlace) -> str:

@@ -63,14 +63,12 @@ class IgniteDeployment:
         )
 
     def load_plan(self, zone: RunZone, *, seed: int) -> LoadPlan:
-        spec = self._place.run.spec
         return load_plan(
             client=self.client.connect,
             seeds=self._members.endpoints,
             zone=zone,
-            load=spec.load,
+            spec=self._place.run.spec,
             seed=seed,
-            final_timeout_s=spec.times.final_timeout_s,
         )
 
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:

@@ -56,9 +56,8 @@ class StoreDeployment:
             client=self.client.connect,
             seeds=[f"{at.store_service}.{at.namespace}.svc:{self.member_source.ports.clients}"],
             zone=zone,
-            load=self._spec.load,
+            spec=self._spec,
             seed=seed,
-            final_timeout_s=self._spec.times.final_timeout_s,
         )
 
     async def set_up(self, observer: Observer, journal: CleanupJournal) -> None:

@@ -72,6 +72,15 @@ class Kube(ApiConnection):
         """One object. Raises NotFound."""
         return await self._json("GET", self.path(kind, name))
 
+    async def has(self, kind: str, name: str) -> bool:
+        """Returns whether there is an object of that name. Its content isn't sent."""
+        headers = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+        try:
+            await self._bytes("GET", self.path(kind, name), headers=headers)
+        except NotFound:
+            return False
+        return True
+
     async def find(self, kind: str, labels: str = "") -> list[Json]:
         """Lists the namespace's objects of a kind with these labels."""
         return (await self.snapshot(kind, labels))[0]

@@ -57,6 +57,8 @@ class ApiConnection:
         self._configuration = configuration
         self._host = str(configuration.host).rstrip("/")
         self.namespace = namespace
+        self.held = contextlib.AsyncExitStack()
+        """Closed before the connection is."""
 
     @classmethod
     async def open(cls, *, kubeconfig: Path | None, context: str | None, namespace: str) -> Self:
@@ -104,6 +106,7 @@ class ApiConnection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.held.aclose()
         # aiohttp aborts what hasn't said goodbye; asyncio can't abort TLS that was closed twice.
         with contextlib.suppress(AttributeError):
             await self._session.close()

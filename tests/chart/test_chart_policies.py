@@ -127,6 +127,18 @@ def test_no_role_has_a_wildcard_or_reads_secrets_but_the_one_certificate_of_clie
                 assert (rule["resourceNames"], rule["verbs"]) == (["zq-tls-harness"], ["get"])
 
 
+def test_the_chaos_account_reads_the_secrets_that_are_named_for_targets_and_no_others(
+    render: Render, one: One
+) -> None:
+    def of_secrets(*sets: str) -> list[Document]:
+        rules = one(render(sets=("harness.account=true", *sets)), "Role", "zq-chaos")["rules"]
+        return [rule for rule in rules if "secrets" in rule["resources"]]
+
+    assert of_secrets() == []
+    (rule,) = of_secrets("harness.targetSecrets={etcd-members,etcd-client}")
+    assert (rule["resourceNames"], rule["verbs"]) == (["etcd-members", "etcd-client"], ["get"])
+
+
 def test_the_operator_writes_only_what_it_owns(render: Render, one: One) -> None:
     rules = one(render(), "Role", "zq-operator")["rules"]
     written = {

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.chart
 
 EVERYTHING = (
     *("harness.account=true", "operator.readNodes=true", "faultAgent.enabled=true"),
-    *("analysis.enabled=true", "harness.targetAccount=true"),
+    *("analysis.enabled=true", "harness.targetAccount=true", "harness.targetSecrets={mine}"),
 )
 
 

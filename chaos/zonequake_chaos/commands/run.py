@@ -47,6 +47,7 @@ from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.run_limits import Permit
 from zonequake_chaos.runner.runner import Runner
+from zonequake_chaos.runner.target_secrets import check_secrets
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.control import without_control
@@ -171,6 +172,7 @@ async def run_once(
         installed = await installation(kube, place.release)
         package = find_target(run.spec.target.name)
         package.check_release(installed)
+        await check_secrets(kube, installed, run.spec.target)
         shell = shell_for(kube, installed, node)
         check_node(run.spec.faults, node)
         check_shell(run.spec.faults, shell)

@@ -98,9 +98,8 @@ class MemberSetDeployment:
             client=self.client.connect,
             seeds=self._members.endpoints,
             zone=zone,
-            load=spec.load,
+            spec=spec,
             seed=seed,
-            final_timeout_s=spec.times.final_timeout_s,
         )
         many = zone.partitions
         return msgspec.structs.replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from zonequake_chaos.kit.client_code import MOST_BYTES
 from zonequake_chaos.kit.one_group import POD_VARIABLE
@@ -67,6 +67,19 @@ def check_files(
             f"files of the members: found {size} bytes, of the target and of target.files, "
             f"expected at most {MOST_BYTES}, which one ConfigMap holds: build an image with them"
         )
+
+
+def check_folders(secrets: Collection[str], *, taken: Collection[str]) -> None:
+    """Raises UsageError for folders of Secrets of which one is, holds or lies in another one, or a
+    path that is `taken`.
+    """
+    for folder in sorted(secrets):
+        for other in sorted({*taken, *(each for each in secrets if each != folder)}):
+            if f"{other}/".startswith(f"{folder}/") or folder.startswith(f"{other}/"):
+                raise UsageError(
+                    f"target.secrets has {folder}, and {other} is mounted into the members, too, "
+                    "as a volume, a file or a Secret: give it a folder beside these"
+                )
 
 
 def check_container(target: str, container: Json) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_chaos.kit.member_limits import check_files, check_names
+from zonequake_chaos.kit.member_limits import check_files, check_folders, check_names
 from zonequake_chaos.kit.one_group import POD_VARIABLE
 from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.load.installation import Installation
@@ -38,6 +38,9 @@ DATA_FOLDER = "/data"
 """The folder of a member's volume."""
 
 TMP_FOLDER = "/tmp"  # noqa: S108 - of the member's container
+TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder
+"""The folder in which Kubernetes mounts the token of `MemberSet.account`."""
+
 _FILES = "files"
 
 
@@ -71,7 +74,11 @@ class MemberSet:
 
     def __post_init__(self) -> None:
         check_names(members=self.name, target=self.target, program=self.program)
-        check_files(self.files, self.settings.files, folders=(DATA_FOLDER, TMP_FOLDER))
+        volumes = (DATA_FOLDER, TMP_FOLDER)
+        check_files(self.files, self.settings.files, folders=volumes)
+        taken = {*volumes, *self.files, *self.settings.files}
+        taken |= {TOKEN_FOLDER} if self.account else set()
+        check_folders(self.settings.secrets, taken=taken)
 
     @classmethod
     def of(
@@ -221,6 +228,9 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         {"name": _FILES, "mountPath": path, "subPath": f"file-{number}", "readOnly": True}
         for number, path in enumerate(_all_files(members))
     ]
+    secrets = {
+        f"secret-{number}": given for number, given in enumerate(members.settings.secrets.items())
+    }
     return {
         **({"serviceAccountName": members.account} if members.account else {}),
         "automountServiceAccountToken": bool(members.account),
@@ -245,6 +255,10 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
                     {"name": "data", "mountPath": DATA_FOLDER},
                     {"name": "tmp", "mountPath": TMP_FOLDER},
                     *mounts,
+                    *(
+                        {"name": name, "mountPath": folder, "readOnly": True}
+                        for name, (folder, _) in secrets.items()
+                    ),
                 ],
             },
             {
@@ -262,6 +276,10 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             *([{"name": _FILES, "configMap": {"name": members.name}}] if mounts else []),
+            *(
+                {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+                for name, (_, secret) in secrets.items()
+            ),
         ],
     }
 

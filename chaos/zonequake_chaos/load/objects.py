@@ -13,9 +13,10 @@ import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.load.installation import Installation
-from zonequake_chaos.scenario.run import RunLoad, RunZone
+from zonequake_chaos.scenario.run import RunSpec, RunZone
 from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
 from zonequake_load.pod.control import (
+    CLIENT_FOLDER,
     AppendListWorkload,
     LoadPlan,
     Preload,
@@ -37,6 +38,7 @@ _PYTHON_PATH = f"/app:{_SOURCES_FOLDER}"
 
 _TLS_FOLDER = "/tls"
 _TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
+_SECRET_MOUNT = {"name": "secret", "mountPath": CLIENT_FOLDER, "readOnly": True}
 
 
 def load_plan(
@@ -44,11 +46,11 @@ def load_plan(
     client: str,
     seeds: list[str],
     zone: RunZone,
-    load: RunLoad,
+    spec: RunSpec,
     seed: int,
-    final_timeout_s: float,
 ) -> LoadPlan:
     """Returns the plan of all load pods of one zone; `client` and `seeds` as in `LoadPlan`."""
+    load = spec.load
     workloads: list[RegisterWorkload | AppendListWorkload] = []
     if load.register_rate:
         workloads.append(
@@ -85,8 +87,9 @@ def load_plan(
         processes=load.processes,
         deadline_ms=load.operation_timeout_ms,
         attempt_ms=load.attempt_timeout_ms,
-        final_timeout_s=final_timeout_s,
+        final_timeout_s=spec.times.final_timeout_s,
         seed=seed,
+        secret=spec.target.client_secret or "",
         reads_at=load.reads_at,
         loop=load.loop,
         pressure=None
@@ -172,7 +175,7 @@ def _stateful_set(
             },
             "template": {
                 "metadata": {"labels": labels},
-                "spec": _pod_spec(name, code, installation),
+                "spec": _pod_spec(name, code, installation, secret=plan.secret),
             },
             "volumeClaimTemplates": [
                 {
@@ -187,7 +190,7 @@ def _stateful_set(
     }
 
 
-def _pod_spec(name: str, code: ClientCode, installation: Installation) -> Json:
+def _pod_spec(name: str, code: ClientCode, installation: Installation, *, secret: str) -> Json:
     tls = installation.tls
     sources = [
         {"key": _source_key(number), "path": path} for number, path in enumerate(code.files())
@@ -230,6 +233,7 @@ def _pod_spec(name: str, code: ClientCode, installation: Installation) -> Json:
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
                     *([_SOURCES_MOUNT] if sources else []),
                     *([] if tls is None else [_TLS_MOUNT]),
+                    *([_SECRET_MOUNT] if secret else []),
                 ],
             }
         ],
@@ -245,5 +249,10 @@ def _pod_spec(name: str, code: ClientCode, installation: Installation) -> Json:
             ),
             {"name": "tmp", "emptyDir": {}},
             *([] if tls is None else [tls.volume(TlsRole.LOAD)]),
+            *(
+                [{"name": "secret", "secret": {"secretName": secret, "defaultMode": 0o440}}]
+                if secret
+                else []
+            ),
         ],
     }

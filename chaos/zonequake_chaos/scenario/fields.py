@@ -38,10 +38,21 @@ VariableName = Annotated[
     str,
     Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="a name of letters, digits and _"),
 ]
+_PATH = r"^(/(?!\.{1,2}(/|$))[^/\x00]+)+$"
 FilePath = Annotated[
+    str, Meta(pattern=_PATH, description="an absolute path of a file, without . and ..")
+]
+FolderPath = Annotated[
     str,
     Meta(
-        pattern=r"^(/(?!\.{1,2}(/|$))[^/\x00]+)+$",
-        description="an absolute path of a file, without . and ..",
+        pattern=_PATH,
+        description="an absolute path of a folder, without . and .., and no / at its end",
+    ),
+]
+SecretName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        description="the name of a Secret: small letters, digits, - and .",
     ),
 ]

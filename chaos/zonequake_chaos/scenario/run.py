@@ -16,11 +16,14 @@ from msgspec import Meta
 from zonequake_chaos.scenario.faults import AnyFault
 from zonequake_chaos.scenario.fields import (
     FilePath,
+    FolderPath,
     ManifestPart,
     Name,
     PositiveCount,
     Seconds,
+    SecretName,
     VariableName,
+    file_name,
 )
 from zonequake_load.pod.control import Fraction, Hot, Loop, ReadsAt, Skew
 
@@ -110,7 +113,9 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
 
     `name` is empty for the system that the release itself is. `image` replaces the target's own.
     `args` and `env` are added to the members' own; `files` are texts by their paths in the members'
-    containers; `storage` replaces the class and the size of their volumes.
+    containers; `storage` replaces the class and the size of their volumes. `secrets` are Secrets of
+    the namespace by the folders in the members' containers that have their files; the load pods'
+    client gets the one that `client_secret` names.
     """
 
     name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
@@ -119,13 +124,17 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
     env: dict[VariableName, str] = msgspec.field(default_factory=dict)
     files: dict[FilePath, str] = msgspec.field(default_factory=dict)
     storage: TargetStorage = TargetStorage()
+    secrets: dict[FolderPath, SecretName] = msgspec.field(default_factory=dict)
+    client_secret: SecretName | None = None
 
     @property
     def changed(self) -> list[str]:
-        """The names of the fields that change how members are started."""
+        """The names in the file of the fields that change how members are started, or reached."""
         unchanged = RunTarget(name=self.name)
-        names = ("image", "args", "env", "files", "storage")
-        return [name for name in names if getattr(self, name) != getattr(unchanged, name)]
+        names = ("image", "args", "env", "files", "storage", "secrets", "client_secret")
+        return [
+            file_name(name) for name in names if getattr(self, name) != getattr(unchanged, name)
+        ]
 
 
 class RunTimes(ManifestPart, frozen=True, kw_only=True):

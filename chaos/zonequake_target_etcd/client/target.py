@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -44,6 +45,7 @@ from zonequake_target_etcd.client.records import (
     read,
     stored,
 )
+from zonequake_target_etcd.client.tls import ClientTls
 from zonequake_target_etcd.client.wire import EtcdWire
 
 _ABORTED = 10
@@ -63,14 +65,19 @@ class EtcdTarget(MemberClient):
         *,
         rng: random.Random,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        secret: Path | None = None,
     ) -> None:
+        """`secret`: the folder of `ClientTls.read`; None: the members speak no TLS."""
         super().__init__(seeds, rng=rng, now_ns=now_ns)
         self._zone = zone
+        self._secret = secret
         self._names: dict[int, str] = {}
         self._wire: EtcdWire | None = None
 
     def connect(self) -> None:
-        self._wire = EtcdWire()
+        """Raises TargetError."""
+        tls = None if self._secret is None else ClientTls.read(self._secret)
+        self._wire = EtcdWire(tls, self.host_of)
 
     async def disconnect(self) -> None:
         if self._wire is not None:
@@ -206,4 +213,4 @@ def _stored(step: Operation) -> bytes:
 
 def connect(context: ClientContext) -> EtcdTarget:
     """Builds the client of one prefix; its seeds are client ports of members."""
-    return EtcdTarget(context.zone, context.seeds, rng=context.rng)
+    return EtcdTarget(context.zone, context.seeds, rng=context.rng, secret=context.secret)

@@ -10,6 +10,7 @@ done (`errors`). gRPC repeats nothing by itself: its retries are off.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError
 from zonequake_load.errors import NotSent, OutcomeUnknown
 from zonequake_target_etcd.client.errors import answered
 from zonequake_target_etcd.client.messages import METHODS, Method
+from zonequake_target_etcd.client.tls import ClientTls
 
 CONNECT_TIMEOUT_S = 0.3
 """A member on the same network answers in milliseconds; a dead one must not cost more than this."""
@@ -29,7 +31,6 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)),
     ("grpc.max_reconnect_backoff_ms", 300),
     # The kernel gives a connection up when sent data stays unacknowledged for the time-out. etcd
     # closes connections that ping it more often than every five seconds.
@@ -44,15 +45,25 @@ request for seconds, and its outcome would be unknown.
 
 _READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+_ENDS = (_READY, _FAILED)
+"""The states in which an attempt to connect has ended."""
 
 
 class _Link:
     """The connection to one endpoint, and its calls."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ClientTls | None, name: str) -> None:
         self.received = 0
+        self.name = name
         self._address = address
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._tls = tls
+        # gRPC's own time for one attempt to connect.
+        options = (*_OPTIONS, ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)))
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            named = (*options, ("grpc.ssl_target_name_override", name))
+            self._channel = grpc.aio.secure_channel(address, tls.credentials, named)
         self.calls = {
             method: self._channel.unary_unary(
                 method.path, request_serializer=method.request.SerializeToString
@@ -68,23 +79,34 @@ class _Link:
         """Returns when the connection is there. Raises NotSent."""
         try:
             async with asyncio.timeout(timeout_s):
-                while (state := self._channel.get_state(try_to_connect=True)) is not _READY:
-                    if state is _FAILED:
-                        raise NotSent(f"cannot connect to {self._address}")
+                while (state := self._channel.get_state(try_to_connect=True)) not in _ENDS:
                     await self._channel.wait_for_state_change(state)
         except TimeoutError:
             raise NotSent(
                 f"cannot connect to {self._address} within {timeout_s * 1e3:.0f} ms"
             ) from None
+        if state is _FAILED:
+            raise NotSent(f"cannot connect to {self._address}{await self._why()}")
+
+    async def _why(self) -> str:
+        if self._tls is None:
+            return ""
+        why = await self._tls.refusal(self._address, self.name, CONNECT_TIMEOUT_S)
+        return f" by TLS as {self.name}: {why}"
 
     async def close(self, grace_s: float | None = None) -> None:
         await self._channel.close(grace_s)
 
 
 class EtcdWire:
-    """One connection to each endpoint; to be used in a running event loop."""
+    """One connection to each endpoint; to be used in a running event loop.
 
-    def __init__(self) -> None:
+    `name_of` returns the name that the certificate of the member at an address must have. A pod may
+    get the address of another one, whose connection is then given up.
+    """
+
+    def __init__(self, tls: ClientTls | None, name_of: Callable[[str], str]) -> None:
+        self._tls, self._name_of = tls, name_of
         self._links: dict[str, _Link] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -109,8 +131,12 @@ class EtcdWire:
             EtcdError: etcd answered with an error.
         """
         link = self._links.get(address)
+        name = "" if self._tls is None else self._name_of(address)
+        if link is not None and link.name != name:
+            self._retire(address, link, timeout_s)
+            link = None
         if link is None:
-            link = self._links[address] = _Link(address)
+            link = self._links[address] = _Link(address, self._tls, name)
         if not link.is_ready:
             loop = asyncio.get_running_loop()
             before = loop.time()
@@ -147,9 +173,9 @@ class EtcdWire:
         await asyncio.gather(*(link.close() for link in links.values()), *self._retiring)
 
     def _retire(self, address: str, link: _Link, grace_s: float) -> None:
-        """Sends nothing more on the connection of an endpoint that has gone silent: one that was
-        cut off for a while is reached by a new one long before the old one tries again. What is
-        outstanding may yet end.
+        """Sends nothing more on the connection of an endpoint that has gone silent or is another
+        member: one that was cut off for a while is reached by a new one long before the old one
+        tries again. What is outstanding may yet end.
         """
         if self._links.get(address) is link:
             del self._links[address]

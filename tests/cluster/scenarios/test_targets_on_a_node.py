@@ -20,10 +20,10 @@ ONE = ("zones.0.replicas=1", "pools.0.replicas=1")
 
 
 def checked(
-    release: Release, name: str, out: Path, *overrides: str
+    release: Release, name: str, out: Path, *overrides: str, more: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """What `zonequake target check` says of a target."""
-    release.plant("")
+    """What `zonequake target check` says of a target, of a release with `more` of its values."""
+    release.plant("", more=more)
     place = release.as_chaos_account()
     assert place.context is not None
     program = str(Path(sys.executable).parent / "zonequake")

@@ -97,7 +97,9 @@ class Relayed(asyncio.Protocol):
 class ReferenceEtcd:
     """Started and stopped by the test."""
 
-    def __init__(self, endpoints: int) -> None:
+    def __init__(self, endpoints: int, tls: grpc.ServerCredentials | None = None) -> None:
+        self.tls = tls
+        """What its next endpoint to start shows and demands."""
         self.revision = 1
         self.keys: dict[bytes, tuple[bytes, int]] = {}  # value, revision
         self.endpoints = [Endpoint(member_id=100 + n) for n in range(endpoints)]
@@ -119,7 +121,10 @@ class ReferenceEtcd:
     async def start_one(self, endpoint: Endpoint) -> None:
         endpoint.server = grpc.aio.server()
         endpoint.server.add_generic_rpc_handlers((_Calls(self, endpoint),))
-        behind = endpoint.server.add_insecure_port("127.0.0.1:0")
+        if self.tls is None:
+            behind = endpoint.server.add_insecure_port("127.0.0.1:0")
+        else:
+            behind = endpoint.server.add_secure_port("127.0.0.1:0", self.tls)
         await endpoint.server.start()
         loop = asyncio.get_running_loop()
 

@@ -27,6 +27,7 @@ def members(
     program: str = "shelfd",
     image: str | None = None,
     files: Mapping[str, str] | None = None,
+    account: str = "",
     **place: Any,
 ) -> MemberSet:
     return MemberSet.of(
@@ -36,6 +37,7 @@ def members(
         ports=PORTS,
         image=image,
         files=files,
+        account=account,
     )
 
 
@@ -102,6 +104,53 @@ def test_files_that_can_not_be_mounted_are_refused(
 def test_files_beside_each_other_are_taken() -> None:
     settings = RunTarget(files={"/a/bc": "", "/database/x": ""})
     assert members(settings, files={"/a/b": ""}).files == {"/a/b": ""}
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        (["/data"], "target.secrets has /data, and /data is mounted into the members, too"),
+        (["/tmp/tls"], "target.secrets has /tmp/tls, and /tmp is mounted"),
+        (["/etc/shelf/x"], "target.secrets has /etc/shelf/x, and /etc/shelf/x is mounted"),
+        (["/etc"], "target.secrets has /etc, and /etc/own is mounted"),
+        (["/etc/own/below"], "target.secrets has /etc/own/below, and /etc/own is mounted"),
+        (["/a/b", "/a"], "target.secrets has /a, and /a/b is mounted"),
+        (["/etc/shelf/xy", "/database", "/a", "/ab"], ""),
+    ],
+)
+def test_a_folder_of_a_secret_that_meets_another_mount_is_refused(
+    folders: list[str], words: str
+) -> None:
+    settings = RunTarget(files={"/etc/shelf/x": ""}, secrets=dict.fromkeys(folders, "the-members"))
+    if not words:
+        assert members(settings, files={"/etc/own": ""}).settings is settings
+        return
+    with pytest.raises(UsageError) as refused:
+        members(settings, files={"/etc/own": ""})
+    assert words in str(refused.value)
+
+
+def test_a_secret_does_not_hide_the_token_of_members_that_have_an_account() -> None:
+    settings = RunTarget(secrets={"/var/run/secrets": "the-members"})
+    assert members(settings).settings is settings
+    with pytest.raises(UsageError, match=r"kubernetes\.io/serviceaccount is mounted"):
+        members(settings, account="zq-target")
+
+
+def test_members_have_secrets_read_only_and_the_container_beside_them_has_none() -> None:
+    settings = RunTarget(secrets={"/tls": "the-members", "/more": "another"})
+    made = member_objects(members(settings), {}, run_id="r", installation=installed())
+    (found,) = [each for each in made if each["kind"] == "StatefulSet"]
+    pod = found["spec"]["template"]["spec"]
+    volumes = {each["name"]: each["secret"] for each in pod["volumes"] if "secret" in each}
+    own, hands = pod["containers"]
+    assert {
+        each["mountPath"]: (volumes[each["name"]]["secretName"], each["readOnly"])
+        for each in own["volumeMounts"]
+        if each["name"] in volumes
+    } == {"/tls": ("the-members", True), "/more": ("another", True)}
+    assert {each["defaultMode"] for each in volumes.values()} == {0o440}
+    assert "volumeMounts" not in hands
 
 
 class System:

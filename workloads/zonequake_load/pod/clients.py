@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import random
+from pathlib import Path
 
 from zonequake_load.errors import PlanError
-from zonequake_load.pod.control import LoadPlan
+from zonequake_load.pod.control import CLIENT_FOLDER, LoadPlan
 from zonequake_load.targets.context import ClientContext, Connect
 from zonequake_load.targets.protocol import Target
 from zonequake_tls.credentials import Credentials
@@ -21,6 +22,7 @@ def client_for(plan: LoadPlan, rng: random.Random, credentials: Credentials | No
             reads_at=plan.reads_at,
             rng=rng,
             credentials=credentials,
+            secret=Path(CLIENT_FOLDER) if plan.secret else None,
         )
     )
 

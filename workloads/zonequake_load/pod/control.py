@@ -23,6 +23,9 @@ Some = Annotated[int, Meta(ge=1)]
 FUNCTION_NAME = r"^[\w.]+:\w+$"
 """Pattern of MODULE:FUNCTION."""
 
+CLIENT_FOLDER = "/target-secret"
+"""The folder of the load pods that has the files of `LoadPlan.secret`, for the client."""
+
 
 class Phase(StrEnum):
     """The present phase of a load pod. It starts in `quiet`."""
@@ -164,7 +167,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `deadline_ms` bounds an operation with all its attempts, `attempt_ms` each attempt.
     `final_timeout_s` bounds the final reads, `operations_per_key` the history of one key.
     `client`: the function that builds the target's client, as MODULE:FUNCTION
-    (`zonequake_load.targets.context`).
+    (`zonequake_load.targets.context`). `secret`: the Secret whose files it gets; empty: none.
     """
 
     client: Annotated[str, Meta(pattern=FUNCTION_NAME)]
@@ -184,6 +187,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     loop: Loop = Loop.OPEN
     pressure: Pressure | None = None
     seed: int = 0
+    secret: str = ""
 
 
 class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -116,7 +116,7 @@ class MemberClient(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Makes what requests are sent by; called in a running event loop."""
+        """Makes what requests are sent by; called in a running event loop. Raises TargetError."""
 
     @abstractmethod
     async def disconnect(self) -> None:
@@ -238,6 +238,13 @@ class MemberClient(ABC):
         if isinstance(operation, TransactionOperation):
             return await self.transaction(operation, attempt)
         return await self.attempt(operation, attempt)
+
+    def host_of(self, address: str) -> str:
+        """Returns the host of the seed that has the address: the name that a certificate of the
+        member there has. An address of no seed is its own.
+        """
+        seeds = (seed for seed, found in self._addresses.items() if address in found)
+        return next(seeds, address).rpartition(":")[0].strip("[]")
 
     # --- endpoints -------------------------------------------------------------------------------
 

@@ -313,6 +313,8 @@ def test_an_unknown_target_is_refused_and_an_image_of_ours_too(tmp_path: Path) -
         planned(ask("leader-kill", tmp_path, target="consul"))
     with pytest.raises(UsageError, match=r"target\.image can't be changed by a run"):
         planned(ask("leader-kill", tmp_path, target="zonequake"))
+    with pytest.raises(UsageError, match=r"target\.clientSecret can't be changed by a run"):
+        planned(ask("leader-kill", tmp_path, "target={clientSecret: s}", target="zonequake"))
 
 
 def test_the_scenario_may_name_the_target_and_a_plan_has_its_name(tmp_path: Path) -> None:
@@ -394,6 +396,10 @@ def test_the_former_key_of_a_target_is_refused_with_the_new_one(tmp_path: Path) 
         ("target.args=--x", "a list"),
         ("target.storage={size: 1.5G}", "storage.size"),
         ("target.nam=x", 'unknown key "nam"'),
+        ("target.secrets={tls: s}", "an absolute path of a folder"),
+        ("target.secrets={/tls/: s}", "an absolute path of a folder"),
+        ("target.secrets={/tls: S_1}", "the name of a Secret"),
+        ("target.clientSecret=S_1", "the name of a Secret"),
     ],
 )
 def test_a_targets_settings_are_checked(tmp_path: Path, override: str, words: str) -> None:

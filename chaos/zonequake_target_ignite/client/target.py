@@ -267,7 +267,7 @@ def _held(values: Unpacker) -> _Held:
     if found is None:
         return _Held()
     _, text, filler = cells(found, COLUMNS)
-    if not isinstance(text, str) or not isinstance(filler, bytes | None):
+    if not isinstance(text, str) or not (filler is None or isinstance(filler, bytes)):
         raise Malformed(f"found a row with the value {text!r}, expected a text")
     return _Held(row=found, text=text, filler=filler)
 

@@ -145,10 +145,10 @@ class PretendedNode:
         if self.fails:
             return _error(self.fails, "told to fail")
         if self.meanwhile:
-            key, value = self.meanwhile.pop(0)
-            self.rows.pop(key, None)
+            other, value = self.meanwhile.pop(0)
+            self.rows.pop(other, None)
             if value is not None:
-                self.rows[key] = value
+                self.rows[other] = value
         expected = _given(asked) if operation == messages.ROW_REPLACE_EXACT else None
         key, text, filler = cells(_given(asked), COLUMNS)
         assert isinstance(key, str)

@@ -123,10 +123,10 @@ class IgniteDeployment:
             "metaStorageNodes": voters,
             "cmgNodes": voters,
             "clusterName": self._place.run_id,
+            "clusterConfiguration": cluster_configuration(
+                self._zone, attempt_ms=self._place.run.spec.load.attempt_timeout_ms
+            ),
         }
-        configuration = cluster_configuration(self._zone)
-        if configuration:
-            asked["clusterConfiguration"] = configuration
         await self._post("/init", asked)
         await self._until(
             pods,

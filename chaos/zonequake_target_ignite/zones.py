@@ -30,12 +30,17 @@ def create_zone(zone: RunZone) -> str:
     )
 
 
-def cluster_configuration(zone: RunZone) -> str:
-    """Returns the configuration with which the cluster begins, as HOCON; empty for Ignite's own."""
+def cluster_configuration(zone: RunZone, *, attempt_ms: int) -> str:
+    """Returns the configuration with which the cluster begins, as HOCON.
+
+    A node repeats a write without a pause while a lock that it needs is held, for as long as a
+    transaction may last: here no longer than the load waits, by Ignite's default 30 s.
+    """
+    settings = f"transaction {{ readWriteTimeoutMillis = {attempt_ms} }}"
     timeout_s = zone.partition_distribution_reset_timeout
-    if timeout_s is None:
-        return ""
-    return f'ignite {{ system {{ properties {{ {RESET_TIMEOUT} = "{timeout_s}" }} }} }}'
+    if timeout_s is not None:
+        settings += f', system {{ properties {{ {RESET_TIMEOUT} = "{timeout_s}" }} }}'
+    return f"ignite {{ {settings} }}"
 
 
 def unsuited_zones(run: ChaosRun) -> Iterator[str]:

@@ -18,11 +18,17 @@ LENGTH_BYTES = 4
 MOST_BYTES = 64 * 1024 * 1024
 """No answer of a run is that long: a longer one is not of this protocol."""
 
+TABLE_GET = 4
+ROW_UPSERT, ROW_GET, ROW_INSERT, ROW_REPLACE_EXACT = 10, 12, 18, 24
 TX_BEGIN, TX_COMMIT, TX_ROLLBACK = 43, 44, 45
 SQL_EXEC, SQL_NEXT_PAGE, PRIMARIES_GET = 50, 51, 53
 PAGE_ROWS = 1024
 _VERSION = (3, 0, 0)
 _GENERAL_CLIENT = 2
+_FIRST_SCHEMA = 1
+"""The version of a table's columns that it is created with; a run alters none."""
+_NOTHING_LEFT_OUT = b"\xc7\x00\x08"
+"""An empty set of bits: each column of a row has its value."""
 _ASSIGNMENT_CHANGED, _NOTIFICATION, _ERROR = 1, 2, 4
 
 
@@ -93,17 +99,25 @@ def sql(
     statement: str,
     args: Sequence[str | int | bytes] = (),
     *,
-    transaction: int | None = None,
     timeout_ms: int = 0,
     observed: int = 0,
 ) -> bytes:
-    """Returns the values of a statement; without a `transaction` it is one of its own."""
+    """Returns the values of a statement, which is a transaction of its own."""
     given = packed(len(args), arguments(args)) if args else packed(None)
     return (
-        packed(transaction, "PUBLIC", PAGE_ROWS, timeout_ms, None, None, 0, encoded([]), statement)
+        packed(None, "PUBLIC", PAGE_ROWS, timeout_ms, None, None, 0, encoded([]), statement)
         + given
         + packed(observed)
     )
+
+
+def rows(table: int, *encoded_rows: bytes, transaction: int | None = None) -> bytes:
+    """Returns the values of a request for one row: its key or itself, or what it is and is to be.
+
+    Without a `transaction`, a change is one of its own, and a read is of now.
+    """
+    given = b"".join(_NOTHING_LEFT_OUT + packed(row) for row in encoded_rows)
+    return packed(table, transaction, _FIRST_SCHEMA) + given
 
 
 def begin(*, timeout_ms: int, read_only: bool = False) -> bytes:
@@ -144,6 +158,23 @@ def result_of(values: Unpacker) -> ResultSet:
         types=types,
         rows=page_of(values, types),
     )
+
+
+def table_of(values: Unpacker) -> int | None:
+    """Reads the number of a table; None if there is none of the name. Raises Malformed."""
+    return None if values.nil() else values.number()
+
+
+def row_of(values: Unpacker) -> bytes | None:
+    """Reads a row, encoded as it is; None if there is none. Raises Malformed."""
+    values.number()  # the version of the table's columns
+    return None if values.nil() else values.binary()
+
+
+def done_of(values: Unpacker) -> bool:
+    """Reads whether an insertion or a replacement did anything. Raises Malformed."""
+    values.number()
+    return values.flag()
 
 
 def page_of(values: Unpacker, types: Sequence[int]) -> list[list[ColumnValue]]:

@@ -1,13 +1,15 @@
 """The client of one zone's table.
 
-Each write is one statement, which is a transaction of its own. A linearizable read begins a
-transaction that may write, selects in it under a lock, and ends it. A bounded read's transaction is
-read-only: by Ignite's design it reads a state that is 1.5 s old, and must be found stale. A query
-without a transaction is no substitute for the first: it is read-only, too, unless Ignite happens
-to plan it as the look-up of one key.
+Each request is for one row, and so asks for that row's lock alone. SQL is no substitute: Ignite 3.1
+plans an UPDATE by the table's size, which a node takes for one row at first, and then as a scan,
+whose lock on the whole partition outlives a statement that was given up (docs/ignite.md).
 
-A transaction that may write is never used to write. Ignite 3.1 ends one whose time is over, and
-then answers its commit as if it had been done (docs/ignite.md).
+A linearizable read is one of the primary replica at its present time. A bounded read is in a
+read-only transaction: by Ignite's design it reads a state that is 1.5 s old, and must be found
+stale.
+
+A transaction that may write is never used. Ignite 3.1 ends one whose time is over, and then answers
+its commit as if it had been done (docs/ignite.md).
 
 Ignite has no order that a client could be told: an answer has no place.
 """
@@ -18,6 +20,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from zonequake_load.errors import AttemptError, OutcomeUnknown, TargetError
 from zonequake_load.operation import Function, Operation, Outcome, Type
@@ -25,25 +28,46 @@ from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
 from zonequake_target_ignite.client import placement, statements
-from zonequake_target_ignite.client.errors import DUPLICATE_KEY, IgniteError
+from zonequake_target_ignite.client.errors import IgniteError
 from zonequake_target_ignite.client.messages import (
+    ROW_GET,
+    ROW_INSERT,
+    ROW_REPLACE_EXACT,
+    ROW_UPSERT,
     SQL_EXEC,
+    TABLE_GET,
     TX_BEGIN,
     TX_COMMIT,
     TX_ROLLBACK,
     ResultSet,
     begin,
+    done_of,
     result_of,
+    row_of,
+    rows,
     sql,
+    table_of,
 )
-from zonequake_target_ignite.client.packed import Unpacker, packed
+from zonequake_target_ignite.client.packed import Malformed, Unpacker, packed
+from zonequake_target_ignite.client.tuples import ColumnType, cells, row
 from zonequake_target_ignite.client.wire import IgniteWire, NodeConnection, read_as
 
 PARTITIONS = "SELECT Z.ZONE_PARTITIONS FROM SYSTEM.ZONES Z WHERE Z.ZONE_NAME = ?"
 CHECKED_ROWS = 64
+COLUMNS = (ColumnType.STRING, ColumnType.STRING, ColumnType.BYTE_ARRAY)
+"""The types of the table's columns: key, value, filler."""
 Argument = str | int | bytes
 _READ_TRANSACTION_MS = 10_000
 """The time after which a node ends a read's transaction by itself, if its client is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A row as it is encoded, and of it the value and the filler; nothing if it is absent."""
+
+    row: bytes | None = None
+    text: str | None = None
+    filler: bytes | None = None
 
 
 class MisplacedKey(TargetError):
@@ -64,6 +88,7 @@ class IgniteTarget(MemberClient):
         super().__init__(seeds, rng=rng, now_ns=now_ns)
         self._zone = zone
         self._partitions = 0
+        self._table: int | None = None
         self._checked = False
         self._wire: IgniteWire | None = None
 
@@ -89,7 +114,7 @@ class IgniteTarget(MemberClient):
             await self._wire.close()
 
     async def examine(self, attempt: Attempt) -> None:
-        """Asks for the zone's partitions, which any node knows, and then where some rows lie."""
+        """Asks for the zone's partitions and table, which any node knows, and where rows lie."""
         connection = await self._connection(attempt)
         found = await self._query(attempt, connection, PARTITIONS, [self._zone])
         if not found.rows:
@@ -97,6 +122,11 @@ class IgniteTarget(MemberClient):
         (count,) = found.rows[0]
         if not isinstance(count, int) or count < 1:
             raise OutcomeUnknown(f"{connection.node} says that the zone has {count!r} partitions")
+        if self._table is None:
+            name = packed(statements.quoted(self._zone))
+            self._table = read_as(table_of, await self._ask(attempt, connection, TABLE_GET, name))
+            if self._table is None:
+                raise OutcomeUnknown(f"{connection.node} knows no table {self._zone!r} yet")
         if not self._checked:
             with contextlib.suppress(AttemptError):  # a partition may be away: another time
                 await self._check_placement(attempt, connection, count)
@@ -105,90 +135,71 @@ class IgniteTarget(MemberClient):
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         connection = await self._connection(attempt)
-        key = operation.key
         if operation.f is Function.READ:
-            text = await self._read_text(attempt, connection, key, stale=operation.bounded)
-            return _ok(connection, value=statements.read(text))
+            held = await self._read(attempt, connection, operation.key, stale=operation.bounded)
+            return _ok(connection, value=statements.read(held.text))
         assert operation.value is not None
-        if operation.f is Function.CAS:
-            return await self._swapped(operation, attempt, connection)
-        return await self._written(operation, attempt, connection)
+        if operation.f is not Function.WRITE:
+            return await self._replaced(operation, attempt, connection)
+        value = statements.stored(operation.value)
+        written = row([operation.key, value, operation.filler or None])
+        await self._ask(attempt, connection, ROW_UPSERT, rows(self._known, written))
+        return _ok(connection)
 
-    async def _written(
+    async def _replaced(
         self, operation: Operation, attempt: Attempt, connection: NodeConnection
     ) -> Outcome:
-        """Changes the row, in one statement, or creates it. Each says whether it did anything."""
+        """Reads the row, and replaces it if it is still the same; if it isn't, again."""
         assert operation.value is not None
-        filler = bool(operation.filler)
-        if operation.f is Function.APPEND:
-            text, change = statements.element(operation.value), statements.append(self._zone)
-        else:
-            text = statements.stored(operation.value)
-            change = statements.update(self._zone, filler=filler)
-        args: list[Argument] = [text, *([operation.filler] if filler else []), operation.key]
+        key, cas = operation.key, operation.f is Function.CAS
         while True:
-            if (await self._query(attempt, connection, change, args)).changed:
-                return _ok(connection)
-            create = statements.insert(self._zone, filler=filler)
-            if await self._inserted(attempt, connection, create, args):
-                return _ok(connection)
-            _try_again(attempt)
-
-    async def _swapped(
-        self, operation: Operation, attempt: Attempt, connection: NodeConnection
-    ) -> Outcome:
-        """Changes the row if it is as expected, in one statement; else reads what it is.
-
-        What is found then may be what was expected, if another write came between: again.
-        """
-        assert operation.value is not None
-        key, new = operation.key, statements.stored(operation.value)
-        while True:
-            attempt.writes = True
-            if operation.expected is None:
-                create = statements.insert(self._zone)
-                changed = await self._inserted(attempt, connection, create, [new, key])
-            else:
-                args: list[Argument] = [new, key, statements.stored(operation.expected)]
-                done = await self._query(attempt, connection, statements.swap(self._zone), args)
-                changed = bool(done.changed)
-            if changed:
-                return _ok(connection, applied=True)
             attempt.writes = False
-            found = statements.read(await self._read_text(attempt, connection, key))
-            if found != operation.expected:
-                return _ok(connection, value=found, applied=False)
-            _try_again(attempt)
+            held = await self._read(attempt, connection, key)
+            if cas:
+                found = statements.read(held.text)
+                if found != operation.expected:
+                    return _ok(connection, value=found, applied=False)
+                text = statements.stored(operation.value)
+            else:
+                text = (held.text or "") + statements.element(operation.value)
+            attempt.writes = True
+            changed = row([key, text, held.filler])
+            if held.row is None:
+                asked, given = ROW_INSERT, rows(self._known, changed)
+            else:
+                asked, given = ROW_REPLACE_EXACT, rows(self._known, held.row, changed)
+            if read_as(done_of, await self._ask(attempt, connection, asked, given)):
+                return _ok(connection, applied=True if cas else None)
+            if not attempt.limits.retry:
+                raise IgniteError(
+                    name="given up:", message="another write came between", certain=True
+                )
 
-    async def _inserted(
-        self, attempt: Attempt, connection: NodeConnection, statement: str, args: list[Argument]
-    ) -> bool:
-        """Creates a key; returns False if it is there."""
-        try:
-            await self._query(attempt, connection, statement, args)
-        except IgniteError as error:
-            if error.name != DUPLICATE_KEY:
-                raise
-            return False
-        return True
-
-    async def _read_text(
+    async def _read(
         self, attempt: Attempt, connection: NodeConnection, key: str, *, stale: bool = False
-    ) -> str | None:
-        """Reads a row in a transaction; raises AttemptError, also if its end is not heard."""
-        beginning = begin(timeout_ms=_READ_TRANSACTION_MS, read_only=stale)
-        begun = await self._ask(attempt, connection, TX_BEGIN, beginning)
-        transaction = read_as(Unpacker.number, begun)
+    ) -> _Held:
+        """Reads a row; raises AttemptError, also if the end of its transaction isn't heard."""
+        transaction = None
+        if stale:
+            beginning = begin(timeout_ms=_READ_TRANSACTION_MS, read_only=True)
+            begun = await self._ask(attempt, connection, TX_BEGIN, beginning)
+            transaction = read_as(Unpacker.number, begun)
         try:
-            statement = statements.select(self._zone)
-            found = await self._query(
-                attempt, connection, statement, [key], transaction=transaction
-            )
+            asked = rows(self._known, row([key]), transaction=transaction)
+            found = await self._ask(attempt, connection, ROW_GET, asked)
         except AttemptError:
-            connection.tell(TX_ROLLBACK, packed(transaction))
+            if transaction is not None:
+                connection.tell(TX_ROLLBACK, packed(transaction))
             raise
-        await self._ask(attempt, connection, TX_COMMIT, packed(transaction))
-        return _only_text(found)
+        if transaction is not None:
+            await self._ask(attempt, connection, TX_COMMIT, packed(transaction))
+        return read_as(_held, found)
+
+    @property
+    def _known(self) -> int:
+        """The number of the table."""
+        assert self._table is not None, "looked up before the first operation"
+        return self._table
 
     async def _check_placement(
         self, attempt: Attempt, connection: NodeConnection, partitions: int
@@ -221,14 +232,11 @@ class IgniteTarget(MemberClient):
         connection: NodeConnection,
         statement: str,
         args: Sequence[Argument] = (),
-        *,
-        transaction: int | None = None,
     ) -> ResultSet:
-        """Carries a statement out; the node gives it up, too, when its time is over."""
+        """Carries a query out; the node gives it up, too, when its time is over."""
 
         def values(left_s: float) -> bytes:
-            timeout_ms = max(1, int(left_s * 1e3))
-            return sql(statement, args, transaction=transaction, timeout_ms=timeout_ms)
+            return sql(statement, args, timeout_ms=max(1, int(left_s * 1e3)))
 
         found = await self._send(attempt, connection, SQL_EXEC, values)
         return read_as(result_of, found)
@@ -253,17 +261,15 @@ class IgniteTarget(MemberClient):
         return answer.rest
 
 
-def _try_again(attempt: Attempt) -> None:
-    """Returns if the operation, which changed nothing, may be tried once more."""
-    if not attempt.limits.retry:
-        raise IgniteError(name="given up:", message="another write came between", certain=True)
-
-
-def _only_text(found: ResultSet) -> str | None:
-    if not found.rows:
-        return None
-    (cell,) = found.rows[0]
-    return cell if isinstance(cell, str) else None
+def _held(values: Unpacker) -> _Held:
+    """Reads the answer to ROW_GET. Raises Malformed."""
+    found = row_of(values)
+    if found is None:
+        return _Held()
+    _, text, filler = cells(found, COLUMNS)
+    if not isinstance(text, str) or not (filler is None or isinstance(filler, bytes)):
+        raise Malformed(f"found a row with the value {text!r}, expected a text")
+    return _Held(row=found, text=text, filler=filler)
 
 
 def _ok(connection: NodeConnection, *, value: Value = None, applied: bool | None = None) -> Outcome:

@@ -1,4 +1,4 @@
-"""Ignite's binary tuples, as far as SQL with texts and whole numbers needs them. Pure.
+"""Ignite's binary tuples, as far as texts, binaries and whole numbers need them. Pure.
 
 flags, one byte    the lowest two bits: 0, 1, 2 for offsets of 1, 2, 4 bytes
 offsets            where each element ends, in the area of values; an empty element is null
@@ -55,6 +55,16 @@ def arguments(values: Iterable[str | int | bytes]) -> bytes:
         else:
             elements += [_number(ColumnType.BYTE_ARRAY), _number(0), _bytes(value)]
     return encoded(elements)
+
+
+def row(values: Iterable[str | bytes | None]) -> bytes:
+    """Returns the tuple of a row, or of its key."""
+    return encoded(
+        [
+            None if value is None else _bytes(value.encode() if isinstance(value, str) else value)
+            for value in values
+        ]
+    )
 
 
 def cells(data: bytes, types: Sequence[int]) -> list[ColumnValue]:

@@ -79,8 +79,9 @@ class NodeConnection:
 
         Raises NotSent, OutcomeUnknown.
         """
-        if self.lost:
-            raise NotSent(f"the connection to {self._address} is lost: {self.lost}")
+        if not self._open:
+            why = self.lost or "it is closed"
+            raise NotSent(f"the connection to {self._address} is lost: {why}")
         number = next(self._numbers)
         waiting: asyncio.Future[ServerAnswer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = waiting
@@ -91,13 +92,20 @@ class NodeConnection:
             self._waiting.pop(number, None)
 
     @property
+    def _open(self) -> bool:
+        """Whether a request can be written: a transport that broke is closed before `lost` is set,
+        and uvloop's raises.
+        """
+        return not self.lost and not self._writer.is_closing()
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits for an answer."""
         return not self._waiting
 
     def tell(self, operation: int, *values: bytes) -> None:
         """Sends a request whose answer nobody waits for; does nothing without a connection."""
-        if not self.lost:
+        if self._open:
             self._writer.write(request(operation, next(self._numbers), *values))
 
     def end(self, why: str) -> None:

@@ -1,6 +1,6 @@
 """A node that speaks Ignite's protocol as far as the load's client needs it, over a dict.
 
-It understands the client's own statements alone, and can be told to lose answers, to fail, or to
+It understands the client's own requests alone, and can be told to lose answers, to fail, or to
 place keys otherwise.
 """
 
@@ -10,27 +10,34 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from zonequake_target_ignite.client import messages, statements
+from zonequake_target_ignite.client import messages
 from zonequake_target_ignite.client.messages import MAGIC, framed
 from zonequake_target_ignite.client.packed import Unpacker, packed
 from zonequake_target_ignite.client.placement import partition_of
-from zonequake_target_ignite.client.target import PARTITIONS
-from zonequake_target_ignite.client.tuples import ColumnType, ColumnValue, cells, encoded
+from zonequake_target_ignite.client.target import COLUMNS, PARTITIONS
+from zonequake_target_ignite.client.tuples import ColumnType, ColumnValue, cells, encoded, row
 
 ZONE = "z"
 COUNT = 8
+TABLE = 21
 ERROR = 4
-TX_4, SQL_5, CMN_65535 = 0x00070004, 0x00040005, 0x0001FFFF
+TX_4, CMN_65535 = 0x00070004, 0x0001FFFF
+CHANGES = {
+    messages.ROW_UPSERT: "UPSERT",
+    messages.ROW_INSERT: "INSERT",
+    messages.ROW_REPLACE_EXACT: "REPLACE",
+}
 
 
 class PretendedNode:
     """`loses`: it carries out what it is asked, and answers nothing; `fails`: the code with which
-    it answers statements that change something; `meanwhile`: called before each of them.
+    it answers requests that change something; `meanwhile`: written before each of them.
     """
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name
         self.rows: dict[str, str] = {}
+        self.fillers: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.timeouts_ms: list[int] = []
         self.open_transactions: set[int] = set()
@@ -40,10 +47,10 @@ class PretendedNode:
         self.meanwhile: list[tuple[str, str | None]] = []
         self.address = ""
         self._server: asyncio.Server | None = None
-        self._transactions = 0
+        self.begun = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._serving: set[asyncio.Task[None]] = set()
-        self.updating = asyncio.Event()
+        self.changing = asyncio.Event()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -87,63 +94,80 @@ class PretendedNode:
 
     def _answer(self, operation: int, asked: Unpacker) -> bytes:
         if operation == messages.TX_BEGIN:
-            self._transactions += 1
-            self.open_transactions.add(self._transactions)
-            return packed(0, 0, self._transactions)
+            self.begun += 1
+            self.open_transactions.add(self.begun)
+            return packed(0, 0, self.begun)
         if operation in (messages.TX_COMMIT, messages.TX_ROLLBACK):
             self.open_transactions.discard(asked.number())
             return packed(0, 0)
-        assert operation == messages.SQL_EXEC
+        if operation == messages.TABLE_GET:
+            return packed(0, 0, TABLE, ZONE) if asked.text() == f'"{ZONE}"' else packed(0, 0, None)
+        if operation == messages.SQL_EXEC:
+            return self._queried(asked)
+        assert asked.number() == TABLE
         transaction = None if asked.nil() else asked.number()
+        assert asked.number() == 1, "the version of the table's columns"
+        if operation == messages.ROW_GET:
+            assert transaction is None or transaction in self.open_transactions
+            self.asked.append("GET")
+            (key,) = cells(_given(asked), COLUMNS[:1])
+            return packed(0, 0, 1, self._row(str(key)))
+        assert transaction is None, "a write is a transaction of its own"
+        self.asked.append(CHANGES[operation])
+        self.changing.set()
+        return self._changed(operation, asked)
+
+    def _queried(self, asked: Unpacker) -> bytes:
+        assert asked.nil()
         assert asked.text() == "PUBLIC"
         asked.number()
         self.timeouts_ms.append(asked.number())
         for _ in range(4):
             asked.skip()
         statement = asked.text()
+        self.asked.append(statement.partition(" ")[0])
         count = 0 if asked.nil() else asked.number()
         args = _arguments(asked.binary(), count) if count else []
-        return self._executed(statement, args, transaction)
-
-    def _executed(self, statement: str, args: list[ColumnValue], transaction: int | None) -> bytes:
-        self.asked.append(statement.partition(" ")[0])
-        if self.asked[-1] == "UPDATE":
-            self.updating.set()
         if statement == PARTITIONS:
             return _rows([ColumnType.INT32], [[_number(COUNT)]] if args == [ZONE] else [])
-        if statement == statements.select(ZONE):
-            assert transaction in self.open_transactions, "a read is in a transaction"
-            held = self.rows.get(str(args[0]))
-            return _rows([ColumnType.STRING], [] if held is None else [[held.encode()]])
-        if statement.startswith("SELECT K"):
-            placed = [
-                [key.encode(), _number((partition_of(key, COUNT) + self.shift) % COUNT)]
-                for key in self.rows
-            ]
-            return _rows([ColumnType.STRING, ColumnType.INT32], placed)
-        assert transaction is None, "a write is a transaction of its own"
+        assert statement.startswith("SELECT K")
+        placed = [
+            [key.encode(), _number((partition_of(key, COUNT) + self.shift) % COUNT)]
+            for key in self.rows
+        ]
+        return _rows([ColumnType.STRING, ColumnType.INT32], placed)
+
+    def _row(self, key: str) -> bytes | None:
+        held = self.rows.get(key)
+        return None if held is None else row([key, held, self.fillers.get(key)])
+
+    def _changed(self, operation: int, asked: Unpacker) -> bytes:
         if self.fails:
             return _error(self.fails, "told to fail")
         if self.meanwhile:
-            key, value = self.meanwhile.pop(0)
-            self.rows.pop(key, None)
+            other, value = self.meanwhile.pop(0)
+            self.rows.pop(other, None)
             if value is not None:
-                self.rows[key] = value
-        return self._changed(statement, [str(each) for each in args if not isinstance(each, bytes)])
+                self.rows[other] = value
+        expected = _given(asked) if operation == messages.ROW_REPLACE_EXACT else None
+        key, text, filler = cells(_given(asked), COLUMNS)
+        assert isinstance(key, str)
+        assert isinstance(text, str)
+        if operation == messages.ROW_UPSERT or self._row(key) == expected:
+            self.rows[key] = text
+            self.fillers.pop(key, None)
+            if isinstance(filler, bytes):
+                self.fillers[key] = filler
+            done = True
+        else:
+            done = False
+        return packed(0, 0, 1) if operation == messages.ROW_UPSERT else packed(0, 0, 1, done)
 
-    def _changed(self, statement: str, args: Sequence[str]) -> bytes:
-        held = self.rows.get(args[1])
-        if statement == statements.insert(ZONE) or statement == statements.insert(
-            ZONE, filler=True
-        ):
-            if held is not None:
-                return _error(SQL_5, "PK unique constraint is violated")
-            self.rows[args[1]] = args[0]
-            return _changed(1)
-        if held is None or (statement == statements.swap(ZONE) and held != args[2]):
-            return _changed(0)
-        self.rows[args[1]] = held + args[0] if statement == statements.append(ZONE) else args[0]
-        return _changed(1)
+
+def _given(asked: Unpacker) -> bytes:
+    """Reads a row that was sent, and before it the set of columns that have no value."""
+    asked.skip()
+    return asked.binary()
 
 
 def _arguments(raw: bytes, count: int) -> list[ColumnValue]:
@@ -156,10 +180,6 @@ def _arguments(raw: bytes, count: int) -> list[ColumnValue]:
 
 async def _body(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-
-
-def _changed(rows: int) -> bytes:
-    return packed(0, 0, None, False, False, False, rows)
 
 
 def _error(code: int, text: str) -> bytes:

@@ -6,16 +6,19 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import pytest
 
 from tests.unit.targets.pretended_ignite import CMN_65535, TX_4, ZONE, PretendedNode
-from zonequake_load.errors import TargetError
+from zonequake_load.errors import NotSent, TargetError
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_target_ignite.client import connect
+from zonequake_target_ignite.client.messages import TX_ROLLBACK
 from zonequake_target_ignite.client.target import IgniteTarget, MisplacedKey
+from zonequake_target_ignite.client.wire import NodeConnection
 
 PATIENCE_MS = 60_000
 
@@ -89,37 +92,48 @@ async def test_operations_do_what_they_say(target: IgniteTarget, node: Pretended
     assert (await ask(target, Function.READ, "list")).value == [7, 8]
     assert (await ask(target, Function.READ, "absent")).value is None
     await ask(target, Function.WRITE, "filled", value=9, filler=b"\x80" * 100)
-    assert node.rows["filled"] == "9"
+    assert (await ask(target, Function.CAS, "filled", value=10, expected=9)).applied is True
+    assert (node.rows["filled"], node.fillers["filled"]) == ("10", b"\x80" * 100)
     assert node.open_transactions == set()
 
 
-async def test_a_write_of_a_key_that_is_there_is_one_statement(
+async def test_an_operation_asks_for_one_row_at_a_time_and_begins_no_transaction(
     target: IgniteTarget, node: PretendedNode
 ) -> None:
-    await ask(target, Function.APPEND, value=1)
-    assert node.asked == ["UPDATE", "INSERT"]
+    """A statement of SQL is planned, may lock a whole partition, and goes on when given up."""
+    assert (await ask(target, Function.WRITE, value=1)).attempts == 1
+    assert (await ask(target, Function.READ)).attempts == 1
+    assert node.asked == ["UPSERT", "GET"]
     node.asked.clear()
-    written = await ask(target, Function.APPEND, value=2)
-    assert (node.asked, written.attempts) == (["UPDATE"], 1)
-    assert all(timeout_ms > 0 for timeout_ms in node.timeouts_ms)
+    assert (await ask(target, Function.APPEND, "list", value=1)).attempts == 2
+    assert (await ask(target, Function.APPEND, "list", value=2)).attempts == 2
+    assert (await ask(target, Function.CAS, value=2, expected=1)).attempts == 2
+    assert node.asked == ["GET", "INSERT", "GET", "REPLACE", "GET", "REPLACE"]
+    assert node.begun == 0
 
 
 async def test_a_key_that_another_creates_meanwhile_is_changed(
     target: IgniteTarget, node: PretendedNode
 ) -> None:
-    node.meanwhile = [("other", None), ("k", "1,")]
+    node.meanwhile = [("k", "1,")]
     assert (await ask(target, Function.APPEND, value=2)).type is Type.OK
     assert node.rows["k"] == "1,2,"
-    assert node.asked == ["UPDATE", "INSERT", "UPDATE"]
+    assert node.asked == ["GET", "INSERT", "GET", "REPLACE"]
 
 
-async def test_a_cas_that_finds_what_it_expects_after_all_is_tried_again(
+async def test_a_row_that_another_changes_meanwhile_is_read_again(
     target: IgniteTarget, node: PretendedNode
 ) -> None:
-    node.rows["k"] = "1"
-    node.meanwhile = [("k", "2")]
-    swap = asyncio.create_task(ask(target, Function.CAS, value=3, expected=2))
-    assert (await swap).applied is True
+    node.rows["k"] = "2"
+    node.meanwhile = [("k", "1"), ("k", "2")]
+    refused = await ask(target, Function.CAS, value=3, expected=2)
+    assert (refused.applied, refused.value) == (False, 1)
+    node.rows["k"] = "2"
+    once = await ask(target, Function.CAS, value=3, expected=2, retry=False)
+    assert (once.type, once.applied) == (Type.OK, True)
+    node.meanwhile = [("k", "4")]
+    between = await ask(target, Function.CAS, value=5, expected=3, retry=False)
+    assert (between.type, "another write came between" in str(between.error)) == (Type.FAIL, True)
 
 
 async def test_a_certain_error_is_tried_again_and_an_unknown_one_is_not(
@@ -130,7 +144,7 @@ async def test_a_certain_error_is_tried_again_and_an_unknown_one_is_not(
     assert (failed.type, "IGN-TX-4" in str(failed.error)) == (Type.FAIL, True)
     node.fails, node.asked = CMN_65535, []
     unknown = await ask(target, Function.WRITE, value=1)
-    assert (unknown.type, node.asked) == (Type.INFO, ["UPDATE"])
+    assert (unknown.type, node.asked) == (Type.INFO, ["UPSERT"])
 
 
 async def test_a_lost_answer_is_unknown_and_a_read_is_asked_for_again(
@@ -139,7 +153,7 @@ async def test_a_lost_answer_is_unknown_and_a_read_is_asked_for_again(
     node.rows["k"] = "1"
     node.loses = True
     lost = await ask(target, Function.WRITE, value=2, attempt_ms=200)
-    assert (lost.type, node.rows["k"], node.asked) == (Type.INFO, "2", ["UPDATE"])
+    assert (lost.type, node.rows["k"], node.asked) == (Type.INFO, "2", ["UPSERT"])
     reading = asyncio.create_task(ask(target, Function.READ, attempt_ms=500))
     await asyncio.sleep(0.6)
     node.loses = False
@@ -152,12 +166,12 @@ async def test_a_request_that_waits_takes_no_other_with_it(node: PretendedNode) 
     await target.open()
     node.loses = True
     waiting = asyncio.create_task(ask(target, Function.WRITE, "a", value=1, attempt_ms=500))
-    await node.updating.wait()
+    await node.changing.wait()
     node.loses = False
     assert (await ask(target, Function.WRITE, "b", value=2)).type is Type.OK
     slow = asyncio.create_task(ask(target, Function.READ, "b"))
     assert (await waiting).type is Type.INFO
-    assert (await slow).attempts == 3
+    assert (await slow).attempts == 1
     await target.close()
 
 
@@ -166,7 +180,7 @@ async def test_a_connection_that_breaks_leaves_a_write_unknown(
 ) -> None:
     node.loses = True
     writing = asyncio.create_task(ask(target, Function.WRITE, value=2))
-    await node.updating.wait()
+    await node.changing.wait()
     node.cut()
     broken = await writing
     assert (broken.type, "no answer from" in str(broken.error)) == (Type.INFO, True)
@@ -191,7 +205,19 @@ async def test_bounded_reads_are_of_read_only_transactions(
 ) -> None:
     node.rows["k"] = "1"
     assert (await ask(target, Function.READ, bounded=True)).value == 1
-    assert node.open_transactions == set()
+    assert (node.begun, node.open_transactions) == (1, set())
+
+
+async def test_nothing_is_written_on_a_transport_that_is_closed() -> None:
+    """One that broke is closed before its reader hears of it, and uvloop's raises then."""
+    writer = Mock()
+    writer.is_closing.return_value = True
+    writer.write.side_effect = RuntimeError("the handler is closed")
+    connection = NodeConnection(asyncio.StreamReader(), writer, node="n1", address="n1:1")
+    connection.tell(TX_ROLLBACK, b"")
+    with pytest.raises(NotSent, match="is lost"):
+        await connection.ask(TX_ROLLBACK, b"")
+    connection.end("the test is over")
 
 
 async def test_keys_are_placed_as_the_node_places_them(

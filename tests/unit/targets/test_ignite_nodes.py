@@ -107,9 +107,16 @@ def test_a_zone_is_defined_with_all_that_the_scenario_says() -> None:
         'CREATE ZONE IF NOT EXISTS "z1" (PARTITIONS 4, REPLICAS 3, AUTO SCALE UP 5, AUTO SCALE '
         "DOWN OFF, CONSISTENCY MODE 'HIGH_AVAILABILITY') STORAGE PROFILES ['volatile']"
     )
-    assert 'partitionDistributionResetTimeout = "2"' in cluster_configuration(zone)
-    assert cluster_configuration(RunZone(name="z1")) == ""
+    assert cluster_configuration(zone, attempt_ms=500) == (
+        "ignite { transaction { readWriteTimeoutMillis = 500 }, "
+        'system { properties { partitionDistributionResetTimeout = "2" } } }'
+    )
     assert "STORAGE PROFILES ['default']" in create_zone(RunZone(name="z1"))
+
+
+def test_a_node_repeats_a_write_no_longer_than_the_load_waits() -> None:
+    configured = cluster_configuration(RunZone(name="z1"), attempt_ms=700)
+    assert configured == "ignite { transaction { readWriteTimeoutMillis = 700 } }"
 
 
 @pytest.mark.parametrize(

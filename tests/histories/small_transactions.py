@@ -129,9 +129,10 @@ def worst_kind(transactions: Sequence[ListTransaction]) -> str | None:
         if order is None:
             continue
         for (other, later), after in elements.items():
-            if other == key and value in order:
-                if later not in order or order.index(later) > order.index(value):
-                    ww.add((writer, after))
+            if other != key or value not in order:
+                continue
+            if later not in order or order.index(later) > order.index(value):
+                ww.add((writer, after))
         for number, one in enumerate(transactions):
             if key in one.reads and number != writer:
                 if value in one.reads[key]:

@@ -85,6 +85,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     cuts: list[Cut]
     unfounded: list[Unfounded]
     lineages: dict[int, list[int]]
+    transactions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +176,7 @@ def judged_bucket(
         cuts=cuts(ops, lineages, one_clock=known.one_clock),
         unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
         lineages={} if spanning is None else seen_lineages(ops),
+        transactions=int((ops.column("step").fill_null(-1).to_numpy() == 0).sum()),
     )
 
 

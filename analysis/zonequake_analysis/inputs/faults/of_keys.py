@@ -95,7 +95,11 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     if not partitions:
         return Faults()
     partition_id = ops.column("partition_id").to_numpy()
-    rows = np.flatnonzero(np.isin(partition_id, np.array(sorted(partitions), np.int64)))
+    # All steps of a transaction run at the same time.
+    first_step = ops.column("step").fill_null(0).to_numpy() == 0
+    rows = np.flatnonzero(
+        first_step & np.isin(partition_id, np.array(sorted(partitions), np.int64))
+    )
     process, inv, fin = (ops.column(n).to_numpy()[rows] for n in ("process", "inv", "fin"))
     # An unanswered operation has no place, and its process should not have gone on.
     fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError
@@ -9,8 +11,17 @@ from zonequake_kube.errors import UsageError
 
 def check_suited(package: TargetPackage, run: ChaosRun) -> None:
     """Raises UsageError with every part of the scenario that the target does not support."""
-    problems = [*package.refuses.of(run), *package.unsuited(run)]
+    problems = [*package.refuses.of(run), *_unclaimed(package, run), *package.unsuited(run)]
     if problems:
         raise UsageError(
             f"{run.metadata.name} can't be run with --target {package.name}: " + "; ".join(problems)
+        )
+
+
+def _unclaimed(package: TargetPackage, run: ChaosRun) -> Iterator[str]:
+    """Yields what the load asks for and the target does not claim, as text."""
+    if run.spec.load.transactions is not None and not package.claims.transactions:
+        yield (
+            "load.transactions asks for transactions, which it does not claim: leave it out, or "
+            "choose a target that does them"
         )

@@ -22,6 +22,7 @@ from zonequake_load.pod.control import (
     Pressure,
     Probes,
     RegisterWorkload,
+    TransactionWorkload,
 )
 from zonequake_tls.identity import TlsRole
 
@@ -49,7 +50,7 @@ def load_plan(
     final_timeout_s: float,
 ) -> LoadPlan:
     """Returns the plan of all load pods of one zone; `client` and `seeds` as in `LoadPlan`."""
-    workloads: list[RegisterWorkload | AppendListWorkload] = []
+    workloads: list[RegisterWorkload | AppendListWorkload | TransactionWorkload] = []
     if load.register_rate:
         workloads.append(
             RegisterWorkload(
@@ -70,6 +71,15 @@ def load_plan(
                 reads=load.list_reads,
                 skew=load.key_skew,
                 hot=load.hot_key_share,
+            )
+        )
+    if load.transactions is not None:
+        workloads.append(
+            TransactionWorkload(
+                operations_per_second=load.transactions.rate,
+                keys_per_partition=load.transactions.keys_per_partition,
+                steps=load.transactions.steps,
+                reads=load.transactions.reads,
             )
         )
     return LoadPlan(

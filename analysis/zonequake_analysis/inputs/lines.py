@@ -218,7 +218,7 @@ def _parsed(
     """
     text = text_of(lines)
     if MARK in text:
-        steps = transactions_in(lines, _twice_in, torn=torn)
+        steps = transactions_in(lines, torn=torn)
         taken = steps.taken
         if steps.rows:
             yield _columns(steps.rows), starts[steps.of_line]

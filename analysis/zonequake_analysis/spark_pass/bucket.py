@@ -65,7 +65,8 @@ NO_SUSPECTS = Suspects()
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
     that the bucket's operations show together; `refused`: operations that are not judged;
-    `lineages`: those that the bucket's answers show, by partition id.
+    `lineages`: those that the bucket's answers show, by partition id; `transactions`: whether it
+    has a step of one.
     """
 
     facts: Facts
@@ -85,7 +86,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     cuts: list[Cut]
     unfounded: list[Unfounded]
     lineages: dict[int, list[int]]
-    transactions: int = 0
+    transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,7 @@ def judged_bucket(
         cuts=cuts(ops, lineages, one_clock=known.one_clock),
         unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
         lineages={} if spanning is None else seen_lineages(ops),
-        transactions=int((ops.column("step").fill_null(-1).to_numpy() == 0).sum()),
+        transactions=ops.column("step").null_count < ops.num_rows,
     )
 
 

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.histories.small_transactions import has_order, small, worst_kind
+from zonequake_analysis.checks.transactions import cycles as cycles_module
 from zonequake_analysis.checks.transactions.cycles import Cycle, CycleKind, Dependency, cycles
 from zonequake_analysis.checks.transactions.recorded import ListTransaction
 from zonequake_analysis.inputs.shapes import OutcomeCode
@@ -82,6 +84,26 @@ def test_write_skew_needs_two_reads_that_miss() -> None:
     assert [told(one) for one in found] == [(CycleKind.G2, {"1", "2"}, ["rw", "rw"])]
 
 
+def test_few_paths_are_followed_in_a_store_whose_reads_all_miss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed: list[int] = []
+    path = cycles_module._path
+
+    def noted(*of: Any) -> Any:
+        followed.append(of[1])
+        return path(*of)
+
+    monkeypatch.setattr(cycles_module, "_path", noted)
+    skewed = [
+        transaction(str(number), {f"k{number}": number}, {f"k{(number + 1) % 1_000}": []})
+        for number in range(1_000)
+    ]
+    (found,) = cycles(skewed)
+    assert (found.kind, len(found.transactions)) == (CycleKind.G2, 1_000)
+    assert len(followed) == cycles_module.MOST_BEGINNINGS
+
+
 def test_a_long_cycle_is_told_whole_with_the_key_of_each_edge() -> None:
     (found,) = cycles(
         [
@@ -121,7 +143,8 @@ def test_a_key_without_an_order_gives_no_edges() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_small_histories_against_search(seed: int) -> None:
+def test_small_histories_against_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycles_module, "_TOGETHER", 1 + seed % 3)
     rng = Random(seed)
     seen = Counter[str | None]()
     for _ in range(150):

@@ -21,9 +21,11 @@ an element twice, the order is unknown: it gives no edges, and the checks of lis
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from graphlib import TopologicalSorter
+from itertools import islice
 
 from zonequake_analysis.checks.transactions.recorded import Element, ListTransaction, happened
 
@@ -209,6 +211,9 @@ MOST_BEGINNINGS = 200
 for a witness, and a store without any order has groups of thousands.
 """
 
+_TOGETHER = 4096
+"""Most ends of rw that are followed at once, each as a bit of an integer."""
+
 
 def _shortest(graph: _Graph, edges: _Edges, group: list[int], kind: CycleKind) -> Cycle:
     """Returns a shortest cycle of those that go through one of the first of the group."""
@@ -222,22 +227,57 @@ def _shortest(graph: _Graph, edges: _Edges, group: list[int], kind: CycleKind) -
 
 
 def _single(graph: _Graph, ordered: _Edges, group: list[int]) -> Cycle | None:
-    """Returns a shortest cycle with one rw of a group whose ww and wr alone have an order."""
+    """Returns a cycle with one rw of a group whose ww and wr alone have an order, a shortest of
+    those that are closed by one of the first such rw; None if there is none.
+    """
     within = set(group).__contains__
-    best: tuple[list[int], _Edge] | None = None
-    for number in sorted(group):
-        for end, why in graph.rw(number).items():
-            if not within(end):
-                continue
-            path = _path(ordered, end, number, within)
-            if path is not None and (best is None or len(path) < len(best[0])):
-                best = path, why
-    if best is None:
+    paths = [
+        path
+        for begin, end in islice(_closing(graph, ordered, group), MOST_BEGINNINGS)
+        if (path := _path(ordered, end, begin, within)) is not None
+    ]
+    if not paths:
         return None
-    path, why = best
-    edges = {begin: dict(ends) for begin, ends in ordered.items()}
-    edges.setdefault(path[-1], {})[path[0]] = why
+    path = min(paths, key=len)
+    edges = {number: dict(ordered.get(number, {})) for number in path}
+    edges[path[-1]][path[0]] = graph.rw(path[-1])[path[0]]
     return _cycle(graph, edges, path, CycleKind.G_SINGLE)
+
+
+def _closing(graph: _Graph, ordered: _Edges, group: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yields begin and end of each rw whose end comes before its begin by ww and wr.
+
+    Of many ends at once it is found what they come before, so that a group of thousands without
+    such an rw takes no path for each.
+    """
+    numbers, within = sorted(group), frozenset(group)
+    after = {
+        number: [end for end in ordered.get(number, ()) if end in within] for number in numbers
+    }
+    begins = defaultdict[int, list[int]](list)
+    for number in numbers:
+        for end in graph.rw(number):
+            if end in within:
+                begins[end].append(number)
+    sorter = TopologicalSorter[int](dict.fromkeys(numbers, ()))
+    for number, ends in after.items():
+        for end in ends:
+            sorter.add(end, number)
+    in_order = list(sorter.static_order())
+    every = sorted(begins)
+    for at in range(0, len(every), _TOGETHER):
+        some = every[at : at + _TOGETHER]
+        bits = {end: 1 << place for place, end in enumerate(some)}
+        before = dict.fromkeys(numbers, 0)
+        for number in in_order:
+            reached = before[number] | bits.get(number, 0)
+            if reached:
+                for end in after[number]:
+                    before[end] |= reached
+        for end in some:
+            for begin in begins[end]:
+                if before[begin] & bits[end]:
+                    yield begin, end
 
 
 def _path(edges: _Edges, begin: int, end: int, within: Callable[[int], bool]) -> list[int] | None:

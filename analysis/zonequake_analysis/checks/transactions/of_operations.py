@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ isolation has it.
 
 NEEDED = (
     *("partition_id", "key_id", "zone", "partition", "key", "op", "f", "outcome", "value"),
-    *("list", "inv", "fin", "position", "bounded", "step"),
+    *("list", "inv", "fin", "position", "bounded", "step", "copy"),
 )
 """The columns of operations that it needs."""
 
@@ -51,7 +52,7 @@ class TransactionFinding(msgspec.Struct, frozen=True, kw_only=True):
 class TransactionFindings(msgspec.Struct, frozen=True, kw_only=True):
     """The findings among some transactions, all counted by kind, with the first of each kind.
 
-    `judged`: transactions of several steps, `excluded`: those of which a step was refused.
+    `judged`: recorded transactions, each once; `excluded`: those that lack a refused step.
     """
 
     judged: int = 0
@@ -90,12 +91,11 @@ def keys_of_transactions(ops: pa.Table) -> pa.Array:
 
 def findings_of(ops: pa.Table) -> TransactionFindings:
     """Judges operations (columns `NEEDED`): all of every key that a transaction is on."""
-    return all_findings(
-        _judged(own, zone, partition) for zone, partition, own in _by_partition(ops)
-    )
+    by_partition = groupby(_views(ops), key=lambda one: one.column("partition_id")[0].as_py())
+    return all_findings(_judged(list(views)) for _, views in by_partition)
 
 
-def _by_partition(ops: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+def _views(ops: pa.Table) -> Iterator[pa.Table]:
     """Yields the operations of each partition, of one that was reset those of each lineage."""
     if not ops.num_rows:
         return
@@ -109,21 +109,24 @@ def _by_partition(ops: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
     new[1:] = (np.diff(partition[order]) != 0) | (np.diff(view[order]) != 0)
     ends = [*np.flatnonzero(new).tolist(), len(order)]
     for begin, end in pairwise(ends):
-        own = ops.take(pa.array(order[begin:end]))
-        yield own.column("zone")[0].as_py() or "", own.column("partition")[0].as_py(), own
+        yield ops.take(pa.array(order[begin:end]))
 
 
-def _judged(ops: pa.Table, zone: str, partition: int) -> TransactionFindings:
-    transactions, excluded = transactions_of(ops)
-    found: list[tuple[str, int, str]] = [
-        (HALF, half.transaction.inv_ns, half_in_words(half)) for half in half_seen(transactions)
-    ]
-    for cycle in cycles(transactions):
-        first = min(one.inv_ns for one in cycle.transactions)
-        found.append((cycle.kind.value, first, cycle_in_words(cycle)))
+def _judged(views: Sequence[pa.Table]) -> TransactionFindings:
+    """Judges a partition; what several of its lineages show is one finding."""
+    recorded = [recorded_in(own) for own in views]
+    at: dict[tuple[str, str], int] = {}
+    for one in recorded:
+        for half in half_seen(one.transactions):
+            at.setdefault((HALF, half_in_words(half)), half.transaction.inv_ns)
+        for cycle in cycles(one.transactions):
+            first = min(each.inv_ns for each in cycle.transactions)
+            at.setdefault((cycle.kind.value, cycle_in_words(cycle)), first)
+    zone = views[0].column("zone")[0].as_py() or ""
+    partition = views[0].column("partition")[0].as_py()
     taken = Counter[str]()
     examples = []
-    for kind, at_ns, text in sorted(found, key=lambda one: one[1]):
+    for (kind, text), at_ns in sorted(at.items(), key=lambda one: one[1]):
         taken[kind] += 1
         if taken[kind] <= MOST_EXAMPLES:
             examples.append(
@@ -132,34 +135,52 @@ def _judged(ops: pa.Table, zone: str, partition: int) -> TransactionFindings:
                 )
             )
     return TransactionFindings(
-        judged=sum(len(one.appends) + len(one.reads) > 1 for one in transactions),
-        excluded=excluded,
+        judged=sum(one.judged for one in recorded),
+        excluded=sum(one.excluded for one in recorded),
         counts=dict(taken),
         examples=examples,
     )
 
 
-def transactions_of(ops: pa.Table) -> tuple[list[ListTransaction], int]:
-    """Returns the transactions of one partition, single operations among them, and how many lack a
-    step and are left out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The transactions of a view of a partition, single operations among them, by their invokes.
+
+    `judged` and `excluded` count those with steps, in their own lineage.
     """
-    columns = {name: ops.column(name).to_pylist() for name in NEEDED if name != "list"}
-    columns["list"] = ops.column("list").to_pylist()
-    steps = defaultdict[str, list[int]](list)
+
+    transactions: list[ListTransaction]
+    judged: int
+    excluded: int
+
+
+def recorded_in(ops: pa.Table) -> Recorded:
+    """Returns the transactions of one view of one partition (columns `NEEDED`)."""
+    columns = {name: ops.column(name).to_pylist() for name in NEEDED}
+    named = defaultdict[tuple[str, int], list[int]](list)
     for row, (op, step) in enumerate(zip(columns["op"], columns["step"], strict=True)):
-        steps[op if step is None else op.rpartition("/")[0]].append(row)
-    made, excluded = [], 0
-    for op, rows in steps.items():
-        if columns["step"][rows[0]] is not None and len(rows) != _size(columns["op"][rows[0]]):
-            excluded += 1
+        named[(op, 0) if step is None else _name_and_size(op)].append(row)
+    made = []
+    judged = excluded = 0
+    for (op, size), rows in named.items():
+        copy = columns["copy"][rows[0]]
+        # What a reset took back is open for the other lineages, and has no reads there (`views`).
+        taken_back = copy and columns["outcome"][rows[0]] == OutcomeCode.INFO
+        if size and len(rows) != size and not taken_back:
+            excluded += not copy
             continue
+        judged += bool(size) and not copy
         made.append(_transaction(op, rows, columns))
-    return made, excluded
+    made.sort(key=lambda one: (one.inv_ns, one.op))
+    return Recorded(transactions=made, judged=judged, excluded=excluded)
 
 
-def _size(name: str) -> int:
-    """Returns the number of steps that a step's name tells (`inputs.transactions.steps`)."""
-    return int(name.rpartition("of")[2])
+def _name_and_size(op: str) -> tuple[str, int]:
+    """Returns a transaction's name and how many steps it has, by the name of a step
+    (`inputs.transactions.steps`).
+    """
+    name, _, step = op.rpartition("/")
+    return name, int(step.rpartition("of")[2])
 
 
 def _transaction(op: str, rows: Sequence[int], columns: dict[str, list[Any]]) -> ListTransaction:

@@ -14,7 +14,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from zonequake_analysis.inputs.even_lines import text_of
 from zonequake_analysis.inputs.shapes import CORRUPT
+from zonequake_analysis.strange_bytes import strange_bytes
 
 SCHEMA_VERSION = 2
 """Of the lines of transactions."""
@@ -58,6 +59,11 @@ class _Line(msgspec.Struct):
     role: str | None = None
     zone: str | None = None
     partition: _Short | None = None
+    key: Any = None
+    value: Any = None
+    expected: Any = None
+    applied: Any = None
+    found: Any = None
     sched: _Int | None = None
     inv: _Int | None = None
     time: _Int | None = None
@@ -67,6 +73,7 @@ class _Line(msgspec.Struct):
     lineage: _Int | None = None
     term: _Int | None = None
     index: _Int | None = None
+    read: Any = None
     steps: list[_Step] | None = None
 
 
@@ -74,12 +81,17 @@ _kind = msgspec.json.Decoder(_Kind).decode
 _line = msgspec.json.Decoder(_Line).decode
 
 Row = dict[str, object]
-TwiceIn = Callable[[bytes], str | None]
-"""Returns a field that stands twice in a line."""
+
+_NULL = ("key", "value", "expected", "applied", "found", "read")
+"""The fields of a single operation, which no line of a transaction has."""
+
+_COMMON = tuple(
+    field for field in _Line.__struct_fields__ if field not in ("schema", "op", "steps", *_NULL)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class StepRows:
     """The rows of the transactions among some lines, the line of each, and which lines they are."""
 
     rows: list[Row]
@@ -87,23 +99,23 @@ class Steps:
     taken: NDArray[np.bool_]
 
 
-def transactions_in(lines: pa.Array, twice_in: TwiceIn, *, torn: bool) -> Steps:
+def transactions_in(lines: pa.Array, *, torn: bool) -> StepRows:
     """Returns the steps of all transactions; `torn`: the last line has no end in the file."""
     rows: list[Row] = []
     of_line: list[int] = []
     taken = np.zeros(len(lines), bool)
     marked = pc.match_substring(lines, MARK.decode()).to_numpy(zero_copy_only=False)
     for number in np.flatnonzero(marked).tolist():
-        found = step_rows(text_of(lines.slice(number, 1)), twice_in)
+        found = step_rows(text_of(lines.slice(number, 1)))
         last = torn and number == len(lines) - 1
         if found is not None and not (last and CORRUPT in found[0]):
             rows += found
             of_line += [number] * len(found)
             taken[number] = True
-    return Steps(rows=rows, of_line=np.array(of_line, np.int64), taken=taken)
+    return StepRows(rows=rows, of_line=np.array(of_line, np.int64), taken=taken)
 
 
-def step_rows(line: bytes, twice_in: TwiceIn) -> list[Row] | None:
+def step_rows(line: bytes) -> list[Row] | None:
     """Returns the rows of a transaction's line, by the names of `LINES`; None if it is none.
 
     A line that can't be judged is one row that says why.
@@ -115,10 +127,12 @@ def step_rows(line: bytes, twice_in: TwiceIn) -> list[Row] | None:
         return None
     try:
         found = _line(line)
-    except msgspec.DecodeError as error:
-        return [{CORRUPT: str(error)}]
-    name = twice_in(line)
-    why = f"it stands twice - at `$.{name}`" if name is not None else _why_not(found)
+        why = _twice_in(line) or _why_not(found)
+    except RecursionError:
+        return [{CORRUPT: "JSON that nests too deep"}]
+    except (msgspec.DecodeError, ValueError) as error:
+        strange = strange_bytes(line)
+        return [{CORRUPT: str(error) if strange is None else strange[1]}]
     if why:
         return [{CORRUPT: why}]
     common: Row = {field: getattr(found, field) for field in _COMMON}
@@ -140,15 +154,29 @@ def step_rows(line: bytes, twice_in: TwiceIn) -> list[Row] | None:
     ]
 
 
-_COMMON = tuple(
-    field for field in _Line.__struct_fields__ if field not in ("schema", "op", "steps")
-)
+def _twice_in(line: bytes) -> str:
+    """Returns which field stands twice, in the line or in a step; empty if none does."""
+    paths: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        where = "" if "steps" in names else "steps[]."
+        paths.extend(where + name for name in dict.fromkeys(names) if names.count(name) > 1)
+
+    json.loads(line, object_pairs_hook=note, parse_int=str)  # however many digits
+    return f"it stands twice - at `$.{paths[0]}`" if paths else ""
 
 
 def _why_not(found: _Line) -> str:
     """Returns why the line's steps can't be judged, in words; empty if they can."""
     if found.schema != SCHEMA_VERSION:
-        return f"found {found.schema}, expected {SCHEMA_VERSION}, of transactions - at `$.schema`"
+        said = "it is missing" if found.schema is None else f"found {found.schema}"
+        return f"{said}, expected {SCHEMA_VERSION}, of transactions - at `$.schema`"
+    for name in _NULL:
+        value = getattr(found, name)
+        if value is not None:
+            said = msgspec.json.encode(value).decode()[:60]
+            return f"found {said}, expected null, as the steps have it - at `$.{name}`"
     if not found.steps or len(found.steps) > MOST_STEPS:
         count = len(found.steps or [])
         return f"found {count} steps, expected 1 to {MOST_STEPS} - at `$.steps`"
@@ -156,6 +184,11 @@ def _why_not(found: _Line) -> str:
     for number, step in enumerate(found.steps):
         if step.f not in ("append", "read"):
             return f"found {step.f}, expected append or read - at `$.steps[{number}].f`"
+        if step.f == "append" and not isinstance(step.value, int):
+            said = "a list" if isinstance(step.value, list) else "null"
+            return f"found {said}, expected an integer to append - at `$.steps[{number}].value`"
+        if step.f == "read" and isinstance(step.value, int):
+            return f"found {step.value}, expected a list or null - at `$.steps[{number}].value`"
         if step.key in seen:
             return (
                 f"found {step.key} again, expected each key in one step - at "

@@ -171,6 +171,7 @@ class SimulatedClients:
                 self._note(call, each.type, each)
                 if each.type is Type.OK:
                     step = call.operation
+                    assert isinstance(step, Operation)
                     value = each.value if step.f is Function.READ else step.value
                     self._last_values.saw(step.key, value)
             self._world.tally[f"{what} {outcome.type.value}"] += 1
@@ -240,6 +241,7 @@ class SimulatedClients:
         self.history.append(event_of(call, type_, outcome, zone=ZONE, clock=self._clock))
         if self._world.tracing:
             operation = call.operation
+            assert isinstance(operation, Operation)
             text = f"{operation.f.value} {operation.key}"
             if operation.value is not None:
                 text += f" {operation.value}"

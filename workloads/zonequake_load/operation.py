@@ -8,6 +8,9 @@ import msgspec
 
 from zonequake_protocol.client import Value
 
+TRANSACTION = "transaction"
+"""The history's `f` of a transaction."""
+
 
 class Function(StrEnum):
     """The function of an operation; the history's `f`."""
@@ -32,6 +35,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bounded: bool = False
     max_staleness_ms: int = 0
 
+    @property
+    def steps(self) -> tuple[Operation, ...]:
+        """The operation itself."""
+        return (self,)
+
 
 class TransactionOperation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Steps that are carried out together, in their order, or not at all; none is `bounded`.
@@ -45,6 +53,11 @@ class TransactionOperation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def key(self) -> str:
         """The key that routes the transaction: its first step's."""
         return self.steps[0].key
+
+    @property
+    def f(self) -> str:
+        """The history's `f`."""
+        return TRANSACTION
 
 
 class OnceId(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ replay to the values that were read, the key is linearizable, whatever else is t
     real time    no operation starts after one of higher rank has finished
     replay       a read returns what the last write of lower rank wrote; a list read, all appends
     precondition a cas that was applied found what it expected
-    one entry    no two writes have one place in a partition
+    one entry    no two writes have one place in a partition, unless they are one transaction
 
 A write without an answer takes the place of the first operation that observed it. It is left out
 if no operation observed it: it may never have happened. An append takes an earlier place if an
@@ -59,7 +59,10 @@ def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
     """Returns places that two writes claim, as findings; each partition by itself."""
     return _one_entry(
         _judged(ops, unplaced).where(
-            (F.col("outcome") == OutcomeCode.OK.value) & _writes() & ~F.col("copy")
+            (F.col("outcome") == OutcomeCode.OK.value)
+            & _writes()
+            & ~F.col("copy")
+            & (F.col("step").isNull() | (F.col("step") == 0))
         )
     )
 

@@ -120,7 +120,7 @@ def typed(
         name: get(name)
         for name in (
             *("zone", "partition", "key", "process", "op", "value", "list", "expected", "found"),
-            *("node", "term", "index", "paired"),
+            *("node", "term", "index", "step", "paired"),
         )
     } | {
         "role": role,
@@ -150,7 +150,7 @@ def typed(
     ended = pc.filter(fin, pc.less(fin, NEVER_NS))
     last = (pc.max(table.column("inv")).as_py(), pc.max(ended).as_py())
     return table, Facts(
-        lines=len(lines) + int(_true(get("paired")).sum()),
+        lines=len(lines) - _later_steps(get("step")) + int(_true(get("paired")).sum()),
         torn=int(_true(pc.equal(get(CORRUPT), TORN)).sum()),
         faults=faults,
         first_clock=clocks["min"].as_py(),
@@ -159,6 +159,11 @@ def typed(
         start=pc.min(table.column("sched")).as_py(),
         end=max((t for t in last if t is not None), default=None),
     )
+
+
+def _later_steps(step: pa.Array) -> int:
+    """Returns the number of rows that are no lines of their own."""
+    return int(_true(pc.greater(step, 0)).sum())
 
 
 def _wall_offset(lines: pa.RecordBatch, usable: NDArray[np.bool_]) -> int | None:

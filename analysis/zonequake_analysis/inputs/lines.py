@@ -37,6 +37,7 @@ from zonequake_analysis.inputs.even_lines import even_columns, text_of
 from zonequake_analysis.inputs.faults.repeats import COMPARED, Invokes, same, windows
 from zonequake_analysis.inputs.long_lines import LinePiece, pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
+from zonequake_analysis.inputs.transactions.steps import MARK, transactions_in
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.strange_bytes import strange_bytes
 
@@ -203,20 +204,31 @@ def _batch(
     columns["file"] = pa.array(np.full(len(paired), file, np.int32))
     columns["at"] = pa.array(starts, pa.int64())
     columns["paired"] = pa.array(paired, pa.bool_())
+    columns.setdefault("step", pa.nulls(len(paired), pa.int8()))
     return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
 
 
 def _parsed(
     lines: pa.Array, starts: NDArray[np.int64], *, torn: bool = False
 ) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.int64]]]:
-    """Yields lines as columns with their `starts`: those of one form, then all others.
+    """Yields lines as columns with their `starts`: steps of transactions, those of one form, then
+    all others.
 
     `torn`: the last line has no end in the file.
     """
+    text = text_of(lines)
+    if MARK in text:
+        steps = transactions_in(lines, torn=torn)
+        taken = steps.taken
+        if steps.rows:
+            yield _columns(steps.rows), starts[steps.of_line]
+        torn = torn and not bool(taken[-1])
+        lines, starts = lines.filter(pa.array(~taken)), starts[~taken]
+        text = text_of(lines)
     if not len(lines):
         return
     taken = np.zeros(len(lines), bool)
-    if _is_text(text_of(lines)):
+    if _is_text(text):
         found = even_columns(lines, _PARSED)
         if found is not None:
             columns, taken = found
@@ -278,6 +290,11 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
         rows.append(row)
     if torn and rows and CORRUPT in rows[-1]:
         rows[-1] = {CORRUPT: TORN}
+    return _columns(rows)
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, pa.Array]:
+    """Returns rows by the names of the shape's columns as columns."""
     shape = [field for field in _ARROW if field.name not in _OF_THE_READER]
     return {
         field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in shape
@@ -298,7 +315,7 @@ def _twice_in(line: bytes) -> str | None:
 
 _ARROW = to_arrow_schema(LINES)
 _OF_THE_READER = ("file", "at", "paired")
-_PARSED = pa.schema([f for f in _ARROW if f.name not in (*_OF_THE_READER, CORRUPT)])
+_PARSED = pa.schema([f for f in _ARROW if f.name not in (*_OF_THE_READER, "step", CORRUPT)])
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Short = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _TYPES = {pa.int64(): _Int, pa.int32(): _Short, pa.string(): str, pa.bool_(): bool}

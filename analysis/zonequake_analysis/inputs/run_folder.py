@@ -188,7 +188,12 @@ def read_description(run: Path | Place) -> RunDescription:
 def _load_per_s(spec: RunYaml) -> float | None:
     """Returns the rate of the load of each zone, times the zones; None if the plan has none."""
     load = spec.part("load")
-    rates = [load.number(name) for name in _RATES if name in load] if load is not None else []
+    if load is None:
+        return None
+    rates = [load.number(name) for name in _RATES if name in load]
+    together = load.part("transactions")
+    if together is not None:
+        rates.append(together.number("rate"))
     return sum(rates) * max(1, len(spec.parts("zones"))) if rates else None
 
 

@@ -91,6 +91,7 @@ LINES = t.StructType(
         t.StructField("term", t.LongType()),
         t.StructField("index", t.LongType()),
         t.StructField("read", t.StringType()),
+        t.StructField("step", t.ByteType()),
         t.StructField(CORRUPT, t.StringType()),
         t.StructField("file", t.IntegerType()),
         t.StructField("at", t.LongType()),
@@ -98,7 +99,7 @@ LINES = t.StructType(
     ]
 )
 """One line of `history/*.jsonl`, its file's number and its first byte there, and whether its invoke
-was dropped."""
+was dropped; of a transaction's line one row for each step, with the step's number."""
 
 OPS = t.StructType(
     [
@@ -120,11 +121,12 @@ OPS = t.StructType(
         t.StructField("node", t.StringType()),
         t.StructField("term", t.LongType()),
         t.StructField("index", t.LongType()),
+        t.StructField("step", t.ByteType()),
         t.StructField("copy", t.BooleanType()),
     ]
 )
 """One operation: a row of `tables/ops`, sorted by (partition_id, key_id, inv) in each bucket.
 
 A partition that was reset has its rows once for each lineage (`views`); `copy` marks those that
-show an operation again.
+show an operation again. A row with a `step` is one step of a transaction.
 """

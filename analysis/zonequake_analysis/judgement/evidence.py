@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zonequake_analysis.checks.repeated_values import BySearch
+from zonequake_analysis.checks.transactions.of_operations import TransactionFindings
 from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.measures.answered_writes import HistoryWrites
@@ -82,6 +83,7 @@ class Evidence:
     leaderless: int = 0
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
+    transactions: TransactionFindings | None = None  # of a history that has any
 
     @property
     def unread(self) -> str:

@@ -61,6 +61,7 @@ from zonequake_analysis.post_mortem.shown import Shown, witnesses
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
+from zonequake_analysis.spark_pass.transactions import transaction_findings
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.write import OfOperations, write_tables_of_verdict
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
@@ -172,6 +173,9 @@ def _judged(
     compared = audit([one for bucket in buckets for one in bucket.held], events, dumps)
     of_two_places = meaning(counts.totals, compared)
     operations = (run.resolve() / "tables" / "ops").all_below(".parquet")
+    of_transactions = None
+    if any(bucket.transactions for bucket in buckets):
+        of_transactions = transaction_findings(spark, operations)
     shown = witnesses(spark, operations, counts.first, of_two_places=of_two_places)
     done("witnesses")
     faults = fault_landings(events)
@@ -215,6 +219,7 @@ def _judged(
         unread_histories=unread,
         lost_groups=with_writes(groups, (one for b in buckets for one in b.of_lost_groups)),
         leaderless=leaderless(events),
+        transactions=of_transactions,
     )
     facts = metric_facts(
         spark,

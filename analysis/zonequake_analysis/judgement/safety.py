@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zonequake_analysis.checks import diverged, loss, sets
+from zonequake_analysis.checks.transactions.cycles import CycleKind
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
@@ -16,6 +17,7 @@ def safety_checks(e: Evidence) -> list[Check]:
         *_loss_checks(e),
         *_set_checks(e),
         _linearizability(e),
+        *_transactions(e),
         _sessions(e),
         _replicas(e),
         _joint(e),
@@ -181,6 +183,35 @@ def _linearizability(e: Evidence) -> Check:
         checked=operations - e.quality.refused_operations,
         excluded=e.quality.unplaced + e.quality.refused_operations,
     )
+
+
+def _transactions(e: Evidence) -> list[Check]:
+    """Returns the check of transactions, if the history has any."""
+    found = e.transactions
+    if found is None:
+        return []
+    bad = found.violations
+    summary = f"{found.judged:,} transactions were done as a whole or not at all, in an order"
+    if bad:
+        kinds = ", ".join(
+            f"{number} {kind}"
+            for kind, number in found.counts.items()
+            if number and kind != CycleKind.G2
+        )
+        first = next(one for one in found.examples if one.kind != CycleKind.G2)
+        summary = f"{bad} findings among {found.judged:,} transactions ({kinds}): {first.text}"
+    if skews := found.counts.get(CycleKind.G2.value):
+        summary += f"; {skews} cycles that need two missed reads (G2) are not judged"
+    return [
+        Check(
+            name="transactions",
+            verdict=limited(bad, 0),
+            summary=summary,
+            violations=bad,
+            checked=found.judged,
+            excluded=found.excluded,
+        )
+    ]
 
 
 def _sessions(e: Evidence) -> Check:

@@ -88,7 +88,7 @@ def _coverage(e: Evidence) -> Check:
     worked = {f for (role, f, outcome) in e.counts if role == "load" and outcome == "ok"}
     if not tried:
         problems.append("there was no load")
-    elif not worked & {"write", "append", "cas"}:
+    elif not worked & {"write", "append", "cas", "transaction"}:
         problems.append("no write was acknowledged")
     finals = sum(n for (role, _, o), n in e.counts.items() if role == "final" and o == "ok")
     if not finals:

@@ -19,7 +19,11 @@ BINS_PER_OCTAVE = 16
 BINS = 40 * BINS_PER_OCTAVE
 """Bins of latency, up to 2^40 ns, 18 minutes."""
 
-_F, _ROLES, _OUTCOMES = len(Function), len(RoleCode), len(OutcomeCode)
+TRANSACTION = "transaction"
+FUNCTIONS = (*(f.name.lower() for f in Function), TRANSACTION)
+"""What is counted: a transaction as one, whatever its steps are."""
+
+_F, _ROLES, _OUTCOMES = len(FUNCTIONS), len(RoleCode), len(OutcomeCode)
 Ints = NDArray[np.int64]
 
 
@@ -64,8 +68,15 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tally(ops: pa.Table, over: Extent) -> Tally:
-    """Counts the operations of a bucket; an open loop's latency is from the scheduled start."""
+    """Counts the operations of a bucket; an open loop's latency is from the scheduled start.
+
+    A transaction counts where its first step is.
+    """
+    step = ops.column("step").fill_null(-1).to_numpy()
+    if (step > 0).any():
+        ops, step = ops.filter(pa.array(step <= 0)), step[step <= 0]
     role, f, outcome = (ops.column(n).to_numpy().astype(np.int64) for n in ("role", "f", "outcome"))
+    f[step == 0] = FUNCTIONS.index(TRANSACTION)
     sched, fin = ops.column("sched").to_numpy(), ops.column("fin").to_numpy()
     at = np.clip((sched - over.start_ns) // over.slice_ns, 0, over.slices - 1)
     ok = outcome == OutcomeCode.OK.value

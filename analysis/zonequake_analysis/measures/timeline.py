@@ -14,8 +14,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
-from zonequake_analysis.measures.tally import BINS, BINS_PER_OCTAVE, PartitionAnswers, Tally, extent
+from zonequake_analysis.inputs.shapes import OutcomeCode, RoleCode
+from zonequake_analysis.measures.tally import (
+    BINS,
+    BINS_PER_OCTAVE,
+    FUNCTIONS,
+    PartitionAnswers,
+    Tally,
+    extent,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -90,7 +97,7 @@ class Timeline:
 def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timeline:
     """Merges the buckets' counts between the first start and the last line."""
     over = extent(start_ns, end_ns)
-    functions, slices = list(Function), over.slices
+    functions, slices = FUNCTIONS, over.slices
     counts = np.zeros(len(functions) * slices * BINS, np.int64)
     longest, bad = np.zeros((2, len(functions) * slices), np.int64)
     outcomes = np.zeros(len(RoleCode) * len(functions) * len(OutcomeCode), np.int64)
@@ -109,9 +116,9 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
             given = np.frombuffer(place.answers, np.int32).reshape(4, -1)
             answers[:, : given.shape[1]] += given
     by_outcome = {
-        (role.name.lower(), f.name.lower(), outcome.name.lower()): int(number)
+        (role.name.lower(), f, outcome.name.lower()): int(number)
         for (role, f, outcome), number in zip(
-            product(RoleCode, Function, OutcomeCode), outcomes, strict=True
+            product(RoleCode, functions, OutcomeCode), outcomes, strict=True
         )
         if number
     }
@@ -126,7 +133,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
         strict=True,
     )
     latencies = {
-        f.name.lower(): Latencies(counts=cells, max_ns=most, ok=cells.sum(axis=1), bad=failed)
+        f: Latencies(counts=cells, max_ns=most, ok=cells.sum(axis=1), bad=failed)
         for f, cells, most, failed in by_function
     }
     rows = [

@@ -42,7 +42,8 @@ def _some(*names: str) -> pa.Schema:
 _ANSWERS = _some("partition_id", "key_id", "process", "inv", "position")
 _ENTRIES = _some("partition_id", "position")
 _BEGUN = _some(
-    *("partition_id", "key_id", "process", "op", "inv", "fin", "origin", "invoke", "paired")
+    *("partition_id", "key_id", "process", "op", "inv", "fin", "origin", "step"),
+    *("invoke", "paired"),
 )
 """The columns that tell when each operation of a process began and ended."""
 
@@ -75,6 +76,7 @@ def shipped(events: pa.Table, buckets: int) -> list[tuple[bytes, bytes, bytes]]:
     )
     writes = (f == Function.WRITE.value) | (f == Function.APPEND.value)
     writes |= (f == Function.CAS.value) & events.column("applied").to_numpy()
+    writes &= events.column("step").fill_null(0).to_numpy() == 0
     probes = events.column("role").to_numpy() == RoleCode.PROBE.value
 
     def rows(shape: pa.Schema, wanted: Bools, *by: Ints) -> Iterator[bytes]:

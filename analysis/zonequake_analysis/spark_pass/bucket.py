@@ -66,7 +66,8 @@ NO_SUSPECTS = Suspects()
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
     that the bucket's operations show together; `refused`: operations that are not judged;
-    `lineages`: those that the bucket's answers show, by partition id.
+    `lineages`: those that the bucket's answers show, by partition id; `transactions`: whether it
+    has a step of one.
     """
 
     facts: Facts
@@ -87,6 +88,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     unfounded: list[Unfounded]
     of_lost_groups: list[AcknowledgedWrites]
     lineages: dict[int, list[int]]
+    transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,7 @@ def judged_bucket(
         unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
         of_lost_groups=acknowledged_writes(ops, known.lost_groups),
         lineages={} if spanning is None else seen_lineages(ops),
+        transactions=ops.column("step").null_count < ops.num_rows,
     )
 
 

@@ -6,9 +6,11 @@ Rows of the checks over operations come from Spark (`operation_findings`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from zonequake_analysis.checks.transactions.of_operations import VIOLATIONS
 from zonequake_analysis.judgement.evidence import Evidence, missing_records
 from zonequake_analysis.judgement.objectives import windows_over
 from zonequake_analysis.tables.rows import Row
@@ -51,6 +53,7 @@ def check_findings(
         *_rebalances(e),
         *_windows(e),
         *_history(e),
+        *_transactions(e),
     ]
     told = {one.check for one in found} | of_operations
     found += [
@@ -218,6 +221,27 @@ def _windows(e: Evidence) -> Iterator[CheckFinding]:
             at_ns=window.start_ns,
             magnitude_ns=window.certain_ns,
             text=f"{window.function}: {window.certain_ns / 1e6:,.0f} ms for certain; {cause}",
+        )
+
+
+def _transactions(e: Evidence) -> Iterator[CheckFinding]:
+    """Yields the examples of each kind; the first of a kind counts those without a row, too."""
+    if e.transactions is None:
+        return
+    examples = [one for one in e.transactions.examples if one.kind in VIOLATIONS]
+    shown = Counter(one.kind for one in examples)
+    first = set[str]()
+    for one in examples:
+        more = 0 if one.kind in first else e.transactions.counts[one.kind] - shown[one.kind]
+        first.add(one.kind)
+        yield CheckFinding(
+            check="transactions",
+            kind=one.kind,
+            zone=one.zone,
+            partition=one.partition,
+            at_ns=one.at_ns,
+            count=1 + more,
+            text=one.text,
         )
 
 

@@ -13,6 +13,7 @@ def check_suited(package: TargetPackage, run: ChaosRun) -> None:
     """Raises UsageError with every part of the scenario that the target does not support."""
     problems = [
         *package.refuses.of(run),
+        *_unclaimed(package, run),
         *package.unsuited(run),
         *_unused_secret(package, run.spec.target.client_secret),
     ]
@@ -30,4 +31,13 @@ def _unused_secret(package: TargetPackage, secret: str | None) -> Iterator[str]:
         yield (
             f"target.clientSecret is {secret}, and the target's client takes no Secret: leave it "
             "out"
+        )
+
+
+def _unclaimed(package: TargetPackage, run: ChaosRun) -> Iterator[str]:
+    """Yields what the load asks for and the target does not claim, as text."""
+    if run.spec.load.transactions is not None and not package.claims.transactions:
+        yield (
+            "load.transactions asks for transactions, which it does not claim: leave it out, or "
+            "choose a target that does them"
         )

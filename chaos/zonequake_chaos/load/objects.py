@@ -23,6 +23,7 @@ from zonequake_load.pod.control import (
     Pressure,
     Probes,
     RegisterWorkload,
+    TransactionWorkload,
 )
 from zonequake_tls.identity import TlsRole
 
@@ -51,7 +52,7 @@ def load_plan(
 ) -> LoadPlan:
     """Returns the plan of all load pods of one zone; `client` and `seeds` as in `LoadPlan`."""
     load = spec.load
-    workloads: list[RegisterWorkload | AppendListWorkload] = []
+    workloads: list[RegisterWorkload | AppendListWorkload | TransactionWorkload] = []
     if load.register_rate:
         workloads.append(
             RegisterWorkload(
@@ -72,6 +73,15 @@ def load_plan(
                 reads=load.list_reads,
                 skew=load.key_skew,
                 hot=load.hot_key_share,
+            )
+        )
+    if load.transactions is not None:
+        workloads.append(
+            TransactionWorkload(
+                operations_per_second=load.transactions.rate,
+                keys_per_partition=load.transactions.keys_per_partition,
+                steps=load.transactions.steps,
+                reads=load.transactions.reads,
             )
         )
     return LoadPlan(

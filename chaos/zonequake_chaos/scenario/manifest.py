@@ -159,6 +159,12 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
 
 
 def _load_contradictions(load: RunLoad) -> Iterator[str]:
+    together = load.transactions
+    if together is not None and together.steps > together.keys_per_partition:
+        yield (
+            f"load: transactions.steps is {together.steps} and transactions.keysPerPartition "
+            f"{together.keys_per_partition}, expected a key for each step: raise keysPerPartition"
+        )
     if load.register_reads + load.register_cas > 1:
         yield (
             f"load: registerReads {load.register_reads:g} and registerCas {load.register_cas:g} "

@@ -64,6 +64,18 @@ class RunPressure(ManifestPart, frozen=True, kw_only=True):
     value_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
 
 
+class RunTransactions(ManifestPart, frozen=True, kw_only=True):
+    """Transactions over lists of one partition: `rate` transactions per second over all pods, each
+    of `steps` on different keys out of `keys_per_partition`; `reads` is the share of the steps that
+    read, the rest append.
+    """
+
+    rate: Annotated[float, Meta(gt=0)]
+    steps: Annotated[int, Meta(ge=2, le=16)] = 3
+    reads: Fraction = 0.5
+    keys_per_partition: PositiveCount = 4
+
+
 class RunLoad(ManifestPart, frozen=True, kw_only=True):
     """The work of all load pods together.
 
@@ -97,6 +109,7 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     hot_key_share: Hot = 0.0
     loop: Loop = Loop.OPEN
     pressure: RunPressure | None = None
+    transactions: RunTransactions | None = None
     attempt_timeout_ms: Annotated[int, Meta(ge=10)] = 500
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 

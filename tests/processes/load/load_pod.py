@@ -187,6 +187,13 @@ class Findings:
 _REPEATED = ("f", "process", "role", "zone", "partition", "key", "expected", "sched", "inv")
 
 
+def steps_of(line: Line) -> list[Line]:
+    """The operations of a line: itself, or the steps of a transaction with its outcome."""
+    if line["f"] != "transaction":
+        return [line]
+    return [line | step for step in line["steps"]]
+
+
 def check_contract(files: dict[str, bytes]) -> Findings:
     """Assert all that docs/history.md says of every history."""
     findings = Findings()
@@ -211,16 +218,19 @@ def check_contract(files: dict[str, bytes]) -> Findings:
             assert line["op"] not in operations, "an operation's name is unique"
             operations.add(line["op"])
             open_[process] = line
-            if line["f"] != "read":
-                assert isinstance(line["value"], int)
-                assert line["value"] > 0
-                written[line["value"]] += 1
+            for step in steps_of(line):
+                if step["f"] != "read":
+                    assert isinstance(step["value"], int)
+                    assert step["value"] > 0
+                    written[step["value"]] += 1
             continue
         invoke = open_.pop(process)
         assert {n: line[n] for n in _REPEATED} == {n: invoke[n] for n in _REPEATED}
         assert line["op"] == invoke["op"]
-        if line["f"] != "read":
-            assert line["value"] == invoke["value"]
+        for asked, done in zip(steps_of(invoke), steps_of(line), strict=True):
+            assert (asked["f"], asked["key"]) == (done["f"], done["key"])
+            if asked["f"] != "read":
+                assert asked["value"] == done["value"]
         if line["type"] == "ok":
             assert line["node"]
             assert line["term"] >= 1
@@ -241,7 +251,8 @@ def check_final_reads(findings: Findings) -> None:
     """
     by_key: defaultdict[str, list[Line]] = defaultdict(list)
     for line in findings.completed:
-        by_key[line["key"]].append(line)
+        for step in steps_of(line):
+            by_key[step["key"]].append(step)
     for key, lines in by_key.items():
         final = [line for line in lines if line["role"] == "final" and line["type"] == "ok"]
         assert len({line["process"] for line in final}) >= 2, f"{key} has no two final reads"

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.patience import PATIENCE_S
@@ -26,6 +27,7 @@ from zonequake_load.pod.control import (
     Phase,
     Preload,
     RegisterWorkload,
+    TransactionWorkload,
 )
 from zonequake_tls.identity import TlsRole
 
@@ -102,6 +104,38 @@ async def test_a_killed_leader_costs_no_operation_and_no_data(
     slowest_ns = max(line["time"] - line["sched"] for line in findings.of(role="load", type="ok"))
     stood_still_s = await longest_lag_s(nodes) + longest_silence_s(findings)
     assert slowest_ns / 1e9 < without_leader_s + 1 + stood_still_s
+
+
+async def test_transactions_are_done_as_a_whole_while_leaders_are_killed(
+    nodes: LocalNodes, pods: LoadPods
+) -> None:
+    names = ["n0", "n1", "n2"]
+    await nodes.start(*names)
+    zone = await nodes.create("z", partitions=PARTITIONS, on=names)
+    plan = msgspec.structs.replace(
+        plan_for(nodes), workloads=[TransactionWorkload(operations_per_second=60, steps=3)]
+    )
+    await pods.start(plan)
+    await pods.complete(Phase.PRELOAD)
+    await pods.enter(Phase.LOAD)
+    for turn in range(2):
+        await pods.answered(operations=100 + 200 * turn)
+        victim = await nodes.leader(zone.groups[turn])
+        nodes.nodes[victim].kill()
+        await pods.answered(operations=200 + 200 * turn)
+        await nodes.restart(zone, victim)
+    await pods.complete(Phase.QUIET)
+    await pods.complete(Phase.FINAL)
+    await pods.complete(Phase.DONE)
+    findings = check_contract(await pods.collect())
+    check_final_reads(findings)
+    done = findings.of(f="transaction", type="ok")
+    assert len(done) >= 400
+    shown = {line["key"]: set(line["value"] or []) for line in findings.of(role="final", type="ok")}
+    for line in findings.of(f="transaction"):
+        appends = [step for step in line["steps"] if step["f"] == "append"]
+        seen = {step["value"] in shown[step["key"]] for step in appends}
+        assert len(seen) <= 1, "as a whole or not at all"
 
 
 def longest_silence_s(findings: Findings) -> float:

@@ -18,6 +18,7 @@ import xxhash
 
 from tests.histories.synthesize import Shape, synthesize
 from tests.unit.analysis.judged_lines import judged, operation, written
+from tests.unit.analysis.transaction_lines import append, findings_below, read, transaction
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
@@ -90,6 +91,61 @@ def test_whatever_the_lines_are_both_ways_find_and_write_the_same(
     written_by_lines = {file.name: file.read_bytes() for file in by_lines.iterdir()}
     assert written_by_lines == {file.name: file.read_bytes() for file in by_columns.iterdir()}
     assert written_by_lines
+
+
+def of_transactions() -> list[str]:
+    """A history of transactions and single operations, the first of which was seen half."""
+    lines = [
+        *transaction(1, append("a", 1), read("c"), append("b", 2), type="info", index=None),
+        *operation(2, f="read", key="a", value=[1]),
+        *operation(3, f="read", key="b", value=None),
+    ]
+    shown: list[int] = []
+    for number in range(4, 90, 3):
+        lines += transaction(number, read("c", *shown), append("d", number), append("e", number))
+        lines += operation(number + 1, f="append", key="c")
+        shown.append(number + 1)
+        lines += transaction(number + 2, append("f", number), read("c", *shown), type="fail")
+    return lines
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_ways_find_the_same_of_transactions(tmp_path: Path, seed: int) -> None:
+    lines = of_transactions()
+    files = written(tmp_path, lines[:91], lines[91:])
+    if seed:
+        for file in files:
+            spoil(file, random.Random(seed))
+    size = 9_000
+    found = converted(tmp_path, files, size)
+    assert len(found) > 4
+    assert set(unused_of(files, found, size)) == {""}
+
+    by_lines, by_columns = tmp_path / "by-lines", tmp_path / "by-columns"
+    assert judged(files, by_columns, size=size, column_files=found) == judged(
+        files, by_lines, size=size
+    )
+    written_by_lines = {file.name: file.read_bytes() for file in by_lines.iterdir()}
+    assert written_by_lines == {file.name: file.read_bytes() for file in by_columns.iterdir()}
+    expected = findings_below(by_lines)
+    assert findings_below(by_columns) == expected
+    if not seed:
+        assert expected.counts == {"half": 1}
+        assert expected.judged == 59
+
+
+def test_columns_of_a_reader_that_knew_no_transactions_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = written(tmp_path, of_transactions())
+    with monkeypatch.context() as older:
+        older.setattr(one_range, "VERSION", "1")
+        found = converted(tmp_path, files, RANGE_BYTES)
+    assert unused_of(files, found, RANGE_BYTES) == [
+        f"columns/{next(iter(found))} is of version 1, expected 2"
+    ]
+    judged(files, tmp_path / "ops", column_files=found)
+    assert findings_below(tmp_path / "ops").counts == {"half": 1}
 
 
 def test_an_operation_in_two_pieces_is_one_operation(tmp_path: Path) -> None:
@@ -174,7 +230,7 @@ def test_a_foreign_file_is_noticed(small: tuple[list[Path], Place]) -> None:
         (stream(other), "is damaged, or no column file"),
         (signed(b""), "is no Arrow stream"),
         (signed(b"PAR1"), "is no Arrow stream"),
-        (signed(stream(other)), "is of version none, expected 1"),
+        (signed(stream(other)), "is of version none, expected 2"),
         (
             signed(stream(other.replace_schema_metadata(facts))),
             "has other columns than its version",
@@ -188,9 +244,9 @@ def test_a_file_of_another_version_is_noticed(
     small: tuple[list[Path], Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, file = small
-    monkeypatch.setattr(one_range, "VERSION", "2")
+    monkeypatch.setattr(one_range, "VERSION", "3")
     assert unused_of(files, {file.name: file}) == [
-        f"columns/{file.name} is of version 1, expected 2"
+        f"columns/{file.name} is of version 2, expected 3"
     ]
 
 
@@ -212,12 +268,14 @@ def test_what_the_reader_yields_is_that_of_its_version(tmp_path: Path) -> None:
             read="bounded" if number % 7 == 0 else None,
         )
     ]
+    lines += transaction(50, append("a", 1), read("b", 7, 8))
+    lines += transaction(51, read("b"), append("c", 2), append("a", 3), type="info", index=None)
     odd = ['{"type":"invoke"', '{"op":7}', '{"op":"a","op":"b"}', lines[4], "[1]", "", " "]
     files = written(tmp_path, lines + odd)
     (part,) = byte_ranges(files)
     found = [row | {CORRUPT: row[CORRUPT] is None} for row in rows(kept_lines(part)).to_pylist()]
     digest = xxhash.xxh3_128_hexdigest(json.dumps(found).encode())
-    assert (one_range.VERSION, digest) == ("1", "afef387e1798577165c312f6c1792d4d")
+    assert (one_range.VERSION, digest) == ("2", "287e150f4101ba45fc68b2e4c27a93ca")
 
 
 def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Place]) -> None:

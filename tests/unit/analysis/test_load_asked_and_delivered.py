@@ -195,6 +195,8 @@ def test_a_load_as_asked_is_not_in_the_headline() -> None:
             28,
         ),
         ("load: {register_rate: 7}", 7.0),
+        ("load: {listRate: 7, transactions: {rate: 5, steps: 3}}", 12.0),
+        ("load: {listRate: 7, transactions: null}", 7.0),
         ("plan: {spec: {zones: [{name: a}], load: {pods: 2}}}", None),
         ("seed: 1", None),
     ],

@@ -30,7 +30,7 @@ operations = st.lists(
 
 SHAPE = pa.schema(
     [(name, pa.int64()) for name in ("partition_id", "process", "inv", "fin", "key_id", "origin")]
-    + [("op", pa.string())]
+    + [("op", pa.string()), ("step", pa.int8())]
 )
 Row = dict[str, int]
 Found = tuple[int, list[tuple[int, int, int, int]], set[tuple[int, int]]]

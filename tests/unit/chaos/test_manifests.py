@@ -141,6 +141,12 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
             "spec:\n  load: {pressure: {processes: 0}}\n",
             [">= 1", "load.pressure.processes"],
         ),
+        ("spec:\n", "spec:\n  load: {transactions: {steps: 2}}\n", ["load.transactions", "rate"]),
+        (
+            "spec:\n",
+            "spec:\n  load: {transactions: {rate: 5, steps: 5}}\n",
+            ["steps is 5", "keysPerPartition 4", "raise keysPerPartition"],
+        ),
     ],
 )
 def test_an_error_names_path_value_and_what_is_allowed(

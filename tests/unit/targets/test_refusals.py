@@ -8,12 +8,23 @@ import re
 import pytest
 
 from tests.unit.repository.test_layout import ROOT
+from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.registry import all_targets, find_target
 from zonequake_chaos.kit.suited import check_suited
-from zonequake_chaos.kit.target import TargetPackage
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario import manifest
 from zonequake_kube.errors import UsageError
+
+
+class Unclaimed(TargetPackage):
+    """A target that claims nothing."""
+
+    name, about, claims = "made-up", "", TargetClaims(order="")
+
+    async def deployment(self, place: TargetPlace) -> Deployment:
+        raise NotImplementedError
+
 
 CLUSTER = {"component_pause", "component_kill"}
 """Faults of the node's components: the page says `cluster`."""
@@ -49,6 +60,15 @@ def test_a_secret_for_a_client_that_takes_none_is_refused(target: str) -> None:
 
 def test_a_link_fault_of_other_traffic_is_taken() -> None:
     assert refused("toy", "lossy-links", "faults.0.traffic=clients") == []
+
+
+def test_transactions_are_refused_by_a_target_that_does_not_claim_them() -> None:
+    run = manifest.load("leader-kill", ["load.transactions={rate: 5}"])
+    check_suited(find_target("zonequake"), run)
+    without = manifest.load("leader-kill", [])
+    with pytest.raises(UsageError, match="transactions, which it does not claim"):
+        check_suited(Unclaimed(), run)
+    check_suited(Unclaimed(), without)
 
 
 def test_more_refusals_are_added_and_replace_reasons() -> None:

@@ -122,6 +122,35 @@ class AppendListWorkload(
     arrivals: Arrivals = Arrivals.POISSON
 
 
+class TransactionWorkload(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="transactions",
+    tag_field="kind",
+    forbid_unknown_fields=True,
+):
+    """Transactions over lists of one partition: each appends to some and reads others.
+
+    `operations_per_second` counts transactions, `reads` is a share of their steps. Each of the
+    `steps` is on a key of its own, so a partition needs as many keys.
+    """
+
+    operations_per_second: Positive = 10.0
+    keys_per_partition: Some = 4
+    steps: Annotated[int, Meta(ge=2, le=16)] = 3
+    reads: Fraction = 0.5
+    longest: Annotated[int, Meta(ge=2, le=10_000)] = 200
+    arrivals: Arrivals = Arrivals.POISSON
+
+    def __post_init__(self) -> None:
+        if self.steps > self.keys_per_partition:
+            raise ValueError(
+                f"found {self.steps} steps and {self.keys_per_partition} keys_per_partition, "
+                "expected a key for each step: raise keys_per_partition"
+            )
+
+
 class Probes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Availability probes: a read and a write for each partition and pod (design §5).
 
@@ -175,7 +204,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seeds: Annotated[list[str], Meta(min_length=1)]
     pods: Annotated[int, Meta(ge=1, le=64)] = 1
     partitions: list[Count] | None = None
-    workloads: list[RegisterWorkload | AppendListWorkload] = []
+    workloads: list[RegisterWorkload | AppendListWorkload | TransactionWorkload] = []
     probes: Probes | None = msgspec.field(default_factory=Probes)
     preload: Preload = msgspec.field(default_factory=Preload)
     processes: Annotated[int, Meta(ge=1, le=4096)] = 64

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_load.operation import Function, Limits, OnceId, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    OnceId,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_load.pod.control import Phase
 from zonequake_load.pod.history import OperationRole, RecordedCall, Recorder
 from zonequake_load.pod.identity import Numbers
@@ -43,7 +51,7 @@ class OperationExecutor:
     async def run(
         self,
         process: LogicalProcess,
-        operation: Operation,
+        operation: Operation | TransactionOperation,
         *,
         phase: Phase,
         role: OperationRole,
@@ -78,14 +86,32 @@ class OperationExecutor:
             asked = operation
             if (
                 self.reads_local
+                and isinstance(operation, Operation)
                 and operation.f is Function.READ
                 and role is not OperationRole.FINAL
             ):
                 asked = msgspec.structs.replace(operation, bounded=True)
-            outcome = await self.target.execute(asked, limits, once)
+            outcome = _with_all_results(asked, await self.target.execute(asked, limits, once))
         finally:
             self.recorder.complete(call, outcome)
             self.tally.ended(phase, call, outcome, clock.monotonic_ns())
         if outcome.type is Type.INFO:
             process.id, process.operations = self.numbers.next_process(), 0
         return outcome
+
+
+def _with_all_results(asked: Operation | TransactionOperation, outcome: Outcome) -> Outcome:
+    """Returns the outcome, unknown if a transaction's answer doesn't say what each step read."""
+    if not isinstance(asked, TransactionOperation) or outcome.type is not Type.OK:
+        return outcome
+    found = "no results" if outcome.results is None else f"{len(outcome.results)} results"
+    if outcome.applied is False:
+        found = "a refusal"
+    elif outcome.results is not None and len(outcome.results) == len(asked.steps):
+        return outcome
+    return Outcome(
+        type=Type.INFO,
+        attempts=outcome.attempts,
+        error=f"the target's client answered {found}, expected one of each of the "
+        f"{len(asked.steps)} steps: correct the client",
+    )

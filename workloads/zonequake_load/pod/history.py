@@ -20,10 +20,20 @@ from pathlib import Path
 import msgspec
 
 from zonequake_load.errors import HistoryError
-from zonequake_load.operation import Function, Operation, Outcome, Type
+from zonequake_load.operation import (
+    TRANSACTION,
+    Function,
+    Operation,
+    Outcome,
+    TransactionOperation,
+    Type,
+)
 from zonequake_protocol.client import Value
 
 SCHEMA = 1
+TRANSACTION_SCHEMA = 2
+"""Of the lines of transactions alone, which a reader of schema 1 can't judge."""
+
 SUFFIX = ".jsonl"
 SYNC_INTERVAL_S = 1.0
 
@@ -66,6 +76,48 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
+class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`value`: what is appended; of a read None, or what was read."""
+
+    f: Function
+    key: str
+    value: Value = None
+
+
+class TransactionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One line of a transaction: the fields of every line, and its steps.
+
+    It has no `key`, so that a reader of schema 1 knows that any key may lack a write.
+    """
+
+    schema: int = TRANSACTION_SCHEMA
+    type: Type
+    f: str = TRANSACTION
+    process: int
+    op: str
+    role: OperationRole
+    zone: str
+    partition: int
+    key: None = None
+    value: None = None
+    expected: None = None
+    applied: None = None
+    found: None = None
+    sched: int
+    inv: int
+    time: int
+    wall: int
+    clock: str
+    node: str | None = None
+    lineage: int | None = None
+    term: int | None = None
+    index: int | None = None
+    read: None = None
+    attempts: int | None = None
+    error: str | None = None
+    steps: list[TransactionStep]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryClock:
     """Monotonic and wall clock, and the name of the monotonic one."""
@@ -90,7 +142,7 @@ class HistoryWriter:
         self._dirty = False
         self._encoder = msgspec.json.Encoder()
 
-    def append(self, event: HistoryEvent) -> None:
+    def append(self, event: HistoryEvent | TransactionEvent) -> None:
         """Hand one line to the kernel. Raises HistoryError; the load must then stop."""
         line = memoryview(self._encoder.encode(event) + b"\n")
         try:
@@ -147,7 +199,7 @@ class HistoryWriter:
 class RecordedCall:
     """One operation of one process, from its invoke on; see `HistoryEvent` for the fields."""
 
-    operation: Operation
+    operation: Operation | TransactionOperation
     process: int
     op: str
     role: OperationRole
@@ -172,7 +224,8 @@ class Recorder:
 
     def invoke(self, call: RecordedCall) -> None:
         """Write the invoke; its request may leave when this returns. Raises HistoryError."""
-        self.touched[call.operation.key] = call.partition
+        for step in call.operation.steps:
+            self.touched[step.key] = call.partition
         self._append(call, Type.INVOKE, None)
 
     def complete(self, call: RecordedCall, outcome: Outcome) -> None:
@@ -192,15 +245,20 @@ class Recorder:
             file.close()
 
     def _append(self, call: RecordedCall, type_: Type, outcome: Outcome | None) -> None:
-        event = event_of(call, type_, outcome, zone=self._zone, clock=self.clock)
+        of = event_of if isinstance(call.operation, Operation) else transaction_event_of
+        event = of(call, type_, outcome, zone=self._zone, clock=self.clock)
         (self._probe if call.role is OperationRole.PROBE else self._load).append(event)
 
 
 def event_of(
     call: RecordedCall, type_: Type, outcome: Outcome | None, *, zone: str, clock: HistoryClock
 ) -> HistoryEvent:
-    """Builds the event of a call's invoke (no outcome) or of its completion, which happens now."""
+    """Builds the event of a call's invoke (no outcome) or of its completion, which happens now.
+
+    The call is no transaction.
+    """
     operation = call.operation
+    assert isinstance(operation, Operation)
     is_read = operation.f is Function.READ
     value: Value = operation.value
     found: Value = None
@@ -234,4 +292,38 @@ def event_of(
         read=("bounded" if operation.bounded else "linearizable") if is_read else None,
         attempts=outcome.attempts if outcome else None,
         error=outcome.error if outcome else None,
+    )
+
+
+def transaction_event_of(
+    call: RecordedCall, type_: Type, outcome: Outcome | None, *, zone: str, clock: HistoryClock
+) -> TransactionEvent:
+    """Builds the same of a transaction."""
+    operation = call.operation
+    read: list[Value] | None = outcome.results if outcome and outcome.type is Type.OK else None
+    values: list[Value] = [None] * len(operation.steps) if read is None else read
+    return TransactionEvent(
+        type=type_,
+        process=call.process,
+        op=call.op,
+        role=call.role,
+        zone=zone,
+        partition=call.partition,
+        sched=call.sched_ns,
+        inv=call.inv_ns,
+        time=call.inv_ns if outcome is None else clock.monotonic_ns(),
+        wall=clock.wall_ns(),
+        clock=clock.name,
+        node=outcome.node if outcome else None,
+        lineage=outcome.lineage if outcome else None,
+        term=outcome.term if outcome else None,
+        index=outcome.index if outcome else None,
+        attempts=outcome.attempts if outcome else None,
+        error=outcome.error if outcome else None,
+        steps=[
+            TransactionStep(
+                f=step.f, key=step.key, value=value if step.f is Function.READ else step.value
+            )
+            for step, value in zip(operation.steps, values, strict=True)
+        ],
     )

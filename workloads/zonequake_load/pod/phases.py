@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from zonequake_load.operation import Function, Limits, Operation, Type
+from zonequake_load.operation import Function, Limits, Operation, TransactionOperation, Type
 from zonequake_load.pod.control import LoadPlan, Loop, Phase, Pressure
 from zonequake_load.pod.execution import LogicalProcess, OperationExecutor
 from zonequake_load.pod.history import OperationRole
@@ -24,8 +24,8 @@ from zonequake_load.pod.workload import (
     LastValues,
     PlannedOperation,
     PreloadKey,
-    WorkloadShare,
     preload_keys,
+    share_of,
 )
 
 BACKLOG_PER_PROCESS = 8
@@ -190,7 +190,7 @@ class Phases:
         workload = self._plan.workloads[index]
         name = f"{self._plan.seed}/{self._ordinal}/{self._incarnation}/{index}"
         rng = random.Random(name)  # noqa: S311 - a seed replays it
-        traffic = WorkloadShare(
+        traffic = share_of(
             workload,
             index=index,
             partitions=self._partitions,
@@ -226,7 +226,7 @@ class Phases:
         process = self._executor.new_process()
         while (due := await queue.get()) is not None:
             operation, partition = due.planned.operation, due.planned.partition
-            if operation.f is Function.CAS:
+            if isinstance(operation, Operation) and operation.f is Function.CAS:
                 operation = msgspec.structs.replace(
                     operation, expected=self._last_values.expected(operation.key)
                 )
@@ -306,7 +306,7 @@ class Phases:
     async def _run(
         self,
         process: LogicalProcess,
-        operation: Operation,
+        operation: Operation | TransactionOperation,
         partition: int,
         sched_ns: int,
         phase: Phase,
@@ -330,6 +330,8 @@ class Phases:
         )
         if outcome.type is not Type.OK:
             return False
+        if isinstance(operation, TransactionOperation):
+            return True
         if operation.f is Function.READ or outcome.applied is False:
             self._last_values.saw(operation.key, outcome.value)
         elif operation.f is not Function.APPEND:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from zonequake_load.operation import Function, Type
+from zonequake_load.operation import TRANSACTION, Function, Type
 from zonequake_load.pod.history import SUFFIX, OperationRole
+
+
+class _Step(msgspec.Struct):
+    key: str
 
 
 class _Line(msgspec.Struct):
     type: Type
-    f: Function
+    f: Literal["read", "write", "cas", "append", "transaction"]
     process: int
     role: OperationRole
     partition: int
-    key: str
+    key: str | None = None
+    steps: list[_Step] = []
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +52,8 @@ def read_past(directory: Path) -> RecoveredHistory:
                     break  # torn by a crash
                 try:
                     event = decoder.decode(line)
+                    if (event.key is None) is not (event.f == TRANSACTION):
+                        raise msgspec.ValidationError
                 except msgspec.MsgspecError:
                     recovered.damaged.append(path.name)
                     continue
@@ -54,10 +62,14 @@ def read_past(directory: Path) -> RecoveredHistory:
 
 
 def _take(recovered: RecoveredHistory, event: _Line) -> None:
+    for step in event.steps:
+        recovered.touched[step.key] = event.partition
+    if event.key is None:
+        return
     recovered.touched[event.key] = event.partition
     if event.type is not Type.OK:
         return
-    if event.f is Function.WRITE:
+    if event.f == Function.WRITE:
         recovered.written.add(event.key)
     elif event.role is OperationRole.FINAL:
         recovered.finally_read[event.key].add(event.process)

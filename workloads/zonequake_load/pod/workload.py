@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from zonequake_load.operation import Function, Operation
-from zonequake_load.pod.control import AppendListWorkload, LoadPlan, RegisterWorkload
+from zonequake_load.operation import Function, Operation, TransactionOperation
+from zonequake_load.pod.control import (
+    AppendListWorkload,
+    LoadPlan,
+    RegisterWorkload,
+    TransactionWorkload,
+)
 from zonequake_load.randomness import Randomness
 
 KeyForPartition = Callable[[str, int], str]
@@ -44,7 +49,7 @@ def key_weights(count: int, *, skew: float, hot: float) -> tuple[float, ...]:
 class PlannedOperation:
     """The next operation; a cas gets its expected value when it begins, see `LastValues`."""
 
-    operation: Operation
+    operation: Operation | TransactionOperation
     partition: int
 
 
@@ -112,10 +117,92 @@ class WorkloadShare:
         return Operation(f=Function.WRITE, key=key, value=self._next_value(), filler=self._filler)
 
 
+class TransactionShare:
+    """The transactions of one workload, as one pod sends its share; see `WorkloadShare`."""
+
+    def __init__(
+        self,
+        workload: TransactionWorkload,
+        *,
+        index: int,
+        partitions: list[int],
+        operations_per_key: int,
+        rng: Randomness,
+        next_value: Callable[[], int],
+        key_for_partition: KeyForPartition,
+    ) -> None:
+        assert partitions, "a workload needs a partition"
+        self._workload = workload
+        self._partitions = partitions
+        self._rng = rng
+        self._next_value = next_value
+        self._key_of = lru_cache(maxsize=65_536)(key_for_partition)
+        self._index = index
+        steps_per_second = workload.operations_per_second * workload.steps
+        per_key = steps_per_second / len(partitions) / workload.keys_per_partition
+        self._period_s = _list_capacity(workload, operations_per_key) / per_key
+
+    def next(self, elapsed_s: float) -> PlannedOperation:
+        """Returns the transaction that is due `elapsed_s` after the load began."""
+        workload, partition = self._workload, self._rng.choice(self._partitions)
+        generation = int(elapsed_s / self._period_s)
+        slots = self._rng.sample(range(workload.keys_per_partition), workload.steps)
+        steps = [self._step(self.key(partition, slot, generation)) for slot in slots]
+        return PlannedOperation(
+            operation=TransactionOperation(steps=tuple(steps)), partition=partition
+        )
+
+    def key(self, partition: int, slot: int, generation: int) -> str:
+        return self._key_of(f"t{self._index}/{partition}/{slot}/{generation}", partition)
+
+    def _step(self, key: str) -> Operation:
+        if self._rng.random() < self._workload.reads:
+            return Operation(f=Function.READ, key=key)
+        return Operation(f=Function.APPEND, key=key, value=self._next_value())
+
+
+def share_of(
+    workload: RegisterWorkload | AppendListWorkload | TransactionWorkload,
+    *,
+    index: int,
+    partitions: list[int],
+    operations_per_key: int,
+    rng: Randomness,
+    next_value: Callable[[], int],
+    key_for_partition: KeyForPartition,
+) -> WorkloadShare | TransactionShare:
+    """Returns a pod's share of a workload of any kind."""
+    if isinstance(workload, TransactionWorkload):
+        return TransactionShare(
+            workload,
+            index=index,
+            partitions=partitions,
+            operations_per_key=operations_per_key,
+            rng=rng,
+            next_value=next_value,
+            key_for_partition=key_for_partition,
+        )
+    return WorkloadShare(
+        workload,
+        index=index,
+        partitions=partitions,
+        operations_per_key=operations_per_key,
+        rng=rng,
+        next_value=next_value,
+        key_for_partition=key_for_partition,
+    )
+
+
 def _capacity(workload: RegisterWorkload | AppendListWorkload, operations_per_key: int) -> float:
     """Operations that one generation of a slot is planned for."""
     if isinstance(workload, RegisterWorkload):
         return operations_per_key
+    return _list_capacity(workload, operations_per_key)
+
+
+def _list_capacity(
+    workload: AppendListWorkload | TransactionWorkload, operations_per_key: int
+) -> float:
     appends = workload.longest * LIST_FILL / max(1e-9, 1.0 - workload.reads)
     return min(operations_per_key, appends)
 

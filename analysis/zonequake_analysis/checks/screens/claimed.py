@@ -84,7 +84,9 @@ def suspects(c: Columns) -> Suspected:
 def shared_entries(c: Columns) -> Bools:
     """Returns, by partition, whether two writes could have one place."""
     judged, writes = judged_rows(c)
-    rows = np.flatnonzero(judged & writes & (c.outcome == OutcomeCode.OK.value) & ~c.copy)
+    rows = np.flatnonzero(
+        judged & writes & (c.outcome == OutcomeCode.OK.value) & ~c.copy & ~c.later_step
+    )
     order = ordered(c.partition[rows], c.position[rows])
     partition = c.partition[rows][order]
     twice = ~heads(partition, c.position[rows][order])

@@ -45,6 +45,7 @@ class Columns:
     applied: Bools
     bounded: Bools
     copy: Bools
+    later_step: Bools  # of a transaction, whose place its first step has
     has_list: Bools
     list_start: Ints
     list_size: Ints
@@ -104,6 +105,7 @@ def columns(ops: pa.Table) -> Columns:
         applied=ops.column("applied").to_numpy(),
         bounded=ops.column("bounded").to_numpy(),
         copy=_copies(ops),
+        later_step=_later_steps(ops),
         has_list=has_list,
         list_start=offsets[:-1],
         list_size=np.where(has_list, np.diff(offsets), 0),
@@ -117,6 +119,14 @@ def _copies(ops: pa.Table) -> Bools:
     if "copy" not in ops.column_names:
         return np.zeros(len(ops), bool)
     found: Bools = ops.column("copy").to_numpy()
+    return found
+
+
+def _later_steps(ops: pa.Table) -> Bools:
+    """Returns which operations are steps of transactions after the first one."""
+    if "step" not in ops.column_names:
+        return np.zeros(len(ops), bool)
+    found: Bools = ops.column("step").fill_null(0).to_numpy() > 0
     return found
 
 

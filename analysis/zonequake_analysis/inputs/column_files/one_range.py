@@ -25,7 +25,7 @@ from zonequake_analysis.storage.place import Place
 
 FOLDER = "columns"
 ENDING = ".arrows"
-VERSION = "1"
+VERSION = "2"
 """Version of the files; it changes with what `kept_lines` yields of the same lines."""
 
 _VERSION, _LINES = b"zonequake column file", b"zonequake lines"

@@ -95,7 +95,11 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     if not partitions:
         return Faults()
     partition_id = ops.column("partition_id").to_numpy()
-    rows = np.flatnonzero(np.isin(partition_id, np.array(sorted(partitions), np.int64)))
+    # All steps of a transaction run at the same time.
+    first_step = ops.column("step").fill_null(0).to_numpy() == 0
+    rows = np.flatnonzero(
+        first_step & np.isin(partition_id, np.array(sorted(partitions), np.int64))
+    )
     process, inv, fin = (ops.column(n).to_numpy()[rows] for n in ("process", "inv", "fin"))
     # An unanswered operation has no place, and its process should not have gone on.
     fin = np.where(fin == NEVER_NS, np.iinfo(np.int64).min, fin)
@@ -105,7 +109,7 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     at, by = _overlapping(partition_id[rows], process, inv, fin, 2 * clock_offset_ns)
     first = np.lexsort((rows[at], rows[by], origin[at], origin[by]))[:MOST_EXAMPLES]
     pairs = zip(rows[by[first]].tolist(), rows[at[first]].tolist(), strict=True)
-    named = rows[np.union1d(at, by)]
+    named = _with_later_steps(ops, rows[np.union1d(at, by)])
     key_id = ops.column("key_id").to_numpy()
     names = zip(partition_id[named].tolist(), key_id[named].tolist(), strict=True)
     return Faults(
@@ -113,6 +117,17 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
         examples=[_overlap(ops, earlier, later) for earlier, later in pairs],
         refused=sorted(set(names)),
     )
+
+
+def _with_later_steps(ops: pa.Table, rows: Ints) -> Ints:
+    """Returns these operations, and all steps of those that are the first of a transaction."""
+    begun = [ops.column(name).to_numpy() for name in ("partition_id", "process", "inv")]
+    later = np.flatnonzero(ops.column("step").fill_null(0).to_numpy() > 0)
+    later = later[np.isin(begun[2][later], begun[2][rows])]
+    named = set(zip(*(column[rows].tolist() for column in begun), strict=True))
+    its = zip(*(column[later].tolist() for column in begun), strict=True)
+    more = [row for row, one in zip(later.tolist(), its, strict=True) if one in named]
+    return np.concatenate([rows, np.array(more, np.int64)])
 
 
 def _overlapping(

@@ -1,0 +1,118 @@
+"""Faults planted into transactions are found and named by a whole analysis, however it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.foreign.spoilt_runs import without_place
+from tests.spark.checkers.runs_of_a_pod import tables_of
+from tests.unit.analysis.judged_lines import operation, written
+from tests.unit.analysis.transaction_lines import append, read, transaction
+from zonequake_analysis.inputs.column_files import one_range
+from zonequake_analysis.inputs.column_files.command import write_column_files
+from zonequake_analysis.judgement.judge import Judgement, judge_run
+from zonequake_analysis.report import write_report
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.tables import open_tables
+from zonequake_analysis.verdict import Check, Verdict
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+HALF, G0, G1C, SINGLE, SKEW, ABORTED, SHARED, CLEAN = range(8)
+"""The partitions, each with one fault, and the last with none."""
+
+
+def planted(partition: int) -> Iterator[list[str]]:
+    """The operations of a partition, on keys of its own."""
+    a, b, c = (f"t{partition}/{name}" for name in "abc")
+    at = 1 + 100 * partition
+    where = {"partition": partition}
+    both = append(a, 1), append(b, 2)
+    if partition == HALF:
+        yield transaction(at, *both, type="info", index=None, **where)
+        yield operation(at + 1, f="read", key=a, value=[1], **where)
+        yield operation(at + 2, f="read", key=b, value=None, **where)
+    elif partition == G0:
+        yield transaction(at, *both, **where)
+        yield transaction(at + 1, append(a, 3), append(b, 4), **where)
+        yield operation(at + 2, f="read", key=a, value=[1, 3], **where)
+        yield operation(at + 3, f="read", key=b, value=[4, 2], **where)
+    elif partition == G1C:
+        yield transaction(at, append(a, 1), read(b, 2), **where)
+        yield transaction(at + 1, append(b, 2), read(a, 1), **where)
+    elif partition == SINGLE:
+        yield transaction(at, append(a, 1), append(c, 2), **where)
+        yield transaction(at + 1, read(b, 3), read(c), **where)
+        yield transaction(at + 2, append(b, 3), read(a, 1), **where)
+    elif partition == SKEW:
+        yield transaction(at, append(a, 1), read(b), **where)
+        yield transaction(at + 1, append(b, 2), read(a), **where)
+    elif partition == ABORTED:
+        yield transaction(at, *both, type="fail", index=None, **where)
+        yield operation(at + 1, f="read", key=a, value=[1], **where)
+    elif partition == SHARED:
+        yield transaction(at, *both, **where)
+        yield operation(at + 1, key=c, index=at * 10, **where)
+    else:
+        yield transaction(at, *both, **where)
+        yield transaction(at + 1, read(a, 1), append(b, 3), **where)
+        yield operation(at + 2, f="read", key=b, value=[2, 3], **where)
+
+
+def judged(spark: SparkSession, run: Path, said: list[str]) -> Judgement:
+    judgement = judge_run(spark, run, progress=said.append)
+    write_report(run, judgement)
+    return judgement
+
+
+def named(judgement: Judgement) -> dict[str, Check]:
+    return {check.name: check for check in judgement.checks}
+
+
+def test_each_planted_fault_is_found_by_lines_and_by_columns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [line for partition in range(8) for one in planted(partition) for line in one]
+    written(tmp_path, lines[: len(lines) // 2 - 1], lines[len(lines) // 2 - 1 :])
+    said: list[str] = []
+    checks = named(judged(spark, tmp_path, said))
+    verdict = without_place((tmp_path / "verdict.json").read_bytes())
+    tables = tables_of(spark, tmp_path)
+
+    check = checks["transactions"]
+    assert (check.verdict, check.violations, check.checked) == (Verdict.VIOLATED, 4, 14)
+    assert "1 cycles that need two missed reads (G2)" in check.summary
+    rows = open_tables(spark, tmp_path)["findings"].collect()
+    found = {(row["kind"], row["partition"]) for row in rows if row["check"] == "transactions"}
+    assert found == {("half", HALF), ("G0", G0), ("G1c", G1C), ("G-single", SINGLE)}
+    assert checks["aborted-reads"].violations == 1
+    shared = [row["partition"] for row in rows if row["kind"] == "entry-twice"]
+    assert shared == [SHARED]
+    assert CLEAN not in {row["partition"] for row in rows}
+    assert not any("column files" in line for line in said)
+
+    with monkeypatch.context() as older:
+        older.setattr(one_range, "VERSION", "1")
+        write_column_files(Place.of(tmp_path))
+    judged(spark, tmp_path, said)
+    assert any("is of version 1, expected 2" in line for line in said)
+    assert without_place((tmp_path / "verdict.json").read_bytes()) == verdict
+
+    write_column_files(Place.of(tmp_path))
+    said.clear()
+    judged(spark, tmp_path, said)
+    assert not any("column files" in line for line in said)
+    assert without_place((tmp_path / "verdict.json").read_bytes()) == verdict
+    assert tables_of(spark, tmp_path) == tables
+
+
+def test_clean_transactions_pass(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, [line for one in planted(CLEAN) for line in one])
+    checks = named(judged(spark, tmp_path, []))
+    assert checks["transactions"].verdict is Verdict.PASSED
+    assert checks["transactions"].checked == 2
+    assert {name for name, one in checks.items() if one.verdict is Verdict.VIOLATED} == set()

@@ -80,6 +80,11 @@ class Evidence:
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
 
     @property
+    def incomparable(self) -> bool:
+        """Whether the history's times are of several clocks, without a bound between these."""
+        return len(self.quality.clocks) > 1 and not self.description.clock_offset_ns
+
+    @property
     def unread(self) -> str:
         """Returns what of the history wasn't read and may hold an operation of any key, in words;
         empty if there is nothing."""

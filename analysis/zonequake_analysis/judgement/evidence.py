@@ -53,6 +53,7 @@ class Evidence:
     """Everything that a verdict rests on.
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
+    `one_clock`: events and operations are of one.
     """
 
     description: RunDescription

@@ -116,15 +116,17 @@ def _judged(
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)
-    one_clock = len({event.clock for event in events if event.clock}) <= 1
     ingested = ingest(
         spark,
         record,
         clock_offset_ns=description.clock_offset_ns,
         dumps=bool(dumps),
-        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
+        known=Known(
+            lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=of_one_clock(events)
+        ),
     )
     buckets = ingested.buckets
+    one_clock = of_one_clock(events, ingested.quality.clocks)
     done("ingest")
     if ingested.unused:
         progress(ingested.unused)
@@ -195,7 +197,7 @@ def _judged(
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         one_clock=one_clock,
-        p99=_p99s(drawn, events),
+        p99=_p99s(drawn, events) if one_clock else P99s(),
         writes=answered_writes(drawn, events, wall_offset_ns=ingested.wall_offset_ns),
         load=load_rate(
             description.load_per_s,
@@ -263,6 +265,11 @@ def _judged(
         steps_s=steps,
         placement=placement_of(spark),
     )
+
+
+def of_one_clock(events: Sequence[RecordedEvent], of_operations: Sequence[str] = ()) -> bool:
+    """Returns whether all times are of one clock; `of_operations`: the clocks of the history."""
+    return len({event.clock for event in events if event.clock}.union(of_operations)) <= 1
 
 
 def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:

@@ -123,7 +123,7 @@ def load_check(e: Evidence) -> Check:
     elif load.seconds < MIN_LOAD_S:
         words = f"not judged: the load ran for {load.seconds:.1f} s, less than {MIN_LOAD_S:g} s"
     elif not e.one_clock:
-        words = "not judged: the events are of several clocks"
+        words = "not judged: the events and the history are of several clocks"
     elif load.is_ceiling:
         judged = True
         words = (

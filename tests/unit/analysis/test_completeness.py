@@ -15,6 +15,7 @@ from zonequake_analysis.inputs.completeness import histories, incomplete_files
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.evidence import WithoutOrder
 from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.verdict import Check, Verdict
 
 BY_TIMES = {(loss.CHECK, kind): 1 for kind in ("lost", "stale", "flicker")} | {
@@ -98,6 +99,14 @@ def test_times_of_several_clocks_show_no_violation_unless_a_bound_is_known(bound
     for name in ("lost-writes", "stale-reads", "flicker", "duplicates", "linearizability"):
         assert checks[name].verdict is (Verdict.VIOLATED if bound_ns else Verdict.UNKNOWN), name
         assert ("times of several clocks" in checks[name].summary) == (not bound_ns)
+
+
+def test_answers_are_not_held_against_events_of_another_clock() -> None:
+    alone = Unfounded(zone="z1", partition=0, count=1, examples=["read of k by n"])
+    for one_clock, verdict in ((True, Verdict.VIOLATED), (False, Verdict.PASSED)):
+        checks = judge(evidence(unfounded=[alone], one_clock=one_clock))
+        (check,) = [check for check in checks if check.name == "forbidden-availability"]
+        assert (check.verdict, check.judged) == (verdict, one_clock)
 
 
 def test_what_no_time_shows_is_a_violation_whatever_the_clocks() -> None:

@@ -290,17 +290,19 @@ class Place:
 
     def empty_folder(self) -> None:
         """Makes the folder, and deletes everything in it. Raises OSError, PlaceError."""
-        if (path := self.local) is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir(parents=True)
-            return
         self.delete_folder()
         self.make_folder()
 
     def delete_folder(self) -> None:
-        """Deletes the folder and everything in it, if there is one. Raises PlaceError."""
+        """Deletes the folder and everything in it, if there is one; of a link the link alone.
+
+        Raises OSError, PlaceError.
+        """
         if (path := self.local) is not None:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_symlink():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
             return
         with in_words(self):
             try:

@@ -28,7 +28,7 @@ from zonequake_analysis.checks.repeated_values import (
     searched,
     settled,
 )
-from zonequake_analysis.inputs.completeness import RecordedRun, incomplete_files
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
@@ -139,7 +139,7 @@ def _judged(
             unplaced=ingested.quality.unplaced,
             folder=run.resolve() / "tables" / "ops",
         )
-    incomplete = incomplete_files(run, description.files)
+    incomplete = record.incomplete
     unread = record.histories.unread
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()

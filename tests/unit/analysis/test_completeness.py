@@ -11,7 +11,7 @@ import pytest
 from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.checks import loss, sets
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.completeness import histories, incomplete_files
+from zonequake_analysis.inputs.completeness import RecordedRun, histories, incomplete_files
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.evidence import WithoutOrder
 from zonequake_analysis.judgement.judge import judge
@@ -43,6 +43,19 @@ def test_files_that_are_missing_or_shorter_are_named_and_longer_ones_are_not(
 
 def test_a_folder_of_histories_alone_misses_nothing(tmp_path: Path) -> None:
     assert incomplete_files(tmp_path, read_description(tmp_path).files) == []
+
+
+def test_a_piece_of_a_history_that_a_later_one_follows_is_missed(tmp_path: Path) -> None:
+    """Also without a list, as of a harness that was killed."""
+    stem = "zq-load-z-0-17"
+    there = [f"{stem}-load.jsonl", f"{stem}-load.0002.jsonl", f"{stem}-probe.0001.jsonl"]
+    (tmp_path / "history").mkdir()
+    for name in (*there, "mine.0003.jsonl"):
+        (tmp_path / "history" / name).write_text("{}\n")
+    assert RecordedRun.of(tmp_path).incomplete == [
+        f"history/{stem}-load.0001.jsonl",
+        f"history/{stem}-probe.jsonl",
+    ]
 
 
 def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -183,8 +183,13 @@ def test_an_import_that_the_store_breaks_off_leaves_nothing_in_its_place(
 
 def test_an_import_takes_nothing_from_a_run_that_has_its_place_by_then(store: Store) -> None:
     other = UploadMark(run="other", host="h", folder="f", command="c")
-    with pytest.raises(PlaceTaken), uploaded_at_the_end(store.place, MARK) as made:
-        imported(made)
-        write_mark(store.place, other)
-        (store.folder / "run.yaml").write_text("run: other\n")
+
+    def overtaken() -> None:
+        with uploaded_at_the_end(store.place, MARK) as made:
+            imported(made)
+            write_mark(store.place, other)
+            (store.folder / "run.yaml").write_text("run: other\n")
+
+    with pytest.raises(PlaceTaken):
+        overtaken()
     assert set(contents(store.folder)) == {MARK_FILE, "run.yaml"}

@@ -75,6 +75,8 @@ class Place:
                 raise PlaceError(
                     f"found {torn[0] + rest!r}, expected a URI such as {right}, or a path"
                 )
+            if not text:
+                raise PlaceError("found an empty text, expected a folder, or a URI")
             return cls(str(Path(text)))
         if scheme not in SCHEMES:
             raise PlaceError(
@@ -90,6 +92,8 @@ class Place:
         if scheme == "file":
             return cls(str(Path(_local_path(text))))
         authority, _, key = rest.partition("/")
+        if scheme == "hdfs" and not authority and not key.strip("/"):
+            raise PlaceError(f"{text}: expected hdfs:///folder, or hdfs://host:port")
         if not authority and scheme != "hdfs":
             raise PlaceError(f"{text}: expected {scheme}://bucket/prefix")
         uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")
@@ -388,4 +392,6 @@ def _local_path(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.netloc not in ("", "localhost"):
         raise PlaceError(f"{uri}: expected file:///path, without a host")
+    if not parts.path:
+        raise PlaceError(f"{uri}: expected file:///path")
     return unquote(parts.path)

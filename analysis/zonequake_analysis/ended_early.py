@@ -78,6 +78,7 @@ class EndedEarly:
             tell_broken_off(self.claim, WHY)
         except (OSError, FolderHeld, PlaceError) as error:
             _say(f"analyze {name}: no verdict can be written: {error}")
+        self.claim.give_back()  # the process ends without any other end of it
 
 
 def _say(text: str) -> None:

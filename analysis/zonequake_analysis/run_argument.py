@@ -38,6 +38,21 @@ def path_or_uri(given: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from error
 
 
+def file_or_uri(given: str | None) -> str | None:
+    """Refuses, as wrong usage, what can't be a file to write, on this machine or in a store."""
+    try:
+        if given is None:
+            return None
+        place = Place.of(given)
+        if place.local is not None:
+            return str(file_to_write(given))
+        if place.parent.local is not None:
+            raise PlaceError(f"found {given!r}, expected a file in it, such as {place}/trend.html")
+    except PlaceError as error:
+        raise typer.BadParameter(str(error)) from error
+    return str(place)
+
+
 def file_to_write(given: str) -> Path:
     """Returns a path of this machine that is no folder. Raises PlaceError."""
     path = path_here(given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,16 +19,20 @@ from zonequake_analysis.storage.place import Place
 _DRAFT = re.compile(r"(^|/)\.|\.jsonl\.[0-9a-f]{16}$")
 """A file that is being written, or was when its writer was killed: hidden, or a store's."""
 
+_PIECE = re.compile(r"(.+-\d+-(?:load|probe))(?:\.(\d{4,6}))?\.jsonl")
+"""A piece of what a process of the load wrote; the first one has no number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histories:
     """The files in `history`. `unread`: those that hold anything and aren't read, by their names in
-    the run.
+    the run; `lacking`: pieces that aren't there, though a later one is.
     """
 
     files: tuple[Place, ...]
     size_bytes: int
     unread: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,12 @@ class RecordedRun:
     def histories(self) -> Histories:
         """The files in `history`. Raises RunFolderError if none can be read, or one can't."""
         return histories(self.place)
+
+    @cached_property
+    def incomplete(self) -> list[str]:
+        """The files that are missing, or shorter than when the run ended. Raises RunFolderError."""
+        recorded = incomplete_files(self.place, self.description.files)
+        return sorted({*recorded, *self.histories.lacking})
 
     @cached_property
     def metrics_bytes(self) -> int:
@@ -82,7 +92,21 @@ def histories(run: Path | Place) -> Histories:
             for name, size_bytes in sorted(sizes.items())
             if size_bytes and not _directly(name, ".jsonl") and not _DRAFT.search(name)
         ),
+        lacking=tuple(f"history/{name}" for name in _lacking_pieces(read)),
     )
+
+
+def _lacking_pieces(names: Sequence[str]) -> list[str]:
+    """Returns the pieces that were written before one of these, and aren't among them."""
+    last: dict[str, int] = {}
+    for piece in filter(None, map(_PIECE.fullmatch, names)):
+        last[piece[1]] = max(last.get(piece[1], 0), int(piece[2] or 0))
+    written = {
+        f"{stem}{f'.{number:04}' if number else ''}.jsonl"
+        for stem, newest in last.items()
+        for number in range(newest)
+    }
+    return sorted(written.difference(names))
 
 
 def _directly(name: str, ending: str) -> bool:

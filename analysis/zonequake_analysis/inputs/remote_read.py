@@ -12,11 +12,13 @@ Protocol: protobuf ReadRequest/ReadResponse in a snappy block, response type SAM
 from __future__ import annotations
 
 import hashlib
+import re
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -72,6 +74,8 @@ SCHEMA = pa.schema(
 )
 
 _TYPES = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
+_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+"""Escapes of a text of PromQL, which remote_read takes without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +232,8 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
     """Returns a `PostBytes` to a server reached directly, for instance `http://127.0.0.1:9090`."""
     if not base_url.startswith(("http://", "https://")):
         raise PrometheusError(f"found {base_url!r}, expected http://host:port")
+    if "@" in base_url.split("/")[2]:
+        raise PrometheusError("found a user's name in the URL, expected http://host:port alone")
 
     def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
@@ -239,8 +245,10 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
         except urllib.error.HTTPError as error:
             said = error.read(200).decode(errors="replace")
             raise PrometheusError(f"{base_url}{path}: {error.code} {said}") from error
-        except OSError as error:
-            raise PrometheusError(f"{base_url}{path}: {error}; is Prometheus running?") from error
+        except (OSError, HTTPException) as error:
+            raise PrometheusError(
+                f"{base_url}{path}: {type(error).__name__}: {error}; is Prometheus running there?"
+            ) from error
 
     return post
 
@@ -250,8 +258,19 @@ def _matcher(text: str) -> tuple[int, str, str]:
     for operator in ("=~", "!~", "!=", "="):
         name, found, value = text.partition(operator)
         if found and name and value[:1] == value[-1:] == '"' and len(value) >= 2:
-            return _TYPES[operator], name.strip(), value[1:-1]
+            return _TYPES[operator], name.strip(), _unescaped(value[1:-1])
     raise PrometheusError(f'matcher {text!r}: expected name="value" with =, !=, =~ or !~')
+
+
+def _unescaped(text: str) -> str:
+    def meant(found: re.Match[str]) -> str:
+        if found[0] not in _ESCAPES:
+            raise PrometheusError(
+                f"matcher value {text!r}: found {found[0]}, expected \\\\ for a backslash (PromQL)"
+            )
+        return _ESCAPES[found[0]]
+
+    return re.sub(r"\\.?", meant, text)
 
 
 def _read(

@@ -56,6 +56,7 @@ class Evidence:
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
     `leaderless`: how many had no leader after the quiet time.
+    `one_clock`: events and operations are of one.
     """
 
     description: RunDescription
@@ -84,6 +85,11 @@ class Evidence:
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
     transactions: TransactionFindings | None = None  # of a history that has any
+
+    @property
+    def incomparable(self) -> bool:
+        """Whether the history's times are of several clocks, without a bound between these."""
+        return len(self.quality.clocks) > 1 and not self.description.clock_offset_ns
 
     @property
     def unread(self) -> str:

@@ -28,7 +28,7 @@ from zonequake_analysis.checks.repeated_values import (
     searched,
     settled,
 )
-from zonequake_analysis.inputs.completeness import RecordedRun, incomplete_files
+from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
@@ -119,7 +119,6 @@ def _judged(
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)
     groups = lost_groups(events, description.volatile_zones)
-    one_clock = len({event.clock for event in events if event.clock}) <= 1
     ingested = ingest(
         spark,
         record,
@@ -128,11 +127,12 @@ def _judged(
         known=Known(
             lineages=_by_id(lineages),
             without_majority=_by_id(lost),
-            one_clock=one_clock,
+            one_clock=of_one_clock(events),
             lost_groups=frozenset(_by_id(groups)),
         ),
     )
     buckets = ingested.buckets
+    one_clock = of_one_clock(events, ingested.quality.clocks)
     done("ingest")
     if ingested.unused:
         progress(ingested.unused)
@@ -145,7 +145,7 @@ def _judged(
             unplaced=ingested.quality.unplaced,
             folder=run.resolve() / "tables" / "ops",
         )
-    incomplete = incomplete_files(run, description.files)
+    incomplete = record.incomplete
     unread = record.histories.unread
     gaps = ingested.quality.keyless_lines or missing_histories(incomplete) or unread
     unproven = _UNPROVEN if gaps else ()
@@ -206,7 +206,7 @@ def _judged(
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         one_clock=one_clock,
-        p99=_p99s(drawn, events),
+        p99=_p99s(drawn, events) if one_clock else P99s(),
         writes=answered_writes(drawn, events, wall_offset_ns=ingested.wall_offset_ns),
         load=load_rate(
             description.load_per_s,
@@ -277,6 +277,11 @@ def _judged(
         steps_s=steps,
         placement=placement_of(spark),
     )
+
+
+def of_one_clock(events: Sequence[RecordedEvent], of_operations: Sequence[str] = ()) -> bool:
+    """Returns whether all times are of one clock; `of_operations`: the clocks of the history."""
+    return len({event.clock for event in events if event.clock}.union(of_operations)) <= 1
 
 
 def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:

@@ -11,7 +11,10 @@ from zonequake_analysis.verdict import Check, Kind, Verdict
 def objective_checks(e: Evidence) -> list[Check]:
     """Checks whether the store met the run's objectives; a miss is no violation."""
     latency = latency_check(
-        e.p99, e.description.expectations, has_control=e.description.has_control
+        e.p99,
+        e.description.expectations,
+        has_control=e.description.has_control,
+        one_clock=e.one_clock,
     )
     return [_rebalances_end(e), _windows(e), latency]
 

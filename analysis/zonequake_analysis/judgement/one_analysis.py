@@ -56,6 +56,10 @@ class AnalysisClaim:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Leaves the folder to the next analysis."""
         self._at_end.close()
 
     @property

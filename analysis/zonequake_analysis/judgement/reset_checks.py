@@ -125,13 +125,13 @@ def _availability(e: Evidence) -> Check:
     alone = sum(one.count for one in e.unfounded)
     beside = sum(cut.beside for cut in e.cuts)
     words = []
-    if alone:
+    if alone and e.one_clock:
         first = e.unfounded[0]
         words.append(
             f"{alone} answers while no majority lived, for instance in {first.zone}/"
             f"{first.partition}: {'; '.join(first.examples)}"
         )
-    if beside:
+    if beside and e.one_clock:
         at = next(cut for cut in e.cuts if cut.beside)
         words.append(
             f"{beside} answers of an older lineage after a newer one led, for instance in "
@@ -142,6 +142,6 @@ def _availability(e: Evidence) -> Check:
         name="forbidden-availability",
         verdict=Verdict.VIOLATED if words else Verdict.PASSED,
         summary="; ".join(words) or (good if e.one_clock else "not judged: several clocks"),
-        violations=alone + beside,
+        violations=alone + beside if e.one_clock else 0,
         checked=sum(e.counts.values()) if e.one_clock else 0,
     )

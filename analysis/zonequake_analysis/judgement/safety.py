@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zonequake_analysis.checks import diverged, loss, sets
 from zonequake_analysis.checks.transactions.cycles import CycleKind
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
 
+_BY_TIMES = ("lost-writes", "hidden-writes", "stale-reads", "flicker", "linearizability")
+"""Checks that compare the times of operations of several processes."""
+
 
 def safety_checks(e: Evidence) -> list[Check]:
     """Checks whether the store kept its promises."""
-    return [
+    checks = [
         _diverged(e),
         _lost_groups(e),
         *_loss_checks(e),
@@ -22,6 +27,18 @@ def safety_checks(e: Evidence) -> list[Check]:
         _replicas(e),
         _joint(e),
     ]
+    return [_unless_incomparable(check, e) if e.incomparable else check for check in checks]
+
+
+def _unless_incomparable(check: Check, e: Evidence) -> Check:
+    """Returns a check of a history of several clocks: what its times alone show is unknown."""
+    by_times = check.name in _BY_TIMES or (
+        check.name == "duplicates" and not e.found.counts[sets.CHECK, "duplicate"]
+    )
+    if not by_times or check.verdict not in (Verdict.VIOLATED, Verdict.HARNESS_FAILED):
+        return check
+    told = f"{check.summary}; unknown, as times of several clocks can't be compared"
+    return replace(check, verdict=Verdict.UNKNOWN, summary=told)
 
 
 def _loss_checks(e: Evidence) -> list[Check]:

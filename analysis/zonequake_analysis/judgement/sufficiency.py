@@ -49,7 +49,7 @@ def _history(e: Evidence) -> Check:
         )
     if e.unread_histories:
         problems.append(_unread(e.unread_histories))
-    if len(q.clocks) > 1 and not e.description.clock_offset_ns:
+    if e.incomparable:
         shown = " and ".join(f"`{name[:60]}`" for name in q.clocks)
         problems.append(
             f"several clocks, such as {shown} in the field `clock`, and no clock_offset_ns in "
@@ -123,7 +123,7 @@ def load_check(e: Evidence) -> Check:
     elif load.seconds < MIN_LOAD_S:
         words = f"not judged: the load ran for {load.seconds:.1f} s, less than {MIN_LOAD_S:g} s"
     elif not e.one_clock:
-        words = "not judged: the events are of several clocks"
+        words = "not judged: the events and the history are of several clocks"
     elif load.is_ceiling:
         judged = True
         words = (

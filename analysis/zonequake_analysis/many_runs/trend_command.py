@@ -18,7 +18,7 @@ from zonequake_analysis.run_argument import (
     DriverHost,
     FolderOfRuns,
     Master,
-    path_or_uri,
+    file_or_uri,
 )
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.told_errors import told_errors
@@ -39,7 +39,7 @@ def trend_command(
         str | None,
         typer.Option(
             "--out",
-            callback=path_or_uri,
+            callback=file_or_uri,
             help="Page to write, a path or a URI. Default: FOLDER/trend.html.",
         ),
     ] = None,
@@ -47,7 +47,7 @@ def trend_command(
         str | None,
         typer.Option(
             "--table",
-            callback=path_or_uri,
+            callback=file_or_uri,
             help="Table to write. Default: trend.parquet beside the page.",
         ),
     ] = None,

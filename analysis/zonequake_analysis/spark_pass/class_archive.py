@@ -52,6 +52,8 @@ def archive_options(recorded: ArchivedRun | None, *, own_command: bool = False) 
     whether the JVM is started by the command of `jvm.java_command`, which has fewer jars.
     """
     try:
+        if any(sign.isspace() or sign in "\"'\\" for sign in str(_folder())):
+            return ""  # Spark takes options apart at spaces
         for kind in ArchivedRun:
             if (file := _file(kind, own_command)).exists():
                 with suppress(OSError):  # another user's folder
@@ -105,9 +107,12 @@ def _written(kind: ArchivedRun, own_command: bool) -> Path:
 
 def _file(kind: ArchivedRun, own_command: bool) -> Path:
     """Returns the place of an archive. Raises OSError without Java, RuntimeError without a home."""
+    return _folder() / f"spark-{_java_and_spark(own_command)}-{kind}.jsa"
+
+
+def _folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(cache) if cache else Path.home() / ".cache") / "zonequake"
-    return folder / f"spark-{_java_and_spark(own_command)}-{kind}.jsa"
+    return (Path(cache) if cache else Path.home() / ".cache") / "zonequake"
 
 
 def _java_and_spark(own_command: bool) -> str:

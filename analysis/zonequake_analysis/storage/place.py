@@ -75,6 +75,8 @@ class Place:
                 raise PlaceError(
                     f"found {torn[0] + rest!r}, expected a URI such as {right}, or a path"
                 )
+            if not text:
+                raise PlaceError("found an empty text, expected a folder, or a URI")
             return cls(str(Path(text)))
         if scheme not in SCHEMES:
             raise PlaceError(
@@ -90,6 +92,8 @@ class Place:
         if scheme == "file":
             return cls(str(Path(_local_path(text))))
         authority, _, key = rest.partition("/")
+        if scheme == "hdfs" and not authority and not key.strip("/"):
+            raise PlaceError(f"{text}: expected hdfs:///folder, or hdfs://host:port")
         if not authority and scheme != "hdfs":
             raise PlaceError(f"{text}: expected {scheme}://bucket/prefix")
         uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")
@@ -290,17 +294,19 @@ class Place:
 
     def empty_folder(self) -> None:
         """Makes the folder, and deletes everything in it. Raises OSError, PlaceError."""
-        if (path := self.local) is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir(parents=True)
-            return
         self.delete_folder()
         self.make_folder()
 
     def delete_folder(self) -> None:
-        """Deletes the folder and everything in it, if there is one. Raises PlaceError."""
+        """Deletes the folder and everything in it, if there is one; of a link the link alone.
+
+        Raises OSError, PlaceError.
+        """
         if (path := self.local) is not None:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_symlink():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
             return
         with in_words(self):
             try:
@@ -386,4 +392,6 @@ def _local_path(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.netloc not in ("", "localhost"):
         raise PlaceError(f"{uri}: expected file:///path, without a host")
+    if not parts.path:
+        raise PlaceError(f"{uri}: expected file:///path")
     return unquote(parts.path)

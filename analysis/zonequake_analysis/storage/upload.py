@@ -87,15 +87,21 @@ def upload(
 def uploaded_at_the_end(store: Place, mark: UploadMark) -> Iterator[Path]:
     """Yields a path of this machine; the folder that is made there is in the store afterwards.
 
-    An error gives up the claim. Raises what `upload` raises.
+    An error gives up the claim, and deletes what was uploaded, unless the place is another run's by
+    then. Raises what `upload` raises.
     """
     claim(store, mark)
+    sent: list[str] = []
     try:
         with tempfile.TemporaryDirectory(prefix="zonequake-") as made:
-            yield Path(made) / "run"
-            upload(Path(made) / "run", store, mark)
+            folder = Path(made) / "run"
+            yield folder
+            sent = sorted(_files(folder), key=lambda name: name not in _LAST)
+            upload(folder, store, mark)
+    except PlaceTaken:
+        raise
     except BaseException:
-        give_up(store)
+        give_up(store, sent)
         raise
 
 

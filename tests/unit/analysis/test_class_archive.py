@@ -77,6 +77,15 @@ def test_without_java_or_a_folder_to_write_there_is_none(
     assert archive_options(ArchivedRun.METRICS) == ""
 
 
+@pytest.mark.parametrize("name", ["my cache", 'a"b', "a\\b"])
+def test_in_a_folder_whose_path_no_option_can_hold_there_is_none(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+    assert archive_options(ArchivedRun.METRICS) == ""
+    assert not (tmp_path / name).exists()
+
+
 def test_an_archive_left_behind_is_removed_after_an_hour(cache: Path) -> None:
     file = kept(ArchivedRun.HISTORY)
     old, new = (file.with_name(f"{file.name}.{number}") for number in (1, 2))

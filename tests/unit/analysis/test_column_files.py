@@ -19,6 +19,7 @@ import xxhash
 from tests.histories.synthesize import Shape, synthesize
 from tests.unit.analysis.judged_lines import judged, operation, written
 from tests.unit.analysis.transaction_lines import append, findings_below, read, transaction
+from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
@@ -284,6 +285,24 @@ def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Place
     assert unused_of(files, {file.name: file}) == [
         f"columns/{file.name} can't be read: No such file or directory"
     ]
+
+
+@pytest.mark.parametrize("unreachable", [False, True])
+def test_a_file_that_its_store_refuses_is_noticed(
+    small: tuple[list[Path], Place], monkeypatch: pytest.MonkeyPatch, unreachable: bool
+) -> None:
+    def refused(place: Place) -> bytes:
+        raise PlaceError(f"{place}: access denied", unreachable=unreachable)
+
+    files, file = small
+    monkeypatch.setattr(Place, "read_bytes", refused)
+    if unreachable:
+        with pytest.raises(PlaceError):
+            unused_of(files, {file.name: file})
+    else:
+        (told,) = set(unused_of(files, {file.name: file})) - {""}
+        assert "can't be read" in told
+        assert "access denied" in told
 
 
 def test_lines_that_are_not_those_of_the_columns_are_read_instead(tmp_path: Path) -> None:

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.analysis.made_up_evidence import evidence
-from zonequake_analysis.checks import sets
+from tests.unit.analysis.made_up_evidence import evidence, found
+from zonequake_analysis.checks import loss, sets
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.completeness import histories, incomplete_files
+from zonequake_analysis.inputs.completeness import RecordedRun, histories, incomplete_files
 from zonequake_analysis.inputs.run_folder import read_description
+from zonequake_analysis.judgement.evidence import WithoutOrder
 from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.majorities import Unfounded
 from zonequake_analysis.verdict import Check, Verdict
+
+BY_TIMES = {(loss.CHECK, kind): 1 for kind in ("lost", "stale", "flicker")} | {
+    (sets.CHECK, "applied-twice"): 1
+}
+BY_BOTH = {"by_both": 1, "by_claim_only": 0, "by_black_box_only": 0}
 
 
 def test_files_that_are_missing_or_shorter_are_named_and_longer_ones_are_not(
@@ -36,6 +43,19 @@ def test_files_that_are_missing_or_shorter_are_named_and_longer_ones_are_not(
 
 def test_a_folder_of_histories_alone_misses_nothing(tmp_path: Path) -> None:
     assert incomplete_files(tmp_path, read_description(tmp_path).files) == []
+
+
+def test_a_piece_of_a_history_that_a_later_one_follows_is_missed(tmp_path: Path) -> None:
+    """Also without a list, as of a harness that was killed."""
+    stem = "zq-load-z-0-17"
+    there = [f"{stem}-load.jsonl", f"{stem}-load.0002.jsonl", f"{stem}-probe.0001.jsonl"]
+    (tmp_path / "history").mkdir()
+    for name in (*there, "mine.0003.jsonl"):
+        (tmp_path / "history" / name).write_text("{}\n")
+    assert RecordedRun.of(tmp_path).incomplete == [
+        f"history/{stem}-load.0001.jsonl",
+        f"history/{stem}-probe.jsonl",
+    ]
 
 
 def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -78,6 +98,37 @@ def test_a_history_of_several_clocks_names_two_of_them() -> None:
     (history,) = [check for check in judge(e) if check.name == "history"]
     assert history.verdict is Verdict.UNKNOWN
     assert "several clocks, such as `6f1c` and `a0b2` in the field `clock`" in history.summary
+
+
+@pytest.mark.parametrize("bound_ns", [0, 5_000_000])
+def test_times_of_several_clocks_show_no_violation_unless_a_bound_is_known(bound_ns: int) -> None:
+    e = evidence(found=replace(found(BY_TIMES), without_order=WithoutOrder(**BY_BOTH)))
+    e = replace(
+        e,
+        quality=replace(e.quality, clocks=("6f1c", "a0b2")),
+        description=replace(e.description, clock_offset_ns=bound_ns),
+    )
+    checks = {check.name: check for check in judge(e)}
+    for name in ("lost-writes", "stale-reads", "flicker", "duplicates", "linearizability"):
+        assert checks[name].verdict is (Verdict.VIOLATED if bound_ns else Verdict.UNKNOWN), name
+        assert ("times of several clocks" in checks[name].summary) == (not bound_ns)
+
+
+def test_answers_are_not_held_against_events_of_another_clock() -> None:
+    alone = Unfounded(zone="z1", partition=0, count=1, examples=["read of k by n"])
+    for one_clock, verdict in ((True, Verdict.VIOLATED), (False, Verdict.PASSED)):
+        checks = judge(evidence(unfounded=[alone], one_clock=one_clock))
+        (check,) = [check for check in checks if check.name == "forbidden-availability"]
+        assert (check.verdict, check.judged) == (verdict, one_clock)
+
+
+def test_what_no_time_shows_is_a_violation_whatever_the_clocks() -> None:
+    counts = {(sets.CHECK, kind): 1 for kind in ("phantom", "aborted", "duplicate")}
+    e = evidence(found=found(counts | {(loss.CHECK, "session"): 1}))
+    e = replace(e, quality=replace(e.quality, clocks=("6f1c", "a0b2")))
+    checks = {check.name: check for check in judge(e)}
+    for name in ("phantoms", "aborted-reads", "duplicates", "sessions"):
+        assert checks[name].verdict is Verdict.VIOLATED, name
 
 
 def checks_of(incomplete: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> dict[str, Check]:

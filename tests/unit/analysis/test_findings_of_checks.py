@@ -291,6 +291,7 @@ def test_unix_time_is_not_known_where_the_clocks_are_no_clocks() -> None:
     assert UNIX.ms(None) is None
     assert UNIX.ms(1_999_999) == UNIX.wall_offset_ns // MS + 1
     assert UnixTime(wall_offset_ns=2**62 + 1).ms(0) is None
+    assert UnixTime(wall_offset_ns=0).ms(0) is None, "no history says what time it was"
 
 
 @pytest.mark.parametrize("table", OF_THE_VERDICT)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.analysis.told_runs import check as entry
 from tests.unit.analysis.told_runs import told
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent, read_description
-from zonequake_analysis.judgement.judge import _p99s
+from zonequake_analysis.judgement.judge import _p99s, of_one_clock
 from zonequake_analysis.judgement.latency import P99s, latency_check
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.measures.tally import BINS
@@ -74,6 +74,22 @@ def test_nothing_is_judged_without_limits_and_nothing_is_known_without_phases() 
     unmeasured = latency_check(P99s(), LIMITS, has_control=False)
     assert (unmeasured.verdict, unmeasured.checked) == (Verdict.UNKNOWN, 0)
     assert latency_check(P99s(), Expectations(), has_control=False).verdict is Verdict.PASSED
+
+
+def test_events_of_one_clock_are_of_the_historys_only_if_it_has_the_same() -> None:
+    events = [RecordedEvent(kind="run.phase", time=1, clock=clock) for clock in ("a", "a", "")]
+    assert of_one_clock(events)
+    assert of_one_clock(events, ("a",))
+    assert not of_one_clock(events, ("b",))
+    assert not of_one_clock([], ("a", "b"))
+
+
+def test_phases_of_another_clock_than_the_operations_say_nothing_of_latency() -> None:
+    slow = P99s(before_ns=10 * MS, during_ns=900 * MS)
+    for limits, verdict in ((LIMITS, Verdict.UNKNOWN), (Expectations(), Verdict.PASSED)):
+        check = latency_check(slow, limits, has_control=False, one_clock=False)
+        assert (check.verdict, check.checked) == (verdict, 0)
+        assert "several clocks" in check.summary
 
 
 def test_a_control_that_is_no_slower_than_the_quiet_time_excuses_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -252,6 +253,37 @@ def test_an_analysis_that_breaks_off_leaves_no_tables(
     assert cli.analyze(run) == 255
     assert "found nothing" in json.loads((run / "verdict.json").read_text())["headline"]
     assert not (run / "tables").exists()
+
+
+def test_tables_that_are_a_link_stand_beside_no_new_verdict_either(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "findings").mkdir(parents=True)
+    (run / "tables").symlink_to(elsewhere)
+
+    def judge_run(*_: object, **__: object) -> None:
+        raise RunFolderError("dumps/a.jsonl: found nothing")
+
+    monkeypatch.setattr(cli, "judge_run", judge_run)
+    assert cli.analyze(run) == 255
+    assert not (run / "tables").exists()
+    assert (elsewhere / "findings").exists()
+
+
+def test_an_analysis_that_can_not_remove_earlier_tables_ends_before_it_judges(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "tables" / "findings").mkdir(parents=True)
+
+    def refused(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    monkeypatch.setattr(cli, "judge_run", lambda *_, **__: pytest.fail("it judged"))
+    assert cli.analyze(run) == 255
+    assert "Permission denied" in json.loads((run / "verdict.json").read_text())["headline"]
 
 
 def test_tables_that_can_not_be_removed_keep_no_verdict_from_being_told(

@@ -185,6 +185,24 @@ def test_an_analysis_that_wakes_after_another_one_took_over_changes_nothing(
     assert "another one may hold the run" in capfd.readouterr().err
 
 
+def test_sigterm_leaves_the_run_to_the_next_analysis_at_once(
+    there: Path, clock: Clock, keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[list[Path]] = []
+
+    def exit_now(code: int) -> None:
+        left.append(objects(there))
+        raise SystemExit(code)
+
+    monkeypatch.setattr(cli, "judge_run", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(os, "_exit", exit_now)
+    early = EndedEarly(run=str(RUN))
+    with early.at_sigterm(), pytest.raises(SystemExit):
+        cli.analyze(RUN, begun=early.begin)
+    assert left == [[]]
+    assert "SIGTERM" in (there / "verdict.json").read_text()
+
+
 def test_an_analysis_ends_at_the_next_step_once_another_one_took_over(
     there: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

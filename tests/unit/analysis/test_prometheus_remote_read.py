@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import cramjam
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 from zonequake_analysis.errors import PrometheusError
 from zonequake_analysis.inputs import remote_read
@@ -21,10 +22,14 @@ from zonequake_analysis.inputs.remote_read import (
     SERIES_PATH,
     STALE_BITS,
     PostBytes,
+    http_post,
     pull,
     read,
 )
+from zonequake_analysis.metrics.data_source import PrometheusSource
 from zonequake_analysis.metrics.slices import LONGEST_MS, Slice, slices
+
+SECRET = "a-secret-that-nobody-may-read"
 
 
 def _server(asked: list[Any], series: Mapping[str, int] | None = None) -> PostBytes:
@@ -135,6 +140,36 @@ def test_an_answer_that_lists_no_series_is_named(tmp_path: Path) -> None:
 def test_a_matcher_without_quotes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PrometheusError, match="expected name="):
         pull(_server([]), 0, 1000, ["up=1"], tmp_path)
+
+
+def test_a_matcher_asks_for_the_same_in_both_requests(tmp_path: Path) -> None:
+    """A selector is PromQL, with its escapes, and remote_read takes what they mean."""
+    asked: list[Any] = []
+    matcher = r'pod=~"zq\\.\"x\""'
+    pull(_server(asked), 0, 1000, [matcher], tmp_path)
+    form, query = asked
+    assert form["match[]"] == [f"{{{matcher}}}"]
+    assert query.matchers[0].value == r'zq\."x"'
+    with pytest.raises(PrometheusError, match="for a backslash"):
+        pull(_server([]), 0, 1000, [r'pod=~"zq\."'], tmp_path)
+
+
+def test_a_server_without_series_is_a_source_without_rows() -> None:
+    options = {"url": "http://127.0.0.1:9", "start_ms": "0", "end_ms": "1000"}
+    reader = PrometheusSource(options).reader(None)  # type: ignore[arg-type]
+    assert list(reader.read(InputPartition(None))) == [], "what Spark reads of no partitions"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:90x", "http://"])
+def test_a_url_that_can_not_be_is_told_in_a_sentence(url: str) -> None:
+    with pytest.raises(PrometheusError, match="is Prometheus running"):
+        http_post(url)(READ_PATH, b"", {})
+
+
+def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(PrometheusError, match="expected http://host:port") as told:
+        http_post(f"http://me:{SECRET}@127.0.0.1:9")
+    assert SECRET not in str(told.value)
 
 
 def test_a_series_has_the_same_number_in_whatever_order_its_labels_come() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import PlaceError, PlaceTaken
 from zonequake_analysis.storage import streaming
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.streaming import Sent, streamed, unchanged
-from zonequake_analysis.storage.upload import give_up, upload
+from zonequake_analysis.storage.upload import give_up, upload, uploaded_at_the_end
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark, write_mark
 
 PATTERNS = ("events.jsonl", "history/*.jsonl")
@@ -153,3 +153,43 @@ def test_a_run_that_is_given_up_leaves_nothing_in_its_place(folder: Path, store:
     assert MARK_FILE in contents(store.folder)
     give_up(store.place, sent)
     assert contents(store.folder) == {}
+
+
+def imported(folder: Path) -> None:
+    (folder / "history").mkdir(parents=True)
+    for name in ("history/imported.jsonl", "run.yaml", "values.json"):
+        (folder / name).write_text("{}\n")
+
+
+@pytest.mark.parametrize("refused", ["values.json", "run.yaml"])
+def test_an_import_that_the_store_breaks_off_leaves_nothing_in_its_place(
+    store: Store, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    copy = Place.copy_from
+
+    def copy_from(place: Place, file: Path) -> None:
+        if place.name == refused:
+            raise PlaceError(f"{place}: access denied")
+        copy(place, file)
+
+    monkeypatch.setattr(Place, "copy_from", copy_from)
+    with (
+        pytest.raises(PlaceError, match="access denied"),
+        uploaded_at_the_end(store.place, MARK) as made,
+    ):
+        imported(made)
+    assert contents(store.folder) == {}
+
+
+def test_an_import_takes_nothing_from_a_run_that_has_its_place_by_then(store: Store) -> None:
+    other = UploadMark(run="other", host="h", folder="f", command="c")
+
+    def overtaken() -> None:
+        with uploaded_at_the_end(store.place, MARK) as made:
+            imported(made)
+            write_mark(store.place, other)
+            (store.folder / "run.yaml").write_text("run: other\n")
+
+    with pytest.raises(PlaceTaken):
+        overtaken()
+    assert set(contents(store.folder)) == {MARK_FILE, "run.yaml"}

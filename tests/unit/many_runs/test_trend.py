@@ -337,6 +337,13 @@ def test_executors_python_is_refused_on_a_local_master_before_spark_starts(
 
 
 def test_a_place_that_there_can_not_be_is_wrong_usage(tmp_path: Path) -> None:
-    for words in (["ftp://host/runs"], [str(tmp_path), "--out", "s3://key:secret@bucket/x"]):
+    here = str(tmp_path)
+    for words in (
+        ["ftp://host/runs"],
+        [here, "--out", "s3://key:secret@bucket/x"],
+        [here, "--out", "s3://bucket"],
+        [here, "--out", here],
+        [here, "--table", here],
+    ):
         with pytest.raises(typer.exceptions.TyperException, match="expected"):
             typer.main.get_command(app).main(args=words, standalone_mode=False)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import xxhash
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.inputs.lines import ByteRange, kept_lines
 from zonequake_analysis.inputs.long_lines import until_line_end
 from zonequake_analysis.inputs.shapes import LINES
@@ -90,6 +91,10 @@ def _decoded(part: ByteRange, file: Place) -> Iterator[pa.RecordBatch]:
         content = file.read_bytes()
     except OSError as error:
         raise _Refused(f"can't be read: {error.strerror}") from error
+    except PlaceError as error:
+        if error.unreachable:  # nor are its lines there
+            raise
+        raise _Refused(f"can't be read: {error}") from error
     stream, digest = memoryview(content)[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if xxhash.xxh3_128_digest(stream) != digest:
         raise _Refused("is damaged, or no column file")

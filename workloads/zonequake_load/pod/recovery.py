@@ -69,7 +69,7 @@ def _take(recovered: RecoveredHistory, event: _Line) -> None:
     recovered.touched[event.key] = event.partition
     if event.type is not Type.OK:
         return
-    if event.f == Function.WRITE:
+    if event.f == Function.WRITE.value:
         recovered.written.add(event.key)
     elif event.role is OperationRole.FINAL:
         recovered.finally_read[event.key].add(event.process)

@@ -62,6 +62,12 @@ def build_session(
     """
     if remote is not None:
         connect_server(remote)
+        for option, value in (("--master", master), ("--driver-host", driver_host)):
+            if value is not None:
+                raise SessionError(
+                    f"found {option} beside --remote, expected one of them: a Spark Connect server "
+                    "has a master and a driver of its own"
+                )
     elif _REMOTE in os.environ:
         raise SessionError(
             f"found {_REMOTE} in the environment, expected --remote with its value, or no such "

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis import cli
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.spark_pass import session
 from zonequake_analysis.spark_pass.placement import (
     connect_server,
     placement_of,
@@ -92,6 +93,20 @@ def test_archives_beside_a_server_are_refused_without_its_token(
     url = f"sc://{server}/;use_ssl=true;token={TOKEN}"
     said = refused(run, ["--remote", url, "--archives", "f.tar.gz"], capfd, caplog)
     assert f"found --archives f.tar.gz with sc://{server}, expected" in said
+
+
+@pytest.mark.parametrize("words", [["--master", "local[2]"], ["--driver-host", "10.0.0.9"]])
+def test_another_place_of_spark_beside_a_server_is_refused(
+    run: Path,
+    server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    caplog: Any,
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(session, "_connected", lambda _: pytest.fail("it went on without it"))
+    told = refused(run, ["--remote", f"sc://{server}/;token={TOKEN}", *words], capfd, caplog)
+    assert f"found {words[0]} beside --remote" in told
 
 
 def test_a_server_given_as_the_master_is_told_without_its_token(

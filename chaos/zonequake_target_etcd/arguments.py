@@ -14,7 +14,13 @@ _VARIABLE = "ETCD_"
 CLIENTS_TLS, PEERS_TLS = "cert-file", "peer-cert-file"
 """The options with which members speak TLS to clients, and to each other."""
 
+_KEYS = {CLIENTS_TLS: "key-file", PEERS_TLS: "peer-key-file"}
 _UNVERIFIED = ("auto-tls", "peer-auto-tls")
+
+_NAME_FILES = (
+    "whose certificates can't be verified: name files by "
+    f"--{CLIENTS_TLS} or --{PEERS_TLS} in target.args"
+)
 
 _HEARTBEAT, _ELECTION = "heartbeat-interval", "election-timeout"
 _DEFAULT_MS = {_HEARTBEAT: 100, _ELECTION: 1_000}
@@ -27,10 +33,7 @@ def unsuited_arguments(args: Sequence[str], own: frozenset[str]) -> Iterator[str
         if name in own:
             yield f"target.args has --{name}, which the run sets itself: leave it out"
         if name in _UNVERIFIED:
-            yield (
-                f"target.args has --{name}, whose certificates can't be verified: name files by "
-                f"--{CLIENTS_TLS} or --{PEERS_TLS}"
-            )
+            yield f"target.args has --{name}, {_NAME_FILES}"
     times_ms = dict(_DEFAULT_MS)
     for name in _DEFAULT_MS:
         value = given.get(name)
@@ -53,9 +56,13 @@ def unsuited_environment(env: Iterable[str], own: frozenset[str]) -> Iterator[st
     """
     for name in env:
         option = name.removeprefix(_VARIABLE).lower().replace("_", "-")
-        if name.startswith(_VARIABLE) and option in own:
+        if not name.startswith(_VARIABLE):
+            continue
+        if option in own:
             yield f"target.env has {name}, whose option the run sets itself: leave it out"
-        if name.startswith(_VARIABLE) and option in (CLIENTS_TLS, PEERS_TLS, *_UNVERIFIED):
+        if option in _UNVERIFIED:
+            yield f"target.env has {name}, {_NAME_FILES}"
+        if option in {*_KEYS, *_KEYS.values()}:
             yield (
                 f"target.env has {name}, and the run sees only in target.args whether members "
                 f"speak TLS: give --{option} there"
@@ -63,8 +70,15 @@ def unsuited_environment(env: Iterable[str], own: frozenset[str]) -> Iterator[st
 
 
 def unsuited_secret(args: Sequence[str], client_secret: str | None) -> Iterator[str]:
-    """Yields where members and clients would not both speak TLS, as text."""
-    speaks = CLIENTS_TLS in options(args)
+    """Yields where members and clients would not both speak TLS, and where etcd would not start, as
+    text.
+    """
+    given = options(args)
+    for pair in _KEYS.items():
+        for has, lacks in (pair, pair[::-1]):
+            if given.get(has) and not given.get(lacks):
+                yield f"target.args has --{has}, and no --{lacks}: give both, or none"
+    speaks = CLIENTS_TLS in given
     if speaks and client_secret is None:
         yield (
             f"target.args has --{CLIENTS_TLS}, and no target.clientSecret: name a Secret with the "

@@ -34,7 +34,7 @@ class EtcdPackage(TargetPackage):
         ),
         transactions=True,
     )
-    client = ClientCode(connect="zonequake_target_etcd.client:connect")
+    client = ClientCode(connect="zonequake_target_etcd.client:connect", takes_secret=True)
     refuses = FIXED_MEMBERS
     alters = in_texts("etcd/member/snap/db")
 

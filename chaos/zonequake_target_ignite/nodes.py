@@ -136,7 +136,8 @@ def node_objects(
     containers = stateful_set["spec"]["template"]["spec"]["containers"]
     (node,) = [each for each in containers if each["name"] == members.target]
     (hands,) = [each for each in containers if each["name"] == HANDS_CONTAINER]
-    mounts = [each for each in node["volumeMounts"] if each["mountPath"].startswith(SOURCES)]
+    sources = {path for path in members.files if path.startswith(f"{SOURCES}/")}
+    mounts = [each for each in node["volumeMounts"] if each["mountPath"] in sources]
     node["volumeMounts"] = [each for each in node["volumeMounts"] if each not in mounts]
     hands |= {
         "args": [

@@ -1,8 +1,8 @@
-"""HTTP calls to ports that a pod opens on its loopback alone, made from inside of it.
+"""HTTP calls to ports that a pod opens on its loopback alone, made from inside the pod.
 
-The API server's proxy of pods shows no certificate, so that it can't ask a server that demands one.
-Such a server may listen without TLS on its pod's loopback beside, where only the pod's own
-containers get; the right to enter one of them (pods/exec) is then the right to ask.
+The API server's proxy of pods shows no certificate, so it can't ask a server that demands one. Such
+a server may also listen without TLS on its pod's loopback, which only the pod's own containers
+reach; the right to enter one of them (pods/exec) is then the right to ask.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.execution import Execution
 
 _MORE_S = 2.0
-"""Longest time beyond a call's own that its answer may take: the program says what timed out."""
+"""Time beyond a call's own in which its answer must come: the program says what timed out."""
 
 _ASK = """
 import http.client, json, sys
@@ -95,7 +95,7 @@ class PodLoopback:
             await program.say(line)
             return await program.line()
         except BaseException:
-            self._programs.pop(pod)
+            self._programs.pop(pod, None)
             await held.aclose()
             raise
 

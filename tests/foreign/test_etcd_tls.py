@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import shlex
+import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
@@ -14,9 +20,12 @@ import pytest
 
 from tests.processes.store.ports import free_ports
 from tests.unit.chaos.local_exec import LocalExec
+from tests.unit.chaos.runner.test_runs_against_etcd import ask
 from tests.unit.installed import place_of
 from tests.unit.load.test_etcd_target import limits, write
 from tests.unit.load.test_etcd_tls import A_DAY, EXPIRED, secret
+from tests.unit.repository.test_layout import ROOT
+from zonequake_chaos.commands.run import planned
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_cluster.supply import tools
@@ -25,9 +34,16 @@ from zonequake_kube.errors import ClusterError
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import Type
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_etcd import members as etcd_members
 from zonequake_target_etcd.client.target import EtcdTarget
-from zonequake_target_etcd.members import METRICS_PORT, PORTS, PROGRAM, EtcdMembers, container
+from zonequake_target_etcd.client.tls import ClientTls
+from zonequake_target_etcd.members import (
+    LOOPBACK_PORT,
+    METRICS_PORT,
+    PORTS,
+    PROGRAM,
+    EtcdMembers,
+    container,
+)
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -52,7 +68,7 @@ class TlsEtcd:
         ]
         place = place_of(RunTarget(args=self.args), fsync=False)
         self.members = MemberSet.of(place, target="etcd", program=PROGRAM, ports=PORTS)
-        named = (PORTS.clients, PORTS.peers, METRICS_PORT, etcd_members.LOOPBACK_PORT)
+        named = (PORTS.clients, PORTS.peers, METRICS_PORT, LOOPBACK_PORT)
         ports = iter(free_ports(len(named) * self.members.count))
         self.ports = {pod: {port: next(ports) for port in named} for pod in self.members.pods}
         self._folder = folder
@@ -138,9 +154,9 @@ async def test_a_client_with_a_certificate_writes_and_the_harness_sees_all_membe
     async with pods.serving(tmp_path) as kube, aiohttp.ClientSession() as session:
         system = EtcdMembers(kube, run_id="r", zone="z", args=etcd.args)
         for pod, ports in etcd.ports.items():
-            loopback = ports[etcd_members.LOOPBACK_PORT]
+            loopback = ports[LOOPBACK_PORT]
             with monkeypatch.context() as here:
-                here.setattr(etcd_members, "LOOPBACK_PORT", loopback)
+                here.setattr("zonequake_target_etcd.members.LOOPBACK_PORT", loopback)
                 status = await system.status(pod, timeout_s=10)
                 while status.applied < 2:
                     status = await system.status(pod, timeout_s=10)
@@ -157,6 +173,66 @@ async def test_a_client_with_a_certificate_writes_and_the_harness_sees_all_membe
     assert [[(key.key, key.value) for key in dump.keys] for dump in dumps] == [[("k", 7)]] * 3
     assert len({dump.digest for dump in dumps}) == 1
     assert {container for _, container, _ in pods.started} == {"hands"}
+
+
+KUBECTL = """\
+#!/bin/bash
+# --namespace NAMESPACE create secret generic NAME --from-file=KEY=FILE...
+mkdir -p "$SECRETS/$2/$6"
+for word in "${@:7}"; do
+    pair=${word#--from-file=}
+    cp "${pair#*=}" "$SECRETS/$2/$6/${pair%%=*}"
+done
+"""
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    """Raises SSLError if one end refuses the other."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(down, up, server_hostname=name),
+        server.wrap_bio(up, down, server_side=True),
+    ]
+    while ends:
+        for end in [*ends]:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+
+
+def test_the_commands_of_the_page_make_secrets_that_fit_the_run_that_it_shows(
+    tmp_path: Path,
+) -> None:
+    section = (ROOT / "docs/etcd.md").read_text().partition("\n## TLS\n")[2].partition("\n## ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    shell, _, run = "\n".join(lines).partition("zonequake run ")
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    places = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "SECRETS": str(tmp_path)}
+    subprocess.run(
+        ["bash", "-euc", shell], cwd=tmp_path, env=places, check=True, capture_output=True
+    )
+
+    scenario, *words = shlex.split(run)
+    overrides = [word for option, word in pairwise(words) if option == "--set"]
+    target = planned(ask(scenario, tmp_path / "run", *overrides)).spec.target
+    place = place_of(target)
+    place = replace(place, installation=replace(place.installation, namespace="zonequake"))
+    members = MemberSet.of(place, target="etcd", program=PROGRAM, ports=PORTS)
+    (secret_of_members,) = target.secrets.values()
+    assert target.client_secret is not None
+    client = ClientTls.read(tmp_path / "zonequake" / target.client_secret)
+    files = tmp_path / "zonequake" / secret_of_members
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_verify_locations(files / "ca.crt")
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_cert_chain(files / "tls.crt", files / "tls.key")
+    for endpoint in members.endpoints:
+        shake_hands(client.context, server, endpoint.partition(":")[0])
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(client.context, server, "another.host")
 
 
 @pytest.mark.parametrize(
@@ -189,14 +265,14 @@ async def test_a_client_that_is_not_let_in_says_why_and_sends_nothing(
             (wrong / name).write_bytes((other / name).read_bytes())
     if which == "trust in another authority":
         (wrong / "ca.crt").write_bytes((other / "ca.crt").read_bytes())
-    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 5.0)
     refused = EtcdTarget("z", etcd.seeds, rng=random.Random(1), secret=wrong)
     with pytest.raises(TargetError) as told:
         await refused.open()
     assert words in str(told.value)
     # An operation that is asked for nevertheless certainly had no effect.
     refused.connect()
-    outcome = await refused.execute(write(7), limits(total_s=2.0))
+    outcome = await refused.execute(write(7), limits(retry=False))
     await refused.close()
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 0), outcome
     found = await target.execute(write(8), limits())

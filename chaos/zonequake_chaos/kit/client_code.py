@@ -27,11 +27,13 @@ class ClientCode:
     """A target's client: `connect` is the function that builds it, as MODULE:FUNCTION.
 
     `image`: an image with `zonequake_load`, the client and all that it needs. Default: the
-    release's load image, into which the module is mounted.
+    release's load image, into which the module is mounted. `takes_secret`: it uses the files of the
+    Secret that a scenario names by `target.clientSecret`.
     """
 
     connect: str
     image: str = ""
+    takes_secret: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(FUNCTION_NAME, self.connect):

@@ -78,7 +78,7 @@ def check_folders(secrets: Collection[str], *, taken: Collection[str]) -> None:
             if f"{other}/".startswith(f"{folder}/") or folder.startswith(f"{other}/"):
                 raise UsageError(
                     f"target.secrets has {folder}, and {other} is mounted into the members, too, "
-                    "by their volumes, files or Secrets: give it a folder beside these"
+                    "as a volume, a file or a Secret: give it a folder beside these"
                 )
 
 

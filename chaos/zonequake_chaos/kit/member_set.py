@@ -38,6 +38,9 @@ DATA_FOLDER = "/data"
 """The folder of a member's volume."""
 
 TMP_FOLDER = "/tmp"  # noqa: S108 - of the member's container
+TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder
+"""The folder in which Kubernetes mounts the token of `MemberSet.account`."""
+
 _FILES = "files"
 
 
@@ -73,7 +76,9 @@ class MemberSet:
         check_names(members=self.name, target=self.target, program=self.program)
         volumes = (DATA_FOLDER, TMP_FOLDER)
         check_files(self.files, self.settings.files, folders=volumes)
-        check_folders(self.settings.secrets, taken={*volumes, *self.files, *self.settings.files})
+        taken = {*volumes, *self.files, *self.settings.files}
+        taken |= {TOKEN_FOLDER} if self.account else set()
+        check_folders(self.settings.secrets, taken=taken)
 
     @classmethod
     def of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError
@@ -9,8 +11,23 @@ from zonequake_kube.errors import UsageError
 
 def check_suited(package: TargetPackage, run: ChaosRun) -> None:
     """Raises UsageError with every part of the scenario that the target does not support."""
-    problems = [*package.refuses.of(run), *package.unsuited(run)]
+    problems = [
+        *package.refuses.of(run),
+        *package.unsuited(run),
+        *_unused_secret(package, run.spec.target.client_secret),
+    ]
     if problems:
         raise UsageError(
             f"{run.metadata.name} can't be run with --target {package.name}: " + "; ".join(problems)
+        )
+
+
+def _unused_secret(package: TargetPackage, secret: str | None) -> Iterator[str]:
+    """Yields a Secret that the client would not use, as text; a target that is `in_release` refuses
+    it by itself.
+    """
+    if secret is not None and not package.client.takes_secret and not package.in_release:
+        yield (
+            f"target.clientSecret is {secret}, and the target's client takes no Secret: leave it "
+            "out"
         )

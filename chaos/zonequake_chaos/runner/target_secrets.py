@@ -30,7 +30,8 @@ async def check_secrets(kube: Kube, installation: Installation, target: RunTarge
                 raise
             raise UsageError(
                 f"{where}, and this account may not look whether that Secret is there: let runs "
-                f"use it by the release's value harness.targetSecrets={{{name}}}"
+                "use it by the release's value, zonequake install --set "
+                f"'harness.targetSecrets={{{','.join(sorted(named))}}}'"
             ) from error
         if not found:
             raise UsageError(

@@ -44,7 +44,10 @@ FilePath = Annotated[
 ]
 FolderPath = Annotated[
     str,
-    Meta(pattern=_PATH, description="an absolute path of a folder, without . and .. and / behind"),
+    Meta(
+        pattern=_PATH,
+        description="an absolute path of a folder, without . and .., and no / at its end",
+    ),
 ]
 SecretName = Annotated[
     str,

@@ -23,16 +23,16 @@ class ClientTls:
     @classmethod
     def read(cls, folder: Path) -> ClientTls:
         """Reads `ca.crt`, and `tls.crt` and `tls.key` where they are. Raises TargetError."""
-        certificate, key = folder / "tls.crt", folder / "tls.key"
+        authority, certificate, key = (folder / name for name in ("ca.crt", "tls.crt", "tls.key"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_alpn_protocols(["h2"])
         try:
-            authorities = (folder / "ca.crt").read_text()
-            context = ssl.create_default_context(cadata=authorities)
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # gRPC doesn't demand it either
+            context.load_verify_locations(authority)
             shows = certificate.exists() or key.exists()
             if shows:
                 context.load_cert_chain(certificate, key)
             credentials = grpc.ssl_channel_credentials(
-                authorities.encode(),
+                authority.read_bytes(),
                 key.read_bytes() if shows else None,
                 certificate.read_bytes() if shows else None,
             )
@@ -44,7 +44,7 @@ class ClientTls:
         return cls(credentials=credentials, context=context, shows=shows)
 
     async def refusal(self, address: str, name: str, timeout_s: float) -> str:
-        """Returns why a member, or this client, ends a connection: gRPC doesn't say it. Sends
+        """Returns why a member, or this client, ends a connection, which gRPC doesn't say. Sends
         nothing but a handshake.
         """
         host, _, port = address.rpartition(":")
@@ -54,15 +54,16 @@ class ClientTls:
                     host.strip("[]"), int(port), ssl=self.context, server_hostname=name
                 )
                 try:
-                    # A server of TLS 1.3 refuses a client when for that the handshake is over.
-                    await reader.read(1)
+                    # With TLS 1.3 a client's handshake is over before the server has judged it.
+                    if await reader.read(1):
+                        return "refused at first, and taken when asked again"
                 finally:
                     writer.close()
         except TimeoutError:
-            return "nothing was said in time"
+            return f"no answer within {timeout_s * 1e3:.0f} ms"
         except OSError as error:
             why = str(error)
-            if "ALERT" not in why:  # which is what the other side says
+            if "alert" not in why.lower():  # an alert is the refusal of the member
                 return why
         else:
             why = "the member ended the connection"

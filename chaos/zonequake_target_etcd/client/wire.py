@@ -31,7 +31,6 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)),
     ("grpc.max_reconnect_backoff_ms", 300),
     # The kernel gives a connection up when sent data stays unacknowledged for the time-out. etcd
     # closes connections that ping it more often than every five seconds.
@@ -47,7 +46,7 @@ request for seconds, and its outcome would be unknown.
 _READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 _ENDS = (_READY, _FAILED)
-"""Of an attempt to connect."""
+"""The states in which an attempt to connect has ended."""
 
 
 class _Link:
@@ -55,13 +54,16 @@ class _Link:
 
     def __init__(self, address: str, tls: ClientTls | None, name: str) -> None:
         self.received = 0
+        self.name = name
         self._address = address
-        self._tls, self._name = tls, name
+        self._tls = tls
+        # gRPC's own time for one attempt to connect.
+        options = (*_OPTIONS, ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)))
         if tls is None:
-            self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            self._channel = grpc.aio.insecure_channel(address, options=options)
         else:
-            options = (*_OPTIONS, ("grpc.ssl_target_name_override", name))
-            self._channel = grpc.aio.secure_channel(address, tls.credentials, options)
+            named = (*options, ("grpc.ssl_target_name_override", name))
+            self._channel = grpc.aio.secure_channel(address, tls.credentials, named)
         self.calls = {
             method: self._channel.unary_unary(
                 method.path, request_serializer=method.request.SerializeToString
@@ -89,8 +91,8 @@ class _Link:
     async def _why(self) -> str:
         if self._tls is None:
             return ""
-        why = await self._tls.refusal(self._address, self._name, CONNECT_TIMEOUT_S)
-        return f" by TLS as {self._name}: {why}"
+        why = await self._tls.refusal(self._address, self.name, CONNECT_TIMEOUT_S)
+        return f" by TLS as {self.name}: {why}"
 
     async def close(self, grace_s: float | None = None) -> None:
         await self._channel.close(grace_s)
@@ -99,7 +101,8 @@ class _Link:
 class EtcdWire:
     """One connection to each endpoint; to be used in a running event loop.
 
-    `name_of` returns the name that the certificate of the member at an address must have.
+    `name_of` returns the name that the certificate of the member at an address must have. A pod may
+    get the address of another one, whose connection is then given up.
     """
 
     def __init__(self, tls: ClientTls | None, name_of: Callable[[str], str]) -> None:
@@ -128,8 +131,12 @@ class EtcdWire:
             EtcdError: etcd answered with an error.
         """
         link = self._links.get(address)
+        name = "" if self._tls is None else self._name_of(address)
+        if link is not None and link.name != name:
+            self._retire(address, link, timeout_s)
+            link = None
         if link is None:
-            link = self._links[address] = _Link(address, self._tls, self._name_of(address))
+            link = self._links[address] = _Link(address, self._tls, name)
         if not link.is_ready:
             loop = asyncio.get_running_loop()
             before = loop.time()
@@ -166,9 +173,9 @@ class EtcdWire:
         await asyncio.gather(*(link.close() for link in links.values()), *self._retiring)
 
     def _retire(self, address: str, link: _Link, grace_s: float) -> None:
-        """Sends nothing more on the connection of an endpoint that has gone silent: one that was
-        cut off for a while is reached by a new one long before the old one tries again. What is
-        outstanding may yet end.
+        """Sends nothing more on the connection of an endpoint that has gone silent or is another
+        member: one that was cut off for a while is reached by a new one long before the old one
+        tries again. What is outstanding may yet end.
         """
         if self._links.get(address) is link:
             del self._links[address]

@@ -61,8 +61,9 @@ class LocalExec:
 
         async def printed() -> None:
             assert process.stdout is not None
-            while text := await process.stdout.read(1000):
-                await socket.send_bytes(b"\x01" + text)
+            with contextlib.suppress(ConnectionError):  # the other end may have gone
+                while text := await process.stdout.read(1000):
+                    await socket.send_bytes(b"\x01" + text)
             await socket.close()
 
         printing = asyncio.create_task(printed())

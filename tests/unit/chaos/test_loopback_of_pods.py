@@ -16,10 +16,11 @@ from zonequake_kube.loopback import PodLoopback
 
 
 class Member:
-    """A server on loopback; `holds` keeps the answers of `/slow`."""
+    """A server on loopback; `/slow` sets `asked`, and answers when `holds` is set."""
 
     def __init__(self) -> None:
         self.port = 0
+        self.asked = asyncio.Event()
         self.holds = asyncio.Event()
 
     async def start(self) -> web.AppRunner:
@@ -37,6 +38,7 @@ class Member:
         return web.Response(body=await request.read())
 
     async def _slow(self, _: web.Request) -> web.Response:
+        self.asked.set()
         await self.holds.wait()
         return web.Response(text="late")
 
@@ -92,8 +94,9 @@ async def test_what_a_member_refuses_is_told_with_its_words(kube: Kube, member: 
 
 
 async def test_a_silent_member_leaves_the_program_for_the_next_call(
-    kube: Kube, pods: LocalExec, member: Member
+    kube: Kube, pods: LocalExec, member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("zonequake_kube.loopback._MORE_S", 60.0)  # the program is yet to start
     loopback = PodLoopback(kube, "hands")
     with pytest.raises(ClusterError, match="timed out"):
         await loopback.ask("p-0", member.port, "/slow", timeout_s=0.2)
@@ -112,6 +115,19 @@ async def test_a_program_that_died_with_its_container_is_started_again(
         await ask("p-0", member.port, "/echo", method="POST")
     assert await ask("p-0", member.port, "/echo", method="POST", body=b"x") == b"x"
     assert len(pods.started) == 2
+
+
+async def test_a_call_that_waits_when_the_connection_is_closed_fails_as_one_of_the_cluster(
+    pods: LocalExec, member: Member, tmp_path: Path
+) -> None:
+    async with pods.serving(tmp_path) as kube:
+        loopback = PodLoopback(kube, "hands")
+        call = asyncio.create_task(loopback.ask("p-0", member.port, "/slow", timeout_s=60.0))
+        await member.asked.wait()
+        await kube.held.aclose()
+        with pytest.raises(ClusterError, match="ended without output"):
+            await call
+        member.holds.set()
 
 
 async def test_a_program_that_does_not_answer_is_ended(

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,12 +17,15 @@ import pytest
 from tests.unit.load.reference_etcd import ReferenceEtcd
 from tests.unit.load.test_etcd_target import limits, write
 from zonequake_cluster.supply.certificate_authority import Authority
-from zonequake_load.errors import TargetError
+from zonequake_load.errors import NotSent, TargetError
 from zonequake_load.operation import Type
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_target_etcd.client import connect
+from zonequake_target_etcd.client.messages import RANGE
 from zonequake_target_etcd.client.target import EtcdTarget
+from zonequake_target_etcd.client.tls import ClientTls
+from zonequake_target_etcd.client.wire import EtcdWire
 
 EXPIRED = timedelta(hours=-1)
 A_DAY = timedelta(days=1)
@@ -31,6 +35,8 @@ A_DAY = timedelta(days=1)
 def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nothing is sent because this process had no turn."""
     monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.CHECK_TIMEOUT_S", 30.0)
 
 
 @pytest.fixture
@@ -126,7 +132,7 @@ async def test_a_member_whose_certificate_does_not_hold_is_sent_nothing(
     await begins_again(etcd, shows)
     (endpoint,) = etcd.endpoints
     before = len(endpoint.seen)
-    outcome = await target.execute(write(7), limits(total_s=2.0))
+    outcome = await target.execute(write(7), limits(retry=False))
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 0), outcome
     assert "by TLS as 127.0.0.1: " in (outcome.error or "")
     assert words in (outcome.error or "")
@@ -141,20 +147,24 @@ async def test_a_member_whose_certificate_does_not_hold_is_sent_nothing(
         (EXPIRED, "check the dates and the authority of the client's tls.crt"),
     ],
 )
-async def test_a_client_that_a_member_refuses_says_so_when_it_is_opened(
+async def test_a_client_that_a_member_refuses_is_told_what_to_check(
     etcd: ReferenceEtcd,
     authority: Authority,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     lifetime: timedelta | None,
     words: str,
 ) -> None:
-    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 2.0)
-    target = client(etcd, secret(tmp_path / "secret", authority, lifetime=lifetime))
-    with pytest.raises(TargetError) as refused:
-        await target.open()
-    assert words in str(refused.value)
+    tls = ClientTls.read(secret(tmp_path / "secret", authority, lifetime=lifetime))
+    assert words in await tls.refusal(etcd.endpoints[0].address, "127.0.0.1", 30.0)
     assert etcd.endpoints[0].seen == []
+
+
+async def test_a_member_that_takes_the_certificate_by_now_is_not_said_to_refuse_it(
+    etcd: ReferenceEtcd, authority: Authority, tmp_path: Path
+) -> None:
+    tls = ClientTls.read(secret(tmp_path / "secret", authority))
+    why = await tls.refusal(etcd.endpoints[0].address, "127.0.0.1", 30.0)
+    assert why == "refused at first, and taken when asked again"
 
 
 async def test_a_member_that_demands_no_certificate_is_reached_without_one(
@@ -172,6 +182,7 @@ async def test_a_member_that_demands_no_certificate_is_reached_without_one(
     [
         ({}, "ca.crt"),
         ({"ca.crt": "nothing"}, "can't be used"),
+        ({"ca.crt": ""}, "can't be used"),
         ({"ca.crt": None, "tls.key": "nothing"}, "expected ca.crt, and if members demand"),
     ],
 )
@@ -183,11 +194,42 @@ async def test_a_secret_that_can_not_be_used_is_refused_with_what_it_must_have(
     words: str,
 ) -> None:
     for name, text in files.items():
-        (tmp_path / name).write_text(text or authority.certificate.decode())
+        (tmp_path / name).write_text(authority.certificate.decode() if text is None else text)
     target = client(etcd, tmp_path)
     with pytest.raises(TargetError) as refused:
         await target.open()
     assert words in str(refused.value)
+
+
+async def test_authorities_may_have_words_between_them_in_any_language(
+    etcd: ReferenceEtcd, authority: Authority, tmp_path: Path
+) -> None:
+    folder = secret(tmp_path / "secret", authority)
+    (folder / "ca.crt").write_bytes("# Főtanúsítvány\n".encode() + authority.certificate)
+    target = client(etcd, folder)
+    await target.open()
+    await target.close()
+
+
+async def test_an_address_that_another_member_has_got_is_held_to_that_members_name(
+    etcd: ReferenceEtcd, authority: Authority, tmp_path: Path
+) -> None:
+    await begins_again(etcd, shown(authority, hosts=["m1.etcd.svc"]))
+    names = ["m0.etcd.svc", "m1.etcd.svc"]
+    tls = ClientTls.read(secret(tmp_path / "secret", authority))
+    wire = EtcdWire(tls, lambda _: names[0])
+
+    async def ask() -> Any:
+        request = RANGE.request(key=b"k")
+        return await wire.ask(
+            etcd.endpoints[0].address, RANGE, request, timeout_s=10.0, needs_leader=True
+        )
+
+    with pytest.raises(NotSent, match=r"by TLS as m0\.etcd\.svc: .*not valid for"):
+        await ask()
+    names.pop(0)
+    assert (await ask()).header.revision == 1
+    await wire.close()
 
 
 async def test_a_certificate_must_have_the_name_of_the_seed_that_has_the_address(

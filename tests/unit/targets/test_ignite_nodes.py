@@ -171,7 +171,8 @@ def test_nodes_find_each_other_and_sync_their_logs_as_the_zone_says() -> None:
     ]
 
 
-def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
+def containers(settings: RunTarget | None = None) -> tuple[Any, Any]:
+    """The container of a node, and the one beside it."""
     files = {CONFIGURATION: "{}", **sight_sources(TARGET.client)}
     installation = Installation(
         release="zq",
@@ -182,11 +183,22 @@ def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
         prometheus_service="",
         tls=None,
     )
-    objects = node_objects(
-        members(files=files), zone="z1", run_id="run-1", installation=installation
-    )
+    made = members(files=files, settings=settings or RunTarget())
+    objects = node_objects(made, zone="z1", run_id="run-1", installation=installation)
     (stateful_set,) = [each for each in objects if each["kind"] == "StatefulSet"]
     node, hands = stateful_set["spec"]["template"]["spec"]["containers"]
+    return node, hands
+
+
+def test_a_secret_of_the_nodes_is_in_no_other_container() -> None:
+    node, hands = containers(RunTarget(secrets={"/sight-tls": "a", "/sight/tls": "b"}))
+    named = {each["mountPath"] for each in node["volumeMounts"]}
+    assert {"/sight-tls", "/sight/tls"} <= named
+    assert not any(each["name"].startswith("secret") for each in hands["volumeMounts"])
+
+
+def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
+    node, hands = containers()
     assert (node["name"], hands["name"], hands["image"]) == ("ignite", "hands", "load")
     assert node["livenessProbe"]["httpGet"] == {"path": "/live", "port": SIGHT_PORT}
     assert hands["args"][:5] == ["python", "-m", "zonequake_target_ignite.sight", "--zone", "z1"]

@@ -27,6 +27,7 @@ def members(
     program: str = "shelfd",
     image: str | None = None,
     files: Mapping[str, str] | None = None,
+    account: str = "",
     **place: Any,
 ) -> MemberSet:
     return MemberSet.of(
@@ -36,6 +37,7 @@ def members(
         ports=PORTS,
         image=image,
         files=files,
+        account=account,
     )
 
 
@@ -126,6 +128,13 @@ def test_a_folder_of_a_secret_that_meets_another_mount_is_refused(
     with pytest.raises(UsageError) as refused:
         members(settings, files={"/etc/own": ""})
     assert words in str(refused.value)
+
+
+def test_a_secret_does_not_hide_the_token_of_members_that_have_an_account() -> None:
+    settings = RunTarget(secrets={"/var/run/secrets": "the-members"})
+    assert members(settings).settings is settings
+    with pytest.raises(UsageError, match=r"kubernetes\.io/serviceaccount is mounted"):
+        members(settings, account="zq-target")
 
 
 def test_members_have_secrets_read_only_and_the_container_beside_them_has_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from tests.unit.repository.test_layout import ROOT
 from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.registry import all_targets, find_target
+from zonequake_chaos.kit.suited import check_suited
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_chaos.scenario import manifest
+from zonequake_kube.errors import UsageError
 
 CLUSTER = {"component_pause", "component_kill"}
 """Faults of the node's components: the page says `cluster`."""
@@ -33,6 +36,15 @@ def test_a_single_member_has_no_followers_and_no_traffic_between_members(
 ) -> None:
     assert any(words in one for one in refused("toy", scenario, *overrides))
     assert not any(words in one for one in refused("etcd", scenario, *overrides))
+
+
+@pytest.mark.parametrize("target", ["ignite", "patroni", "pysyncobj", "toy"])
+def test_a_secret_for_a_client_that_takes_none_is_refused(target: str) -> None:
+    package = importlib.import_module(f"zonequake_target_{target}.package").TARGET
+    run = manifest.load("leader-kill", ["target.clientSecret=s"])
+    words = "target.clientSecret is s, and the target's client takes no Secret: leave it out"
+    with pytest.raises(UsageError, match=words):
+        check_suited(package, run)
 
 
 def test_a_link_fault_of_other_traffic_is_taken() -> None:

@@ -16,7 +16,7 @@ from zonequake_chaos.load.objects import load_objects, load_plan
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.members import LOOPBACK_PORT, METRICS_PORT, container
+from zonequake_target_etcd.members import LOOPBACK_PORT, METRICS_PORT, EtcdMembers, container
 from zonequake_target_etcd.package import TARGET
 
 ARGS = ["--cert-file=/tls/tls.crt", "--key-file=/tls/tls.key", "--client-cert-auth"]
@@ -32,6 +32,12 @@ class ClusterWithSecrets(FakeCluster):
         self.secrets = {"etcd-members", "etcd-client"}
         self.forbidden = ""
         self.accepted: list[str] = []
+        self.proxied: list[str] = []
+
+    async def _proxy(self, request: web.Request) -> web.Response:
+        pod, port = request.match_info["pod"], request.match_info["port"]
+        self.proxied.append(f"{pod} {port}")
+        return web.json_response({"header": {}, "hash": 7}, status=200 if port == "7001" else 404)
 
     async def _object(self, request: web.Request) -> web.Response:
         plural, name = request.match_info["plural"], request.match_info["name"]
@@ -68,7 +74,9 @@ def test_members_with_a_certificate_listen_by_tls_and_without_it_on_loopback_alo
     assert {found[name]["httpGet"]["port"] for name in ("startupProbe", "readinessProbe")} == {
         METRICS_PORT
     }
-    assert "127.0.0.1" not in str(started()["args"]), "who has no TLS is asked at its own port"
+    assert "127.0.0.1" not in str(started()["args"]), (
+        "members without TLS are asked at their port for clients"
+    )
 
 
 def test_members_with_a_certificate_for_peers_name_each_other_so() -> None:
@@ -78,6 +86,16 @@ def test_members_with_a_certificate_for_peers_name_each_other_so() -> None:
     assert option(found, "initial-cluster").count("=https://zq-etcd-default-") == 3
 
 
+async def test_peers_with_a_certificate_are_asked_for_hashes_by_tls(
+    cluster: Any, place: ReleasePlace
+) -> None:
+    args = ["--peer-cert-file=/tls/tls.crt", "--peer-key-file=/tls/tls.key"]
+    async with await place.connect() as kube:
+        system = EtcdMembers(kube, run_id="r", zone="z", args=args)
+        assert await system.differences(["p"], 5) == ""
+    assert cluster.proxied == ["p 2379", "https:p 7001"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -85,7 +103,11 @@ def test_members_with_a_certificate_for_peers_name_each_other_so() -> None:
         (["target.clientSecret=s"], "target.clientSecret is s, and target.args has no --cert-file"),
         (["target.env={ETCD_CERT_FILE: /x}"], "give --cert-file there"),
         (["target.env={ETCD_PEER_CERT_FILE: /x}"], "give --peer-cert-file there"),
+        (["target.env={ETCD_KEY_FILE: /x}"], "give --key-file there"),
         (["target.args=[--auto-tls]"], "--auto-tls, whose certificates can't be verified"),
+        (["target.env={ETCD_AUTO_TLS: 'true'}"], "ETCD_AUTO_TLS, whose certificates can't be"),
+        (["target.args=[--cert-file=/x]"], "target.args has --cert-file, and no --key-file"),
+        (["target.args=[--peer-key-file=/x]"], "has --peer-key-file, and no --peer-cert-file"),
         (["target.args=[--listen-metrics-urls=x]"], "--listen-metrics-urls, which the run sets"),
     ],
 )
@@ -131,7 +153,7 @@ async def test_an_account_that_may_not_look_is_told_which_value_lets_it(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.forbidden = "etcd-client"
-    with pytest.raises(UsageError, match=r"harness\.targetSecrets=\{etcd-client\}"):
+    with pytest.raises(UsageError, match=r"harness\.targetSecrets=\{etcd-client,etcd-members\}'"):
         await run_once(ask("leader-kill", tmp_path / "run", TLS, *SECRETS), place, quiet_console())
 
 

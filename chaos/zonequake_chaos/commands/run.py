@@ -162,8 +162,7 @@ async def run_once(
 
     `runner_type`, `plan_of`: what runs in place of the scenario's load and faults, and its plan.
     """
-    run = planned(options)
-    seed = seed_of(options)
+    run, seed = planned(options), seed_of(options)
     clock = SystemClock()
     async with await place.connect() as kube, AsyncExitStack() as held:
         node = OwnMachine.of(place.kubeconfig, place.context)

@@ -36,7 +36,7 @@ class IgnitePackage(TargetPackage):
 
     name = "ignite"
     about = "Apache Ignite 3: a cluster, a distribution zone and a table, made by each run."
-    claims = TargetClaims(order="")
+    claims = TargetClaims(order="", dumps=False)
     client = ClientCode(connect="zonequake_target_ignite.client:connect")
     refuses = Refusals(
         faults={name: why for name, why in FIXED_MEMBERS.faults.items() if name != "scale"},

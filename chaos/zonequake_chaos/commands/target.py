@@ -51,7 +51,11 @@ def list_targets() -> None:
 
 def _claimed(target: TargetPackage) -> list[str]:
     claims = target.claims
-    also = {"repeats": claims.repeats, "transactions": claims.transactions}
+    also = {
+        "repeats": claims.repeats,
+        "transactions": claims.transactions,
+        "dumps": claims.dumps,
+    }
     lines = [f"order: {claims.order or 'not claimed'}"]
     lines += [
         f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()

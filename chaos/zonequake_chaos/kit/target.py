@@ -31,12 +31,13 @@ class TargetClaims:
     place, so that histories are judged without. `repeats`: an operation
     that may have happened is sent again under its id, and applied once; without it the client must
     send nothing of that kind twice. `transactions`: steps on several keys are done together or not
-    at all.
+    at all. `dumps`: each member tells the state that it holds; without it members aren't compared.
     """
 
     order: str
     repeats: bool = False
     transactions: bool = False
+    dumps: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,10 @@ def _stateful_set(
             },
             "template": {
                 "metadata": {"labels": labels},
-                "spec": _pod_spec(name, code, installation, secret=plan.secret),
+                "spec": {
+                    **_pod_spec(name, code, installation, secret=plan.secret),
+                    "affinity": _on_one_node(labels[RUN_LABEL]),
+                },
             },
             "volumeClaimTemplates": [
                 {
@@ -197,6 +200,23 @@ def _stateful_set(
                 }
             ],
         },
+    }
+
+
+def _on_one_node(run_id: str) -> Json:
+    """Returns the affinity that puts all load pods of a run on one node: times of several clocks
+    can't be compared, and the judgement would be unknown."""
+    return {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {
+                        "matchLabels": {"app.kubernetes.io/component": "load", RUN_LABEL: run_id}
+                    },
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
     }
 
 

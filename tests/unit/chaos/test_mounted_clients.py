@@ -29,6 +29,24 @@ def pod_with(code: ClientCode) -> tuple[dict[str, Any], dict[str, str]]:
     return by_kind["StatefulSet"]["spec"]["template"]["spec"], by_kind["ConfigMap"]["data"]
 
 
+def test_all_load_pods_of_a_run_are_on_one_node_as_they_must_have_one_clock() -> None:
+    plan = LoadPlan(client="made.up:connect", zone="z", seeds=["s:1"], pods=2)
+    code = find_target("zonequake").client
+    for zone in ("a", "b"):
+        objects = load_objects(
+            name=f"load-{zone}", run_id="r", plan=plan, code=code, installation=installed()
+        )
+        (made,) = [each for each in objects if each["kind"] == "StatefulSet"]
+        template = made["spec"]["template"]
+        (term,) = template["spec"]["affinity"]["podAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        asked = term["labelSelector"]["matchLabels"]
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+        assert asked == {"app.kubernetes.io/component": "load", "zonequake.io/run": "r"}
+        assert asked.items() <= template["metadata"]["labels"].items()
+
+
 def mount(pod: dict[str, Any], data: dict[str, str], folder: Path) -> None:
     """Does what a kubelet does with the volume of the client."""
     (volume,) = [v for v in pod["volumes"] if v["name"] == "client"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -336,9 +337,12 @@ async def dumped(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
     alters: Alteration | None = TEXTS,
+    *,
+    claimed: bool = True,
 ) -> StepResult:
     monkeypatch.setattr(steps, "alter_value", cluster.alter)
     package = Package(repeats=False)
+    package.claims = replace(package.claims, dumps=claimed)
     package.alters = alters
     suite = Steps(
         package=cast("Any", package),
@@ -349,6 +353,18 @@ async def dumped(
         cuts_links=True,
     )
     return await suite.dumps_of_members()
+
+
+async def test_dumps_that_are_not_claimed_are_not_compared(
+    seen_settled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    none = Cluster(Member(), Member())
+    for member in none.members.values():
+        member.state = (7, None)
+    assert (await dumped(none, monkeypatch, tmp_path)).unknown
+    result = await dumped(none, monkeypatch, tmp_path, claimed=False)
+    assert clean(result)
+    assert result.note == "not claimed"
 
 
 def changed(**state: Any) -> Cluster:

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from tests.histories.small_transactions import has_order, small, worst_kind
-from zonequake_analysis.checks.transactions import cycles as cycles_module
-from zonequake_analysis.checks.transactions.cycles import Cycle, CycleKind, Dependency, cycles
+from zonequake_analysis.checks.transactions.cycles import (
+    MOST_BEGINNINGS,
+    Cycle,
+    CycleKind,
+    Dependency,
+    _path,
+    cycles,
+)
 from zonequake_analysis.checks.transactions.recorded import ListTransaction
 from zonequake_analysis.inputs.shapes import OutcomeCode
 
@@ -88,20 +94,19 @@ def test_few_paths_are_followed_in_a_store_whose_reads_all_miss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     followed: list[int] = []
-    path = cycles_module._path
 
     def noted(*of: Any) -> Any:
         followed.append(of[1])
-        return path(*of)
+        return _path(*of)
 
-    monkeypatch.setattr(cycles_module, "_path", noted)
+    monkeypatch.setattr(f"{cycles.__module__}._path", noted)
     skewed = [
         transaction(str(number), {f"k{number}": number}, {f"k{(number + 1) % 1_000}": []})
         for number in range(1_000)
     ]
     (found,) = cycles(skewed)
     assert (found.kind, len(found.transactions)) == (CycleKind.G2, 1_000)
-    assert len(followed) == cycles_module.MOST_BEGINNINGS
+    assert len(followed) == MOST_BEGINNINGS
 
 
 def test_a_long_cycle_is_told_whole_with_the_key_of_each_edge() -> None:
@@ -144,7 +149,7 @@ def test_a_key_without_an_order_gives_no_edges() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_small_histories_against_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycles_module, "_TOGETHER", 1 + seed % 3)
+    monkeypatch.setattr(f"{cycles.__module__}._TOGETHER", 1 + seed % 3)
     rng = Random(seed)
     seen = Counter[str | None]()
     for _ in range(150):

@@ -76,7 +76,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
-class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RecordedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`value`: what is appended; of a read None, or what was read."""
 
     f: Function
@@ -84,7 +84,7 @@ class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     value: Value = None
 
 
-class TransactionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RecordedTransaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of a transaction: the fields of every line, and its steps.
 
     It has no `key`, so that a reader of schema 1 knows that any key may lack a write.
@@ -115,7 +115,7 @@ class TransactionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     read: None = None
     attempts: int | None = None
     error: str | None = None
-    steps: list[TransactionStep]
+    steps: list[RecordedStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class HistoryWriter:
         self._dirty = False
         self._encoder = msgspec.json.Encoder()
 
-    def append(self, event: HistoryEvent | TransactionEvent) -> None:
+    def append(self, event: HistoryEvent | RecordedTransaction) -> None:
         """Hand one line to the kernel. Raises HistoryError; the load must then stop."""
         line = memoryview(self._encoder.encode(event) + b"\n")
         try:
@@ -297,12 +297,12 @@ def event_of(
 
 def transaction_event_of(
     call: RecordedCall, type_: Type, outcome: Outcome | None, *, zone: str, clock: HistoryClock
-) -> TransactionEvent:
+) -> RecordedTransaction:
     """Builds the same of a transaction."""
     operation = call.operation
     read: list[Value] | None = outcome.results if outcome and outcome.type is Type.OK else None
     values: list[Value] = [None] * len(operation.steps) if read is None else read
-    return TransactionEvent(
+    return RecordedTransaction(
         type=type_,
         process=call.process,
         op=call.op,
@@ -321,7 +321,7 @@ def transaction_event_of(
         attempts=outcome.attempts if outcome else None,
         error=outcome.error if outcome else None,
         steps=[
-            TransactionStep(
+            RecordedStep(
                 f=step.f, key=step.key, value=value if step.f is Function.READ else step.value
             )
             for step, value in zip(operation.steps, values, strict=True)

@@ -68,6 +68,7 @@ def judged(found: Availability, limits: Expectations) -> Check:
         availability=found,
         rebalances=(),
         p99=P99s(),
+        one_clock=True,
     )
     return next(check for check in objective_checks(evidence) if check.name == "availability")
 

@@ -185,6 +185,7 @@ def test_the_last_answered_write_is_found_whatever_else_ended_later() -> None:
             "partition_id": [1] * 4,
             "zone": ["z1"] * 4,
             "partition": [0] * 4,
+            "step": pa.nulls(4, pa.int32()),
         }
     )
     found = tally(ops, extent(0, 100))

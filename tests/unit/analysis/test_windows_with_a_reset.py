@@ -143,5 +143,6 @@ def judged(found: Unavailability, expectations: Expectations) -> Check:
         ),
         rebalances=(),
         p99=P99s(),
+        one_clock=True,
     )
     return next(check for check in objective_checks(evidence) if check.name == "availability")

@@ -14,6 +14,7 @@ from tests.unit.analysis.judged_lines import operation, written
 from tests.unit.analysis.transaction_lines import append, read, transaction
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
+from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.storage.place import Place
@@ -97,7 +98,8 @@ def test_each_planted_fault_is_found_by_lines_and_by_columns(
 
     with monkeypatch.context() as older:
         older.setattr(one_range, "VERSION", "1")
-        write_column_files(Place.of(tmp_path))
+        for file in (tmp_path / "history").iterdir():
+            convert(Place.of(file), Place.of(tmp_path / "columns"))
     judged(spark, tmp_path, said)
     assert any("is of version 1, expected 2" in line for line in said)
     assert without_place((tmp_path / "verdict.json").read_bytes()) == verdict

@@ -26,6 +26,8 @@ from zonequake_cluster.supply import tools
 
 CHART = Path(__file__).parents[3] / "charts" / "zonequake"
 TOKEN = "test"
+SECRET = "mine"
+"""The one Secret of whose being there the chaos account may ask."""
 UNVERIFIED = ssl.create_default_context()
 UNVERIFIED.check_hostname = False
 UNVERIFIED.verify_mode = ssl.CERT_NONE
@@ -242,6 +244,7 @@ def _rendered_accounts(*values: str) -> str:
         [
             *(str(tools.helm_path()), "template", "zq", str(CHART), "--namespace=NAMESPACE"),
             *("--set=harness.account=true", "--set=harness.targetAccount=true"),
+            f"--set=harness.targetSecrets={{{SECRET}}}",
             *("--set=operator.readNodes=true", *values),
         ],
         check=True,

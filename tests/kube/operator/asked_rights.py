@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 
-from tests.kube.operator.api_server import UNVERIFIED
+from tests.kube.operator.api_server import SECRET, UNVERIFIED
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -72,6 +72,7 @@ async def _allowed(
                 "verb": right.verb,
                 **({"subresource": below} if below else {}),
                 **({"namespace": namespace} if namespace else {}),
+                **({"name": SECRET} if resource == "secrets" else {}),
             }
             spec = {"user": user, "groups": groups_of(user), "resourceAttributes": attributes}
             body = json.dumps({"spec": spec})

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.evidence_ignite.altering import altering_beside
 from benchmarks.evidence_ignite.page import page
-from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, next_run, read_rows
+from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, first_of, read_rows
 from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, read_lines, zonequake
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.kit.suited import check_suited
@@ -46,15 +46,27 @@ INSTALL = (
 """The chart's values, and the pool whose volumes are file systems of their own (docs/faults.md)."""
 
 
+RATES = (
+    *("load.registerRate=40", "load.listRate=20", "load.processes=16", "load.probeRate=80"),
+    "times.beforeSeconds=20",
+)
+"""What three Ignite nodes serve on two processors; both systems are given the same."""
+
+
 def scenario_of(row: Row) -> str:
     """Returns the file of a scenario that only this list has, or the name of a shipped one."""
     own = SCENARIOS / f"{row.scenario}.yaml"
     return str(own) if own.is_file() else row.scenario
 
 
+def given(row: Row, system: System) -> list[str]:
+    """Returns the overrides of a row's runs on one system."""
+    return [*RATES, *row.given(system)]
+
+
 def planned(row: Row, system: System) -> ChaosRun:
     """Returns the run of a row. Raises ChaosError if the system can't be put through it."""
-    run = manifest.load(scenario_of(row), row.given(system))
+    run = manifest.load(scenario_of(row), given(row, system))
     check_plan(run)
     check_suited(find_target(system), run)
     return with_target(run, name=system)
@@ -81,7 +93,7 @@ def run_one(row: Row, run: Next) -> Done:
         seed=run.seed,
         out=out,
         target=run.system,
-        overrides=row.given(run.system),
+        overrides=given(row, run.system),
     )
     document, took_s = judged(asked, _beside(row, run, out))
     version = str(document["run"].get("target") or run.system)
@@ -105,36 +117,38 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--page", action="store_true")
-    given = parser.parse_args()
+    asked = parser.parse_args()
     rows = read_rows(LIST.read_text())
-    unknown = sorted(set(given.names) - {row.name for row in rows})
+    unknown = sorted(set(asked.names) - {row.name for row in rows})
     if unknown:
         parser.error(f"found {unknown}, expected names of {LIST}")
-    end_s, left, begun = time.monotonic() + given.seconds, False, False
-    for row in rows:
-        if given.names and row.name not in given.names:
-            continue
+    to_run = {row.name: row for row in rows if not asked.names or row.name in asked.names}
+    left = False
+    for row in [*to_run.values()]:
         if (why := obstacle(row)) is not None:
             left = True
+            del to_run[row.name]
             print(f"{row.name} can't be run: {why}")
+    end_s, begun = time.monotonic() + asked.seconds, False
+    while (first := first_of([*to_run.values()], read_lines(RESULTS, Done))) is not None:
+        row, run = first
+        if asked.page or time.monotonic() >= end_s:
+            left = True
+            break
+        if not begun:
+            zonequake("cluster", "up")
+            zonequake("install", *(word for each in INSTALL for word in ("--set", each)))
+            begun = True
+        try:
+            done = run_one(row, run)
+        except ChaosError as error:
+            left = True
+            del to_run[row.name]
+            print(f"{row.name} is left: {error}")
             continue
-        while (run := next_run(row, read_lines(RESULTS, Done))) is not None:
-            if given.page or time.monotonic() >= end_s:
-                left = True
-                break
-            if not begun:
-                zonequake("cluster", "up")
-                zonequake("install", *(word for each in INSTALL for word in ("--set", each)))
-                begun = True
-            try:
-                done = run_one(row, run)
-            except ChaosError as error:
-                left = True
-                print(f"{row.name} is left: {error}")
-                break
-            keep(done, RESULTS)
-            write_page(rows)
-            print(f"{row.name}, {run.system}, seed {run.seed}: {done.verdict}: {done.headline}")
+        keep(done, RESULTS)
+        write_page(rows)
+        print(f"{row.name}, {run.system}, seed {run.seed}: {done.verdict}: {done.headline}")
     write_page(rows)
     return 2 if left else 0
 

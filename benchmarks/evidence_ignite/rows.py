@@ -113,6 +113,12 @@ def next_run(row: Row, done: Sequence[Done]) -> Next | None:
     return None
 
 
+def first_of(rows: Sequence[Row], done: Sequence[Done]) -> tuple[Row, Next] | None:
+    """Returns the run to make first: each row with one seed, before any with the next one."""
+    runs = [(row, run) for row in rows if (run := next_run(row, done)) is not None]
+    return min(runs, key=lambda each: each[1].seed, default=None)
+
+
 def done_of(row: Row, run: Next, document: dict[str, Any], *, version: str, took_s: float) -> Done:
     """Returns what is kept of a run; `document` is its verdict.json."""
     numbers = document["numbers"]

@@ -19,6 +19,7 @@ from benchmarks.evidence_ignite.rows import (
     Row,
     System,
     done_of,
+    first_of,
     next_run,
     read_rows,
 )
@@ -55,6 +56,17 @@ def test_each_seed_is_run_on_both_systems_before_the_next() -> None:
     assert next_run(ROW, done) is None
     alone = msgspec.structs.replace(ROW, with_ours=False)
     assert next_run(alone, [run(1), run(2)]) is None
+
+
+def test_each_row_is_run_with_one_seed_before_any_with_the_next() -> None:
+    other = msgspec.structs.replace(ROW, name="pause")
+    rows = [ROW, other]
+    done = [run(1), run(1, OURS)]
+    assert first_of(rows, []) == (ROW, Next(system=IGNITE, seed=1))
+    assert first_of(rows, done) == (other, Next(system=IGNITE, seed=1))
+    done += [msgspec.structs.replace(one, name="pause") for one in done]
+    assert first_of(rows, done) == (ROW, Next(system=IGNITE, seed=2))
+    assert first_of([], done) is None
 
 
 def test_a_run_that_was_kept_is_not_made_again(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from zonequake_load.pod.schedule import SECOND_NS, arrivals, probe_arrivals, pro
 from zonequake_load.pod.workload import (
     LastValues,
     PlannedOperation,
+    PodShare,
     WorkloadShare,
     key_weights,
     preload_keys,
@@ -40,8 +41,7 @@ key_of = partial(key_for_partition, partitions=PARTITIONS)
 
 
 def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> WorkloadShare:
-    return WorkloadShare(
-        workload,
+    pod = PodShare(
         index=0,
         partitions=list(range(PARTITIONS)),
         operations_per_key=100_000,
@@ -49,6 +49,7 @@ def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> W
         next_value=Numbers(0, 1).next_value,
         key_for_partition=key_of,
     )
+    return WorkloadShare(workload, pod)
 
 
 def take(

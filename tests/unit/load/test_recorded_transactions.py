@@ -32,7 +32,7 @@ from zonequake_load.pod.pacing import StopSignal
 from zonequake_load.pod.phases import Phases
 from zonequake_load.pod.recovery import RecoveredHistory, read_past
 from zonequake_load.pod.tally import OperationTally
-from zonequake_load.pod.workload import TransactionShare, share_of
+from zonequake_load.pod.workload import PodShare, TransactionShare, share_of
 from zonequake_protocol.client import Value
 
 CLOCK = HistoryClock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
@@ -144,8 +144,7 @@ def test_an_operation_without_a_key_is_damage(tmp_path: Path) -> None:
 
 
 def share(workload: TransactionWorkload, seed: int = 1) -> TransactionShare:
-    made = share_of(
-        workload,
+    pod = PodShare(
         index=3,
         partitions=[0, 1],
         operations_per_key=100_000,
@@ -153,6 +152,7 @@ def share(workload: TransactionWorkload, seed: int = 1) -> TransactionShare:
         next_value=Numbers(0, 1).next_value,
         key_for_partition=lambda stem, _: stem,
     )
+    made = share_of(workload, pod)
     assert isinstance(made, TransactionShare)
     return made
 

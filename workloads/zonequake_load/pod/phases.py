@@ -23,6 +23,7 @@ from zonequake_load.pod.schedule import arrivals, probe_interval_ns
 from zonequake_load.pod.workload import (
     LastValues,
     PlannedOperation,
+    PodShare,
     PreloadKey,
     preload_keys,
     share_of,
@@ -190,8 +191,7 @@ class Phases:
         workload = self._plan.workloads[index]
         name = f"{self._plan.seed}/{self._ordinal}/{self._incarnation}/{index}"
         rng = random.Random(name)  # noqa: S311 - a seed replays it
-        traffic = share_of(
-            workload,
+        pod = PodShare(
             index=index,
             partitions=self._partitions,
             operations_per_key=self._plan.operations_per_key,
@@ -199,6 +199,7 @@ class Phases:
             next_value=self._executor.numbers.next_value,
             key_for_partition=self._executor.target.key_for_partition,
         )
+        traffic = share_of(workload, pod)
         began_ns = started_ns
         for offset_ns in arrivals(
             workload.operations_per_second,

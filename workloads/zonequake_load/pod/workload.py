@@ -53,8 +53,9 @@ class PlannedOperation:
     partition: int
 
 
-class WorkloadShare:
-    """The operations of one workload, as one pod sends its share of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodShare:
+    """What a pod's share of a workload is made of.
 
     Args:
         index: of the workload in the plan; part of the keys' names.
@@ -63,30 +64,41 @@ class WorkloadShare:
         key_for_partition: see `Target`.
     """
 
-    def __init__(
-        self,
-        workload: RegisterWorkload | AppendListWorkload,
-        *,
-        index: int,
-        partitions: list[int],
-        operations_per_key: int,
-        rng: Randomness,
-        next_value: Callable[[], int],
-        key_for_partition: KeyForPartition,
-    ) -> None:
-        assert partitions, "a workload needs a partition"
+    index: int
+    partitions: list[int]
+    operations_per_key: int
+    rng: Randomness
+    next_value: Callable[[], int]
+    key_for_partition: KeyForPartition
+
+
+class _Share:
+    """The partitions, keys and values of a share, whatever its operations are."""
+
+    def __init__(self, pod: PodShare, letter: str) -> None:
+        assert pod.partitions, "a workload needs a partition"
+        self._partitions = pod.partitions
+        self._rng = pod.rng
+        self._next_value = pod.next_value
+        self._key_of = lru_cache(maxsize=65_536)(pod.key_for_partition)
+        self._stem = f"{letter}{pod.index}"
+
+    def key(self, partition: int, slot: int, generation: int) -> str:
+        return self._key_of(f"{self._stem}/{partition}/{slot}/{generation}", partition)
+
+
+class WorkloadShare(_Share):
+    """The operations of one workload, as one pod sends its share of them."""
+
+    def __init__(self, workload: RegisterWorkload | AppendListWorkload, pod: PodShare) -> None:
+        super().__init__(pod, "r" if isinstance(workload, RegisterWorkload) else "l")
         self._workload = workload
-        self._partitions = partitions
-        self._rng = rng
-        self._next_value = next_value
-        self._key_of = lru_cache(maxsize=65_536)(key_for_partition)
-        self._letter = "r" if isinstance(workload, RegisterWorkload) else "l"
-        self._index = index
         weights = key_weights(workload.keys_per_partition, skew=workload.skew, hot=workload.hot)
         self._cumulative = list(itertools.accumulate(weights))
-        per_partition = workload.operations_per_second / len(partitions)
+        per_partition = workload.operations_per_second / len(pod.partitions)
         self._periods_s = [
-            _capacity(workload, operations_per_key) / (per_partition * weight) for weight in weights
+            _capacity(workload, pod.operations_per_key) / (per_partition * weight)
+            for weight in weights
         ]
         self._filler = (
             bytes(workload.filler_bytes) if isinstance(workload, RegisterWorkload) else b""
@@ -101,10 +113,6 @@ class WorkloadShare:
         key = self.key(partition, slot, int(elapsed_s / self._periods_s[slot]))
         return PlannedOperation(operation=self._operation(key), partition=partition)
 
-    def key(self, partition: int, slot: int, generation: int) -> str:
-        stem = f"{self._letter}{self._index}/{partition}/{slot}/{generation}"
-        return self._key_of(stem, partition)
-
     def _operation(self, key: str) -> Operation:
         draw = self._rng.random()
         workload = self._workload
@@ -117,30 +125,15 @@ class WorkloadShare:
         return Operation(f=Function.WRITE, key=key, value=self._next_value(), filler=self._filler)
 
 
-class TransactionShare:
-    """The transactions of one workload, as one pod sends its share; see `WorkloadShare`."""
+class TransactionShare(_Share):
+    """The transactions of one workload, as one pod sends its share of them."""
 
-    def __init__(
-        self,
-        workload: TransactionWorkload,
-        *,
-        index: int,
-        partitions: list[int],
-        operations_per_key: int,
-        rng: Randomness,
-        next_value: Callable[[], int],
-        key_for_partition: KeyForPartition,
-    ) -> None:
-        assert partitions, "a workload needs a partition"
+    def __init__(self, workload: TransactionWorkload, pod: PodShare) -> None:
+        super().__init__(pod, "t")
         self._workload = workload
-        self._partitions = partitions
-        self._rng = rng
-        self._next_value = next_value
-        self._key_of = lru_cache(maxsize=65_536)(key_for_partition)
-        self._index = index
         steps_per_second = workload.operations_per_second * workload.steps
-        per_key = steps_per_second / len(partitions) / workload.keys_per_partition
-        self._period_s = _list_capacity(workload, operations_per_key) / per_key
+        per_key = steps_per_second / len(pod.partitions) / workload.keys_per_partition
+        self._period_s = _list_capacity(workload, pod.operations_per_key) / per_key
 
     def next(self, elapsed_s: float) -> PlannedOperation:
         """Returns the transaction that is due `elapsed_s` after the load began."""
@@ -152,9 +145,6 @@ class TransactionShare:
             operation=TransactionOperation(steps=tuple(steps)), partition=partition
         )
 
-    def key(self, partition: int, slot: int, generation: int) -> str:
-        return self._key_of(f"t{self._index}/{partition}/{slot}/{generation}", partition)
-
     def _step(self, key: str) -> Operation:
         if self._rng.random() < self._workload.reads:
             return Operation(f=Function.READ, key=key)
@@ -162,35 +152,12 @@ class TransactionShare:
 
 
 def share_of(
-    workload: RegisterWorkload | AppendListWorkload | TransactionWorkload,
-    *,
-    index: int,
-    partitions: list[int],
-    operations_per_key: int,
-    rng: Randomness,
-    next_value: Callable[[], int],
-    key_for_partition: KeyForPartition,
+    workload: RegisterWorkload | AppendListWorkload | TransactionWorkload, pod: PodShare
 ) -> WorkloadShare | TransactionShare:
     """Returns a pod's share of a workload of any kind."""
     if isinstance(workload, TransactionWorkload):
-        return TransactionShare(
-            workload,
-            index=index,
-            partitions=partitions,
-            operations_per_key=operations_per_key,
-            rng=rng,
-            next_value=next_value,
-            key_for_partition=key_for_partition,
-        )
-    return WorkloadShare(
-        workload,
-        index=index,
-        partitions=partitions,
-        operations_per_key=operations_per_key,
-        rng=rng,
-        next_value=next_value,
-        key_for_partition=key_for_partition,
-    )
+        return TransactionShare(workload, pod)
+    return WorkloadShare(workload, pod)
 
 
 def _capacity(workload: RegisterWorkload | AppendListWorkload, operations_per_key: int) -> float:

@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.processes.load.load_pod import LoadPod, LoadPods, check_contract
+from tests.processes.load.load_pod import Findings, LoadPod, LoadPods, check_contract
 from tests.unit.load.reference_store import ZONE
-from zonequake_load.pod.control import LoadPlan, Phase, Preload, RegisterWorkload
+from zonequake_load.pod.control import LoadPlan, LoadStatus, Phase, Preload, RegisterWorkload
 
 ROOT = Path(__file__).resolve().parents[2]
 RATES = (250, 500, 1_000, 2_000, 3_000, 4_000)
@@ -33,15 +33,8 @@ async def cpu_s(pods: LoadPods, pod: LoadPod) -> float:
     raise AssertionError("found no CPU time among the metrics")
 
 
-async def measure(rate: float, seconds: float, seeds: list[str]) -> str:
-    plan = LoadPlan(
-        client="zonequake_target_store.client:connect",
-        zone=ZONE,
-        seeds=seeds,
-        workloads=[RegisterWorkload(operations_per_second=rate)],
-        probes=None,
-        preload=Preload(),
-    )
+async def loaded(plan: LoadPlan, seconds: float) -> tuple[LoadStatus, float, Findings]:
+    """Has one pod carry out a plan, with so much time of load: its status, CPU seconds, history."""
     with tempfile.TemporaryDirectory() as directory:
         async with LoadPods(Path(directory)) as pods:
             await pods.start(plan)
@@ -53,7 +46,19 @@ async def measure(rate: float, seconds: float, seeds: list[str]) -> str:
             (status,) = await pods.complete(Phase.QUIET)
             used_s = await cpu_s(pods, pod) - before_s
             await pods.complete(Phase.DONE)
-            findings = check_contract(await pods.collect())
+            return status, used_s, check_contract(await pods.collect())
+
+
+async def measure(rate: float, seconds: float, seeds: list[str]) -> str:
+    plan = LoadPlan(
+        client="zonequake_target_store.client:connect",
+        zone=ZONE,
+        seeds=seeds,
+        workloads=[RegisterWorkload(operations_per_second=rate)],
+        probes=None,
+        preload=Preload(),
+    )
+    status, used_s, findings = await loaded(plan, seconds)
     counts = status.counts[Phase.LOAD].operations
     preloaded = status.counts[Phase.PRELOAD].operations.ok
     latencies_ms = sorted(

@@ -18,20 +18,18 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
-import tempfile
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.load.issue_rate import cpu_s
+from benchmarks.load.issue_rate import loaded
 from benchmarks.load.plain_writes import KEYS, Taken
 from benchmarks.peers import systems
 from benchmarks.peers.etcd import Tool
 from benchmarks.peers.systems import ZONE, Etcd, Zonequake
 from benchmarks.store import figures
 from benchmarks.store.figures import Limit, Result, Row
-from tests.processes.load.load_pod import LoadPods, check_contract
 from zonequake_load.pod.control import LoadPlan, Loop, Phase, Preload, RegisterWorkload
 
 OUTSTANDING = 64
@@ -72,18 +70,7 @@ def seeds_of(system: Zonequake | Etcd) -> list[str]:
 
 
 async def recorded(plan: LoadPlan, seconds: float) -> Taken:
-    with tempfile.TemporaryDirectory() as folder:
-        async with LoadPods(Path(folder)) as pods:
-            await pods.start(plan)
-            (pod,) = pods.pods
-            await pods.complete(Phase.PRELOAD)
-            before_s = await cpu_s(pods, pod)
-            await pods.enter(Phase.LOAD)
-            await asyncio.sleep(seconds)
-            used_s = await cpu_s(pods, pod) - before_s
-            (status,) = await pods.complete(Phase.QUIET)
-            await pods.complete(Phase.DONE)
-            check_contract(await pods.collect())
+    status, used_s, _ = await loaded(plan, seconds)
     counts = status.counts[Phase.LOAD].operations
     return Taken(writes=counts.ok, seconds=seconds, cpu_s=used_s)
 

@@ -76,6 +76,8 @@ class Relayed(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         if self.other is not None:
+            # At once: what comes before `dial` goes on would be kept, and sent by nobody.
+            self.other.other = self
             transport.write(self.other.early)
             return
         self.endpoint.connections.add(transport)
@@ -135,7 +137,6 @@ class ReferenceEtcd:
                 _, back = await loop.create_connection(
                     lambda: Relayed(endpoint, front), "127.0.0.1", behind
                 )
-                front.other = back
                 if front.transport is None or front.transport.is_closing():
                     assert back.transport is not None
                     back.transport.abort()

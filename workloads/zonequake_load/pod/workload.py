@@ -55,7 +55,7 @@ class PlannedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodShare:
-    """What a pod's share of a workload is made of.
+    """A pod's share of a workload.
 
     Args:
         index: of the workload in the plan; part of the keys' names.

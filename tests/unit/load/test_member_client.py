@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
+from typing import Any
 
 import pytest
 
-from zonequake_load.errors import AnsweredError, AttemptError, NotSent, OutcomeUnknown
+from zonequake_load.client.connection import addresses_of
+from zonequake_load.errors import (
+    AnsweredError,
+    AttemptError,
+    NotSent,
+    OutcomeUnknown,
+    TargetError,
+)
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -72,3 +81,41 @@ async def test_a_transaction_of_a_target_without_any_has_failed_at_once() -> Non
     outcome = await client.execute(TransactionOperation(steps=(step, step)), limits)
     await client.close()
     assert (outcome.type, outcome.error) == (Type.FAIL, "the target has no transactions")
+
+
+async def never(*_: object, **__: object) -> Any:
+    await asyncio.Event().wait()
+
+
+class RefusesOnce(Client):
+    """No endpoint serves: the first examination is refused, the later ones don't end."""
+
+    refusals = 0
+
+    async def examine(self, attempt: Attempt) -> None:
+        self.refusals += 1
+        await attempt.send(never if self.refusals > 1 else self._refuse)
+
+    async def _refuse(self, timeout_s: float) -> None:
+        raise self._error
+
+
+async def test_a_name_that_takes_too_long_hides_no_reason_and_has_words_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 2.0)
+    client = RefusesOnce(NotSent("not let in"))
+
+    async def slow_after_the_first(seed: str) -> list[str]:
+        if client.refusals:
+            monkeypatch.setattr("zonequake_load.client.connection.LOOK_UP_TIMEOUT_S", 0.01)
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+        return await addresses_of(seed)
+
+    monkeypatch.setattr("zonequake_load.targets.member_client.addresses_of", slow_after_the_first)
+    with pytest.raises(TargetError, match=r"127.0.0.1:1: not let in"):
+        await client.open()
+    assert client.refusals == 2
+
+    with pytest.raises(TargetError, match=r"cannot resolve 127.0.0.1:1: no answer within 0.01 s"):
+        await RefusesOnce(NotSent("not let in")).open()

@@ -205,5 +205,5 @@ class Client:
             try:
                 found |= dict.fromkeys(await addresses_of(seed))
             except (OSError, ValueError) as error:
-                self._last_problem = f"cannot resolve {seed}: {error or type(error).__name__}"
+                self._last_problem = f"cannot resolve {seed}: {error}"
         return list(found)

@@ -191,8 +191,12 @@ async def addresses_of(seed: str) -> list[str]:
     none.
     """
     host, port = split_address(seed)
-    async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
-        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise OSError(f"no answer within {LOOK_UP_TIMEOUT_S:g} s") from None
     found = (str(name[0]) for *_, name in infos)
     return list(
         dict.fromkeys(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in found)

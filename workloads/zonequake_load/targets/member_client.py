@@ -290,12 +290,15 @@ class MemberClient(ABC):
                     self._checks[address] = asyncio.create_task(self._check(address))
 
     async def _look_up(self) -> None:
-        """Looks up all seeds; one that can't be looked up now keeps its last addresses."""
+        """Looks up all seeds; one that can't be looked up now keeps its last addresses, and what
+        was last said of them.
+        """
         for seed in self._seeds:
             try:
                 self._addresses[seed] = await addresses_of(seed)
             except (OSError, ValueError) as error:
-                self._problem = f"cannot resolve {seed}: {error or type(error).__name__}"
+                if seed not in self._addresses:
+                    self._problem = f"cannot resolve {seed}: {error}"
         self._endpoints.replace(one for some in self._addresses.values() for one in some)
 
     async def _check(self, address: str) -> None:

@@ -196,6 +196,7 @@ def _judged(
             [vantage for bucket in buckets for vantage in bucket.vantages],
             [island for bucket in buckets for island in bucket.islands],
             events,
+            one_clock=one_clock,
         ),
         rebalances=rebalances(events),
         early_joints=early_joints(events),

@@ -11,6 +11,7 @@ from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.sufficiency import LOAD
 from zonequake_analysis.judgement.verdict_json import MOST_TOLD
 from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (
@@ -46,7 +47,7 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "duration_s": round((judgement.ingested.end_ns - judgement.ingested.start_ns) / 1e9, 3),
         "partitions": len(drawn.partitions),
         "windows": len(windows),
-        "windows_unexplained": sum(not window.causes for window in windows),
+        "windows_unexplained": _unexplained(windows),
         "longest_window_certain_ms": ms(max((w.certain_ns for w in windows), default=0)),
         "longest_window_possible_ms": ms(max((w.possible_ns for w in windows), default=0)),
         "probe_resolution_ms": ms(e.availability.resolution_ns),
@@ -59,6 +60,13 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "faults": sum(fault.times for fault in e.faults),
         "analysis_s": round(sum(judgement.steps_s.values()), 1),
     }
+
+
+def _unexplained(windows: Sequence[Unavailability]) -> int | None:
+    """Returns how many windows have no cause; None if causes aren't known."""
+    if any(window.causes is None for window in windows):
+        return None
+    return sum(not window.causes for window in windows)
 
 
 def headline(judgement: Judgement, *, short: bool = False) -> str:

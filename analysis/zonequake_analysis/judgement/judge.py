@@ -192,6 +192,9 @@ def _judged(
         counts=drawn.counts,
         acknowledged=sum(bucket.acknowledged for bucket in buckets),
         uncovered=sum(bucket.uncovered for bucket in buckets),
+        compared_writes=sum(bucket.compared_writes for bucket in buckets),
+        compared_reads=sum(bucket.compared_reads for bucket in buckets),
+        placed=sum(bucket.placed for bucket in buckets),
         availability=availability(
             [vantage for bucket in buckets for vantage in bucket.vantages],
             [island for bucket in buckets for island in bucket.islands],

@@ -78,10 +78,14 @@ def headline(judgement: Judgement, *, short: bool = False) -> str:
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
         faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
-        return (
-            f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
-            f"and every key is linearizable{faults}."
-        )
+        shown = "Every key is linearizable"
+        judged = {check.name: check for check in judgement.checks if check.judged}
+        if judged.keys() >= {"lost-writes", "stale-reads"}:
+            shown = (
+                f"No acknowledged write of {judged['lost-writes'].checked:,} was lost, no read was "
+                "stale, and every key is linearizable"
+            )
+        return f"{shown}{faults}."
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
     said = _short if short else str

@@ -62,6 +62,7 @@ def test_a_group_holds_its_own_series_and_no_more_samples_than_asked() -> None:
 @pytest.mark.parametrize(
     "line",
     ['x{a="1"} 1', "x{a=1} 1 2", 'x{a="1"} 1 2 # {t="u"} 1 3', '{"my.x"} 1 2', '{a="1"} 1 2',
+     'x{a="1",a="2"} 1 2', '{__name__="x", __name__="y"} 1 2',
      "x 1 1e300", "x one 2", 'x{__name__="y"} 1 2', 'x{a="1"b="2"} 1 2', "ä 1 2"],
 )  # fmt: skip
 def test_a_line_that_is_no_sample_is_named_and_nothing_is_written(
@@ -69,6 +70,22 @@ def test_a_line_that_is_no_sample_is_named_and_nothing_is_written(
 ) -> None:
     (tmp_path / "dump.txt").write_text(f"x 1 2\n{line}\n")
     with pytest.raises(typer.exceptions.TyperException, match=r"dump\.txt, line 2: found"):
+        imported(tmp_path / "dump.txt", run)
+    assert not list((run / "metrics").iterdir())
+
+
+def test_a_label_that_stands_twice_is_told(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "dump.txt").write_text('x{a="1",b="2",a="1"} 1 2\n')
+    with pytest.raises(typer.exceptions.TyperException, match=r"line 1: .*each label once"):
+        imported(tmp_path / "dump.txt", run)
+
+
+@pytest.mark.parametrize("text", ["", "# EOF\n", "\n# TYPE x gauge\n\n"])
+def test_a_text_without_a_sample_is_refused_and_nothing_is_written(
+    run: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "dump.txt").write_text(text)
+    with pytest.raises(typer.exceptions.TyperException, match="found no sample in the file"):
         imported(tmp_path / "dump.txt", run)
     assert not list((run / "metrics").iterdir())
 

@@ -11,6 +11,8 @@ import typer.main
 from zonequake_analysis.importing.metrics_command import app
 from zonequake_analysis.inputs.openmetrics import groups
 from zonequake_analysis.inputs.remote_read import SCHEMA, series_id
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 TEXT = r"""# TYPE made counter
 made_total{number="1",pod="zq-0"} 1 1700000000.000
@@ -107,6 +109,19 @@ def test_a_line_is_shown_in_part_and_without_what_a_terminal_would_obey(
     assert "y …, expected" in told
     assert len(told) < 600
     assert not set("\x1b\x07\u202e") & set(told)
+
+
+@pytest.mark.parametrize("histories", [True, False])
+def test_nothing_is_written_into_a_place_that_a_run_has_claimed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], histories: bool
+) -> None:
+    mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
+    write_mark(Place.of(run), mark)
+    if not histories:
+        (run / "history").rmdir()
+    assert imported(tmp_path / "dump.txt", run) == 255
+    assert "`zonequake upload /spool/r7` on h brings it" in capsys.readouterr().err
+    assert not (run / "metrics").exists()
 
 
 def test_a_folder_that_is_no_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

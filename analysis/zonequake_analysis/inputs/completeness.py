@@ -114,7 +114,7 @@ def followed_pieces(names: Iterable[str]) -> set[str]:
 
 
 def _directly(name: str, ending: str) -> bool:
-    return "/" not in name and name.endswith(ending)
+    return "/" not in name and name.endswith(ending) and not name.startswith(".")
 
 
 def _check_plain(file: Path) -> None:

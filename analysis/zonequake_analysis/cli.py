@@ -25,6 +25,7 @@ from zonequake_analysis.run_argument import (
     Master,
     Remote,
     RunPlace,
+    remote_or_environment,
 )
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
@@ -195,6 +196,7 @@ def analyze_command(
     archives: Archives = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
+    remote = remote_or_environment(remote, others=(master, driver_host))
     early = EndedEarly(run=run)
     with early.at_sigterm():
         raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.begin))

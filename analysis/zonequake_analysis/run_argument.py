@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,20 @@ from zonequake_analysis.storage.place import Place
 
 OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 """A folder with none of them is no run folder."""
+
+SPARK_REMOTE = "SPARK_REMOTE"
+"""PySpark's own variable with the URL of a Spark Connect server."""
+
+
+def remote_or_environment(remote: str | None, *, others: Sequence[str | None]) -> str | None:
+    """Returns the URL of the Spark Connect server to use: that of the environment, if neither
+    `remote` nor `others` choose a place of Spark.
+
+    Every process of a machine can read an option, and a URL may hold a token.
+    """
+    if remote is None and all(other is None for other in others):
+        return os.environ.get(SPARK_REMOTE)
+    return remote
 
 
 def _folder_or_uri(given: str) -> str:
@@ -93,7 +109,10 @@ RunPlace = Annotated[
 ]
 
 Master = Annotated[str | None, typer.Option(help="Spark master, default local[*].")]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")]
+Remote = Annotated[
+    str | None,
+    typer.Option(help=f"Spark Connect, sc://host:port. Default: ${SPARK_REMOTE}, if it is set."),
+]
 DriverHost = Annotated[
     str | None,
     typer.Option(help="Address at which the workers of --master find this process."),

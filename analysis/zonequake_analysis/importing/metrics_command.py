@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.run_argument import OF_A_RUN, RunPlace
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
 
@@ -22,10 +23,12 @@ app = typer.Typer(help="Import metrics into a run folder.", add_completion=False
 def import_metrics(text: Path, run: Path | Place) -> tuple[Place, int]:
     """Writes the samples of a text into `metrics/` of the run; returns the file and their number.
 
-    Raises ImportRefused for a line that can't be read, FileExistsError, OSError, PlaceError.
+    Raises ImportRefused for a line that can't be read, RunNotWhole for a place that a run has
+    claimed and not filled yet, FileExistsError, OSError, PlaceError.
     """
     from zonequake_analysis.inputs.openmetrics import convert
 
+    check_whole(Place.of(run))
     folder = Place.of(run) / "metrics"
     file = folder / f"{text.stem}.parquet"
     if file.exists():
@@ -57,7 +60,7 @@ def import_metrics_command(
     """
     with told_errors("import-metrics"):
         place = Place.of(run)
-        if not any((place / name).exists() for name in OF_A_RUN):
+        if not any((place / name).exists() for name in (*OF_A_RUN, MARK_FILE)):
             raise TyperException(
                 f"{run} is no run folder: found none of {', '.join(OF_A_RUN)}, expected at least "
                 "history/*.jsonl"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,19 +98,23 @@ def histories(run: Path | Place) -> Histories:
 
 def _lacking_pieces(names: Sequence[str]) -> list[str]:
     """Returns the pieces that were written before one of these, and aren't among them."""
+    return sorted(followed_pieces(names).difference(names))
+
+
+def followed_pieces(names: Iterable[str]) -> set[str]:
+    """Returns the pieces that were written before one of these: each ends with a line."""
     last: dict[str, int] = {}
     for piece in filter(None, map(_PIECE.fullmatch, names)):
         last[piece[1]] = max(last.get(piece[1], 0), int(piece[2] or 0))
-    written = {
+    return {
         f"{stem}{f'.{number:04}' if number else ''}.jsonl"
         for stem, newest in last.items()
         for number in range(newest)
     }
-    return sorted(written.difference(names))
 
 
 def _directly(name: str, ending: str) -> bool:
-    return "/" not in name and name.endswith(ending)
+    return "/" not in name and name.endswith(ending) and not name.startswith(".")
 
 
 def _check_plain(file: Path) -> None:

@@ -5,7 +5,7 @@ Works on whole Arrow columns; pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -44,6 +44,9 @@ EVENTS = pa.schema(
 )
 """Operations before pairing: the origin of each line (`of_history.origin_of`), whether it is an
 invoke, and whether it is a completion whose invoke was dropped."""
+
+
+_CUT = "the file ends within a line, expected a whole one, as another piece of the history follows"
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +89,17 @@ def typed(
     writer: str,
     clock_offset_ns: int,
     twice: Twice | None = None,
+    followed: Collection[int] = (),
 ) -> tuple[pa.Table, Facts]:
     """Returns the events (shape `EVENTS`) in `lines` (shape `schema.LINES`), and facts of all
     lines.
 
     `writer` wrote their file: the vantage of its probes. `clock_offset_ns` widens intervals.
-    `twice`: names that several operations or partitions carry. A line with a fault is no event.
+    `twice`: names that several operations or partitions carry. `followed`: numbers of files that
+    end with a line, as pieces of a history that goes on in another file. A line with a fault is no
+    event.
     """
+    lines = _cut(lines, followed)
     get = lines.column
     invoke = pc.fill_null(pc.equal(get("type"), "invoke"), False)
     outcome = pc.if_else(invoke, _int8(OutcomeCode.INFO), _codes(get("type"), OutcomeCode))
@@ -158,6 +165,20 @@ def typed(
         wall_offset=_wall_offset(lines, usable),
         start=pc.min(table.column("sched")).as_py(),
         end=max((t for t in last if t is not None), default=None),
+    )
+
+
+def _cut(lines: pa.RecordBatch, followed: Collection[int]) -> pa.RecordBatch:
+    """Returns the same lines, with words for torn ones that no crash left."""
+    corrupt = lines.column(CORRUPT)
+    torn = pc.fill_null(pc.equal(corrupt, TORN), False)
+    if not (followed and pc.any(torn).as_py()):
+        return lines
+    inside = pc.is_in(lines.column("file"), pa.array(sorted(followed), pa.int32()))
+    return lines.set_column(
+        lines.schema.get_field_index(CORRUPT),
+        lines.schema.field(CORRUPT),
+        pc.if_else(pc.and_(torn, inside), pa.scalar(_CUT), corrupt),
     )
 
 

@@ -33,7 +33,10 @@ _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _SERIES = re.compile(rf"({_NAME})?(?:\{{((?:{_LABEL.pattern}(?:, ?|(?=\}})))*)\}})?")
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-_EXPECTED = 'expected name{label="value"} value timestamp, as of `promtool tsdb dump-openmetrics`'
+_EXPECTED = (
+    'expected name{label="value"} value timestamp, each label once, as of '
+    "`promtool tsdb dump-openmetrics`"
+)
 _LAST_MS = 2**53
 _MOST_SHOWN = 100
 _STALE = float(np.array([STALE_BITS], np.uint64).view(np.float64)[0])
@@ -48,13 +51,17 @@ class _Series:
 def convert(text: Path, file: Path) -> int:
     """Writes the samples of a text as `metrics/*.parquet` has them; returns their number.
 
-    Raises ImportRefused with the line that can't be read, OSError.
+    Raises ImportRefused with the line that can't be read, and for a text without a sample; OSError.
     """
     samples = 0
     with text.open("rb") as stream, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for found in groups(stream, str(text)):
             writer.write_batch(rows_of_file(found))
             samples += len(found.t_ms)
+    if not samples:
+        raise ImportRefused(
+            str(text), 1, "", f"found no sample in the file, {_EXPECTED}; was its time range empty?"
+        )
     return samples
 
 
@@ -106,7 +113,10 @@ def _series(head: str) -> _Series:
     found = _SERIES.fullmatch(head)
     if found is None:
         raise ValueError("no series")
-    labels = {name: _unescaped(value) for name, value in _LABEL.findall(found[2] or "")}
+    pairs = _LABEL.findall(found[2] or "")
+    labels = {name: _unescaped(value) for name, value in pairs}
+    if len(labels) < len(pairs):
+        raise ValueError("a label twice")
     is_dump = found[1] is None
     if is_dump == ("__name__" not in labels):
         raise ValueError("no metric, or two")

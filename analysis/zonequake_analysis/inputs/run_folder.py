@@ -156,10 +156,14 @@ def read_description(run: Path | Place) -> RunDescription:
     spec = plan.part("spec") or plan
     metadata = plan.part("metadata") or document
     faults = spec.parts("faults")
+    times: dict[str, int] = {}
     for fault in faults:
-        if not fault.text("name"):
+        name = fault.text("name")
+        if not name:
             fault.refuse("name", "nothing", "the fault's name")
-    times = {fault.text("name"): fault.whole("times", least=1, absent=1) for fault in faults}
+        if name in times:
+            fault.refuse("name", f"{name} again", "a name that no other fault has")
+        times[name] = fault.whole("times", least=1, absent=1)
     expectations = _expectations(document if "expectations" in document else spec)
     named = tuple(times) if expectations.faults is None else tuple(expectations.faults)
     harness = document.part("harness")

@@ -56,7 +56,8 @@ class Evidence:
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
     `leaderless`: how many had no leader after the quiet time.
-    `one_clock`: events and operations are of one.
+    `one_clock`: events and operations are of one. `compared_writes` and `compared_reads`: how many
+    the checks of loss can judge; `placed`: how many answers have a place in the store's order.
     """
 
     description: RunDescription
@@ -66,6 +67,9 @@ class Evidence:
     counts: dict[tuple[str, str, str], int]  # (role, f, outcome)
     acknowledged: int
     uncovered: int
+    compared_writes: int
+    compared_reads: int
+    placed: int
     availability: Availability
     rebalances: Sequence[Rebalance]
     early_joints: Sequence[EarlyJoint]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.latency import latency_check
 from zonequake_analysis.measures.windows import Unavailability
@@ -51,16 +53,22 @@ def _windows(e: Evidence) -> Check:
         if most is not None
     ]
 
+    strictest_ms = min((most for most, _ in limits), default=math.inf)
     longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
     possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
-    unexplained = sum(not w.causes for w in a.windows)
+    unexplained = f"{sum(not w.causes for w in a.windows)} unexplained"
+    if any(w.causes is None for w in a.windows):
+        unexplained = "their causes aren't known, as events and history are of several clocks"
     by_reset = [w for w in a.windows if w.by_reset]
     over = len(windows_over(e))
+    undecided = 0
+    if (reset_limit, proven_limit) != (None, None):
+        undecided = sum(w.by_reset is None and w.certain_ns / 1e6 > strictest_ms for w in a.windows)
     summary = "no unavailability window"
     if a.windows:
         summary = (
             f"{len(a.windows)} windows, the longest {longest:,.0f} ms for certain and "
-            f"{possible:,.0f} ms at most; {unexplained} unexplained"
+            f"{possible:,.0f} ms at most; {unexplained}"
         )
     if by_reset:
         most = max(w.certain_ns for w in by_reset) / 1e6
@@ -77,11 +85,16 @@ def _windows(e: Evidence) -> Check:
     elif over:
         verdict = Verdict.SLO_BREACHED
         summary += f"; {over} are certainly longer than {' or '.join(text for _, text in limits)}"
+    elif undecided:
+        verdict = Verdict.UNKNOWN
+        summary += (
+            f"; {undecided} are longer than {strictest_ms:,.0f} ms, and whether a reset ended them "
+            "can't be told"
+        )
     elif a.silences:
-        strictest_ms = min((most for most, _ in limits), default=None)
         hidden_ms = a.hidden_ns / 1e6
         summary += f"; {len(a.silences)} times a vantage did not probe"
-        if strictest_ms is not None and hidden_ms > strictest_ms:
+        if hidden_ms > strictest_ms:
             verdict = Verdict.UNKNOWN
             summary += (
                 f", which can hide a window of {hidden_ms:,.0f} ms, longer than the "
@@ -101,15 +114,19 @@ def _windows(e: Evidence) -> Check:
 
 
 def windows_over(e: Evidence) -> list[Unavailability]:
-    """Returns the windows that are certainly longer than the run expects."""
+    """Returns the windows that are certainly longer than the run expects; where it isn't known
+    which ones a reset ended, those beyond the limits of both."""
     expected = e.description.expectations
     limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
     proven_limit = expected.max_reset_after_proof_ms
 
     def is_over(window: Unavailability) -> bool:
-        if not window.by_reset or (reset_limit is None and proven_limit is None):
-            return limit is not None and window.certain_ns / 1e6 > limit
-        is_long = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
-        return is_long or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
+        is_long = limit is not None and window.certain_ns / 1e6 > limit
+        if window.by_reset is False or (reset_limit is None and proven_limit is None):
+            return is_long
+        by_reset = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
+        if window.by_reset is None:
+            return is_long and by_reset
+        return by_reset or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
 
     return [window for window in e.availability.windows if is_over(window)]

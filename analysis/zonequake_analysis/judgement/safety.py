@@ -13,6 +13,11 @@ from zonequake_analysis.verdict import Check, Verdict, limited
 _BY_TIMES = ("lost-writes", "hidden-writes", "stale-reads", "flicker", "linearizability")
 """Checks that compare the times of operations of several processes."""
 
+_WITHOUT_PLACES = (
+    "not judged: no answer has a place in the store's order, and no list was read; "
+    "`linearizability` judges registers by zones"
+)
+
 
 def safety_checks(e: Evidence) -> list[Check]:
     """Checks whether the store kept its promises."""
@@ -47,32 +52,31 @@ def _loss_checks(e: Evidence) -> list[Check]:
     stale = counts[loss.CHECK, "stale"]
     flicker = counts[loss.CHECK, "flicker"]
     reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
-    skipped = e.quality.unplaced
     left_out = _left_out(e)
-    return [
+    checks = [
         Check(
             name="lost-writes",
             verdict=limited(lost, allowed.lost),
             summary=f"{lost} of {e.acknowledged:,} acknowledged writes are lost{left_out}",
             violations=lost,
-            checked=e.acknowledged - e.uncovered,
-            excluded=e.uncovered,
+            checked=e.compared_writes,
+            excluded=e.acknowledged - e.compared_writes,
         ),
         Check(
             name="hidden-writes",
             verdict=limited(hidden, 0),
             summary=f"{hidden} acknowledged writes are on a replica and not served",
             violations=hidden,
-            checked=e.acknowledged - e.uncovered,
-            excluded=e.uncovered,
+            checked=e.compared_writes,
+            excluded=e.acknowledged - e.compared_writes,
         ),
         Check(
             name="stale-reads",
             verdict=limited(stale, allowed.stale),
             summary=f"{stale} of {reads:,} reads are stale{left_out}",
             violations=stale,
-            checked=reads,
-            excluded=skipped,
+            checked=e.compared_reads,
+            excluded=max(0, reads - e.compared_reads),
         ),
         Check(
             name="flicker",
@@ -80,10 +84,13 @@ def _loss_checks(e: Evidence) -> list[Check]:
             summary=f"{flicker} reads miss a write that was not acknowledged and was seen before"
             + left_out,
             violations=flicker,
-            checked=reads,
-            excluded=skipped,
+            checked=e.compared_reads,
+            excluded=max(0, reads - e.compared_reads),
         ),
     ]
+    if e.placed or not e.quality.unplaced:
+        return checks
+    return [check if check.judged else replace(check, summary=_WITHOUT_PLACES) for check in checks]
 
 
 def _set_checks(e: Evidence) -> list[Check]:
@@ -233,12 +240,15 @@ def _transactions(e: Evidence) -> list[Check]:
 
 def _sessions(e: Evidence) -> Check:
     count = e.found.counts[loss.CHECK, "session"]
+    summary = f"{count} operations stand before one that their own process had already reached"
+    if e.quality.unplaced and not e.placed:
+        summary = "not judged: no answer has a place in the store's order"
     return Check(
         name="sessions",
         verdict=limited(count, 0),
-        summary=f"{count} operations stand before one that their own process had already reached",
+        summary=summary,
         violations=count,
-        checked=sum(e.counts.values()),
+        checked=e.placed,
         excluded=e.quality.unplaced,
     )
 

@@ -25,7 +25,7 @@ import numpy as np
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
-from zonequake_analysis.many_runs.measured_run import MeasuredRun
+from zonequake_analysis.many_runs.measured_run import NO_PHASES, MeasuredRun
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
 from zonequake_analysis.verdict import Verdict, worst
@@ -331,6 +331,9 @@ def _notes(old: ComparedSide, new: ComparedSide) -> list[str]:
                 f"interval: {first_few(absent, 5, separator=', ')}; run `zonequake analyze` over "
                 "them"
             )
+        whole = [run.run for run in side.used if run.without_phases]
+        if whole:
+            found.append(f"measured as a whole in the {name}, {NO_PHASES}: {first_few(whole, 5)}")
     targets = [sorted({run.target for run in side.used} - {""}) for side in (old, new)]
     if targets[0] != targets[1]:
         found.append(f"targets: {', '.join(targets[0]) or '–'} → {', '.join(targets[1]) or '–'}")

@@ -37,6 +37,16 @@ from zonequake_analysis.verdict import Verdict
 SHOWED_TOO_LITTLE = frozenset({Verdict.UNKNOWN, Verdict.HARNESS_FAILED})
 """Verdicts of runs whose numbers mean little: a fault missed, or the harness broke off."""
 
+_PHASES = frozenset({"before", "faults"})
+"""Phases without which a run can't be cut into parts."""
+
+_JUDGED_PHASES = ("before", "during")
+
+NO_PHASES = (
+    "for its own judgement could not tell the load before the faults from that during them (events "
+    "of another clock than the history, or no load in these phases)"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOperations:
@@ -64,7 +74,8 @@ class MeasuredMetric:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
     """A run's facts, and its estimates by the name of their quantity; `has_operations`: whether
-    `tables/ops` exists; `identity`: equal in copies of a run, empty if nothing tells them apart."""
+    `tables/ops` exists; `identity`: equal in copies of a run, empty if nothing tells them apart;
+    `without_phases`: its events have phases, which its own judgement couldn't use either."""
 
     folder: str
     run: str
@@ -79,6 +90,7 @@ class MeasuredRun:
     has_operations: bool
     metrics: tuple[MeasuredMetric, ...] = field(default=())
     identity: str = ""
+    without_phases: bool = False
 
     @property
     def usable(self) -> bool:
@@ -102,11 +114,13 @@ def measured(
     phases_ns: Mapping[str, int],
     metrics: tuple[MeasuredMetric, ...] = (),
 ) -> MeasuredRun:
-    """Returns the numbers of a run. `name`: of its folder; `phases_ns`: when each phase began."""
+    """Returns the numbers of a run. `name`: of its folder; `phases_ns`: when each phase began by
+    the events, whose clock may be another one than the history's."""
     facts = document.run
     estimates = of_verdict(document)
+    usable = _phases_were_judged(document)
     if operations is not None:
-        estimates |= of_operations(operations, phases_ns)
+        estimates |= of_operations(operations, phases_ns if usable else {})
     return MeasuredRun(
         folder=folder,
         run=(facts.run if facts is not None else "") or name,
@@ -121,7 +135,14 @@ def measured(
         has_operations=operations is not None,
         metrics=metrics,
         identity=_identity(facts, operations),
+        without_phases=operations is not None and phases_ns.keys() >= _PHASES and not usable,
     )
+
+
+def _phases_were_judged(document: VerdictDocument) -> bool:
+    """Returns whether the run's own judgement measured the load by phase: it doesn't where events
+    and history are of several clocks."""
+    return any(document.numbers.get(f"p99_{phase}_ms") is not None for phase in _JUDGED_PHASES)
 
 
 def _identity(facts: RunFacts | None, operations: LoadOperations | None) -> str:
@@ -189,7 +210,7 @@ def spans_ns(
 ) -> dict[str, tuple[int, int]]:
     """Returns each measured part of the run, from its begin to its end."""
     end_ns = int((operations.due_ns + operations.took_ns).max())
-    if not {"before", "faults"} <= phases_ns.keys():
+    if not phases_ns.keys() >= _PHASES:
         return {"whole": (int(operations.due_ns.min()), end_ns)}
     quiet_ns = phases_ns.get("quiet", end_ns)
     first_ns = phases_ns.get("control", phases_ns["faults"])

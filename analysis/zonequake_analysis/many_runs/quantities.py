@@ -57,7 +57,7 @@ SPANS = {
     "whole": "in the whole run",
 }
 """Parts of a run: from the steady load to the control or the faults; from the first fault to the
-end of recovery; all of it if the events show no phases."""
+end of recovery; all of it if the events show no phases, or the judgement couldn't use them."""
 
 ALL = "all"
 CLASSES = {ALL: "operations", "read": "reads", "write": "writes", "cas": "cas", "append": "appends"}

@@ -78,7 +78,7 @@ def _write(
     from zonequake_analysis.many_runs.folders import has_verdict, run_folders
     from zonequake_analysis.many_runs.trend_job import read_rows, write_table
     from zonequake_analysis.many_runs.trend_page import render_trend
-    from zonequake_analysis.many_runs.trend_rows import each_once, left_out, trends
+    from zonequake_analysis.many_runs.trend_rows import each_once, left_out, notes, trends
     from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
     from zonequake_analysis.spark_pass.session import build_session
     from zonequake_analysis.spark_pass.settings import Size
@@ -113,5 +113,6 @@ def _write(
             f"points; table: {table}"
         )
         told = [one_line(f"trend: left out: {why}") for _, why in without]
+        told += [one_line(f"trend: {run}: {why}") for run, why in notes(rows)]
         if told:
             print(first_few(told, MOST_TOLD, separator="\n"), file=sys.stderr)  # noqa: T201

@@ -23,7 +23,8 @@ _AGAIN = "run `zonequake analyze` over it again"
 
 _SHAPE = (
     "run string, folder string, time_ns bigint, version string, target string, scenario string, "
-    "objective string, unit string, value double, bound double, verdict string, problem string"
+    "objective string, unit string, value double, bound double, verdict string, problem string, "
+    "note string"
 )
 _COLUMNS = [column.split()[0] for column in _SHAPE.split(", ")]
 _TYPES = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}

@@ -24,6 +24,7 @@ from zonequake_analysis.many_runs.trend_rows import (
     Series,
     TrendRow,
     left_out,
+    notes,
 )
 from zonequake_analysis.untrusted_text import plain
 from zonequake_analysis.verdict import MARKS, Verdict
@@ -84,6 +85,7 @@ def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folde
         problems=[(plain(run), plain(why, 400)) for run, why in problems[:MOST_PROBLEMS]],
         problems_left_out=first_few(unlisted, MOST_NAMED),
         without=first_few([plain(run) for run, _ in problems], 3),
+        noted=first_few([plain(f"{run}: {why}", 400) for run, why in notes(rows)], MOST_NAMED),
         data=_data(found),
     )
 

@@ -12,7 +12,7 @@ import msgspec
 from zonequake_analysis.inputs.run_folder import Expectations
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.change_points import ChangePoint, change_points
-from zonequake_analysis.many_runs.measured_run import SHOWED_TOO_LITTLE, MeasuredRun
+from zonequake_analysis.many_runs.measured_run import NO_PHASES, SHOWED_TOO_LITTLE, MeasuredRun
 from zonequake_analysis.many_runs.quantities import (
     ALL,
     LOST,
@@ -68,7 +68,8 @@ OBJECTIVES = (
 
 class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. `verdict`: of the check that judges the objective; the run's in the row
-    `run`. `problem`: why a folder has no rows; such a row isn't in the table."""
+    `run`. `problem`: why a folder has no rows; such a row isn't in the table. `note`: what a reader
+    must know of the run's numbers, in its row `run`; not in the table either."""
 
     run: str
     folder: str
@@ -82,6 +83,7 @@ class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     bound: float | None = None
     verdict: str | None = None
     problem: str | None = None
+    note: str | None = None
 
 
 def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
@@ -101,7 +103,8 @@ def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
         }
         return msgspec.convert(known | fields, TrendRow)
 
-    rows = [row(RUN, run.verdict)]
+    note = f"measured as a whole, {NO_PHASES}" if run.without_phases else None
+    rows = [row(RUN, run.verdict, note=note)]
     for name in OBJECTIVES:
         estimate = run.estimates.get(name)
         if estimate is not None and math.isfinite(estimate.value):
@@ -161,6 +164,11 @@ def left_out(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
         for row in rows
         if row.problem is None and row.objective == RUN and not row.time_ns
     ]
+
+
+def notes(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
+    """Returns the runs whose numbers a reader may take for others, each with the reason."""
+    return [(row.run, row.note) for row in rows if row.note is not None]
 
 
 def _bounds(expected: Expectations) -> dict[str, float | None]:

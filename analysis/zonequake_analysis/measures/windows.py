@@ -14,7 +14,7 @@ The outage is between the two; a vantage that did not probe for three intervals 
 neither success nor failure. A window is total if every vantage that probed then saw it.
 
 The cause is the event that happened last before the window began: Prometheus explains windows, it
-never measures them.
+never measures them. Events of another clock than the probes show neither causes nor a proof.
 """
 
 from __future__ import annotations
@@ -72,14 +72,23 @@ class Unavailability:
     failed: int
     vantages: tuple[str, ...]
     total: bool
-    causes: tuple[Cause, ...]  # the leading one first; empty: unexplained
+    causes: tuple[Cause, ...] | None  # the leading one first; empty: unexplained; None: not known
 
     @property
-    def by_reset(self) -> bool:
+    def by_reset(self) -> bool | None:
         """Whether a reset is among the causes: then the window took as long as the loss and the
-        reset.
+        reset. None: not known.
         """
+        if self.causes is None:
+            return None
         return any(cause.kind == RESET for cause in self.causes)
+
+    @property
+    def told_cause(self) -> str:
+        """The leading cause in words; empty if nothing explains the window."""
+        if self.causes is None:
+            return "cause not known: the events are of another clock"
+        return self.causes[0].what if self.causes else ""
 
     @property
     def possible_ns(self) -> int:
@@ -100,12 +109,17 @@ class Availability:
 
 
 def availability(
-    vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[RecordedEvent]
+    vantages: Sequence[Vantage],
+    islands: Sequence[Island],
+    events: Sequence[RecordedEvent],
+    *,
+    one_clock: bool = True,
 ) -> Availability:
-    """Returns the windows, the vantages, and the silences of each vantage."""
+    """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
+    and the probes are of one."""
     failures = [island for island in islands if not island.silent]
     return Availability(
-        windows=tuple(_merge(failures, vantages, events)),
+        windows=tuple(_merge(failures, vantages, events if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
@@ -140,7 +154,7 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
 
 def _merge(
-    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent]
+    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent] | None
 ) -> list[Unavailability]:
     """Joins the vantages' runs that overlap in their possible parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
@@ -165,7 +179,7 @@ def _merge(
 
 
 def _window(
-    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[RecordedEvent]
+    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[RecordedEvent] | None
 ) -> Unavailability:
     zone, partition, function = group[0].zone, group[0].partition, group[0].function
     saw = {island.vantage for island in group}
@@ -187,7 +201,7 @@ def _window(
     proof = max(
         (
             e.time
-            for e in events
+            for e in events or ()
             if e.kind == "pod.event" and e.text("phase") in _ENDED and start <= e.time <= end
         ),
         default=start,
@@ -204,7 +218,9 @@ def _window(
         failed=sum(island.failed for island in group),
         vantages=tuple(sorted(saw)),
         total=total,
-        causes=tuple(_causes(zone, partition, first_failed, end, events)),
+        causes=None
+        if events is None
+        else tuple(_causes(zone, partition, first_failed, end, events)),
     )
 
 

@@ -11,6 +11,7 @@ from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.sufficiency import LOAD
 from zonequake_analysis.judgement.verdict_json import MOST_TOLD
 from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (
@@ -46,7 +47,7 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "duration_s": round((judgement.ingested.end_ns - judgement.ingested.start_ns) / 1e9, 3),
         "partitions": len(drawn.partitions),
         "windows": len(windows),
-        "windows_unexplained": sum(not window.causes for window in windows),
+        "windows_unexplained": _unexplained(windows),
         "longest_window_certain_ms": ms(max((w.certain_ns for w in windows), default=0)),
         "longest_window_possible_ms": ms(max((w.possible_ns for w in windows), default=0)),
         "probe_resolution_ms": ms(e.availability.resolution_ns),
@@ -61,6 +62,13 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
     }
 
 
+def _unexplained(windows: Sequence[Unavailability]) -> int | None:
+    """Returns how many windows have no cause; None if causes aren't known."""
+    if any(window.causes is None for window in windows):
+        return None
+    return sum(not window.causes for window in windows)
+
+
 def headline(judgement: Judgement, *, short: bool = False) -> str:
     """Returns the verdict in one sentence: the worst check, or what was shown.
 
@@ -70,10 +78,14 @@ def headline(judgement: Judgement, *, short: bool = False) -> str:
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
         faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
-        return (
-            f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
-            f"and every key is linearizable{faults}."
-        )
+        shown = "Every key is linearizable"
+        judged = {check.name: check for check in judgement.checks if check.judged}
+        if judged.keys() >= {"lost-writes", "stale-reads"}:
+            shown = (
+                f"No acknowledged write of {judged['lost-writes'].checked:,} was lost, no read was "
+                "stale, and every key is linearizable"
+            )
+        return f"{shown}{faults}."
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
     said = _short if short else str

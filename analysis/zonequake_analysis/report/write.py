@@ -108,7 +108,7 @@ def _longest(windows: tuple[Unavailability, ...]) -> list[WindowEntry]:
             function=window.function,
             certain_ms=round(window.certain_ns / 1e6, 3),
             possible_ms=round(window.possible_ns / 1e6, 3),
-            cause=window.causes[0].what if window.causes else "",
+            cause=window.told_cause,
         )
         for window in longest.values()
     ]

@@ -77,8 +77,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     orphans: int
     cut_off: int
     unplaced: int
+    placed: int
     acknowledged: int
     uncovered: int
+    compared_writes: int
+    compared_reads: int
     suspects: Suspects
     tally: Tally
     vantages: list[Vantage]
@@ -159,9 +162,10 @@ def judged_bucket(
     if ops.num_rows:
         _write(seen, folder, number)
     c = columns(ops)
-    acknowledged, uncovered = loss.coverage(c)
+    covered = loss.coverage(c)
     vantages, islands = watched(ops) if spanning is None else (spanning.vantages, spanning.islands)
-    unplaced = (c.outcome == OutcomeCode.OK.value) & ops.column("position").is_null().to_numpy()
+    answered = c.outcome == OutcomeCode.OK.value
+    unplaced = answered & ops.column("position").is_null().to_numpy()
     return Found(
         facts=whole,
         faults=faults_together([used, overlapping, orphans(paired.orphans, paired.orphan_origins)]),
@@ -170,8 +174,11 @@ def judged_bucket(
         orphans=paired.orphans,
         cut_off=paired.cut_off,
         unplaced=int(unplaced.sum()),
-        acknowledged=acknowledged,
-        uncovered=uncovered,
+        placed=int(answered.sum() - unplaced.sum()),
+        acknowledged=covered.acknowledged,
+        uncovered=covered.uncovered,
+        compared_writes=covered.compared_writes,
+        compared_reads=covered.compared_reads,
         suspects=suspects,
         tally=tally(paired.ops, extent(whole.start or 0, whole.end or 0)),
         vantages=vantages,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -30,6 +31,9 @@ from zonequake_analysis.jvm.java_command import class_path, installed_spark, is_
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+_OF_THIS_PROCESS = secrets.token_hex(4)
+"""Tells its draft from that of a process in another container, with the same number and home."""
 
 _QUIET = "-Xlog:cds*=off"
 _END_S = 60.0
@@ -102,7 +106,7 @@ def _options_of(context: SparkContext) -> str:
 
 def _written(kind: ArchivedRun, own_command: bool) -> Path:
     file = _file(kind, own_command)
-    return file.with_name(f"{file.name}.{os.getpid()}")
+    return file.with_name(f"{file.name}.{os.getpid()}-{_OF_THIS_PROCESS}")
 
 
 def _file(kind: ArchivedRun, own_command: bool) -> Path:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonequake_analysis.inputs.column_files.one_range import read_range
+from zonequake_analysis.inputs.completeness import followed_pieces
 from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
 from zonequake_analysis.inputs.faults.names import twice as find_twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
@@ -90,6 +91,9 @@ class Lines:
         shares = self.shares()
         writers = [self.writer(share[0]) for share in shares]
         clock_offset_ns, column_files = self.clock_offset_ns, self.column_files
+        names = [file.name for file in self.files]
+        before = followed_pieces(names)
+        followed = [number for number, name in enumerate(names) if name in before]
 
         def read(number: int) -> tuple[pa.Table, Facts]:
             parts = [read_range(part, column_files) for part in shares[number]]
@@ -101,6 +105,7 @@ class Lines:
                     writer=writers[number],
                     clock_offset_ns=clock_offset_ns,
                     twice=twice,
+                    followed=followed,
                 )
             unused = [part.unused for part in parts if part.unused]
             if unused:

@@ -141,14 +141,16 @@ def connect_server(remote: str) -> ConnectServer:
     """Returns the server that a URL names. Raises SessionError, without a word of the URL."""
     found = _CONNECT_URL.fullmatch(remote)
     if found is None:
-        raise SessionError("--remote: expected sc://host:port, with options only after /;")
+        raise SessionError(
+            "--remote or SPARK_REMOTE: expected sc://host:port, with options only after /;"
+        )
     options = [_CONNECT_OPTION.fullmatch(each) for each in (found[4] or "").split(";") if found[4]]
     values = [option[1] for option in options if option is not None]
     if len(values) < len(options):
         raise SessionError(
-            "--remote: found an option after /; that is no name=value, expected them as in "
-            "sc://host:port/;use_ssl=true;token=…, and in a value %3D for =, %2F for /, %3B for ;, "
-            "%3F for ?, %23 for # and %20 for a space"
+            "--remote or SPARK_REMOTE: found an option after /; that is no name=value, expected "
+            "them as in sc://host:port/;use_ssl=true;token=…, and in a value %3D for =, %2F for /, "
+            "%3B for ;, %3F for ?, %23 for # and %20 for a space"
         )
     return ConnectServer(
         host=found[2],

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
 from zonequake_analysis.jvm import local_jvm
+from zonequake_analysis.run_argument import SPARK_REMOTE
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
 from zonequake_analysis.spark_pass.placement import (
     check_placement,
@@ -33,9 +34,6 @@ from zonequake_analysis.spark_pass.settings import (
     defaults,
     is_local,
 )
-
-_REMOTE = "SPARK_REMOTE"
-"""PySpark's own variable: beside a master it refuses it, in words that hold its token."""
 
 
 def build_session(
@@ -68,10 +66,10 @@ def build_session(
                     f"found {option} beside --remote, expected one of them: a Spark Connect server "
                     "has a master and a driver of its own"
                 )
-    elif _REMOTE in os.environ:
+    elif SPARK_REMOTE in os.environ:  # PySpark refuses it, in words that hold its token
         raise SessionError(
-            f"found {_REMOTE} in the environment, expected --remote with its value, or no such "
-            "variable"
+            f"found {SPARK_REMOTE} in the environment, expected no such variable here: only "
+            "`zonequake analyze` without --master and --driver-host takes it"
         )
     if archives is not None:
         _check_archives(archives, master, remote)

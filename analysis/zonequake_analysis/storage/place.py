@@ -155,18 +155,23 @@ class Place:
     def listed(self, ending: str = "") -> list[Place]:
         """Returns the files of a folder whose names end so, by name; none if there is no folder.
 
-        On this machine it also returns anything else with such a name: its reader refuses it.
+        Hidden ones, such as drafts and a desktop's, are among them only without an `ending`. On
+        this machine it also returns anything else with such a name: its reader refuses it.
         """
         if (path := self.local) is not None:
-            return [self / found.name for found in sorted(path.glob(f"*{ending}"))]
-        return [self / name for name in sorted(self.modified_s()) if name.endswith(ending)]
+            names = [found.name for found in path.glob(f"*{ending}")]
+        else:
+            names = [name for name in self.modified_s() if name.endswith(ending)]
+        return [self / name for name in sorted(names) if not (ending and name.startswith("."))]
 
     def all_below(self, ending: str) -> list[Place]:
-        """Lists the files whose names end so, in this folder and all folders in it, by name."""
+        """Lists the files whose names end so, in this folder and all folders in it, by name; hidden
+        ones as `listed` does."""
         if (path := self.local) is not None:
-            found = (file.relative_to(path).as_posix() for file in path.rglob(f"*{ending}"))
-            return [self / name for name in sorted(found)]
-        return [self / name for name in sorted(self.sizes_below()) if name.endswith(ending)]
+            names = [file.relative_to(path).as_posix() for file in path.rglob(f"*{ending}")]
+        else:
+            names = [name for name in self.sizes_below() if name.endswith(ending)]
+        return [self / name for name in sorted(names) if not (ending and "/." in f"/{name}")]
 
     def sizes_below(self) -> dict[str, int]:
         """Returns the files in this folder and all folders in it, with their sizes in bytes.

@@ -212,7 +212,7 @@ def _rebalances(e: Evidence) -> Iterator[CheckFinding]:
 
 def _windows(e: Evidence) -> Iterator[CheckFinding]:
     for window in windows_over(e):
-        cause = window.causes[0].what if window.causes else "unexplained"
+        cause = window.told_cause or "unexplained"
         yield CheckFinding(
             check="availability",
             kind="too-long",

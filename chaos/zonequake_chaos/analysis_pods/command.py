@@ -10,7 +10,14 @@ import typer
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm import local_jvm
-from zonequake_analysis.run_argument import Archives, DriverHost, Master, Remote, RunPlace
+from zonequake_analysis.run_argument import (
+    Archives,
+    DriverHost,
+    Master,
+    Remote,
+    RunPlace,
+    remote_or_environment,
+)
 from zonequake_ctl.options import ReleaseOptions
 from zonequake_kube.errors import UsageError
 from zonequake_kube.options import expanded
@@ -48,6 +55,7 @@ def analyze_command(
             raise UsageError(
                 "found --store-secret or an option of a release, expected --in-cluster beside it"
             )
+        remote = remote_or_environment(remote, others=(master, driver_host))
         early = EndedEarly(run=run)
         with early.at_sigterm():
             record = RecordedRun.of(run)

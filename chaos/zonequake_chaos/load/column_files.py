@@ -3,15 +3,15 @@
     HistoryCopy ── the name of a piece that has ended ──▶ zonequake_analysis.inputs.column_files
 
 The analysis reads a piece without its column file from its lines, so nothing depends on it: it may
-be missing, be killed, or come too late.
+be missing, be killed, or come too late. What it could not convert is told, and judges nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import StreamReader
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,11 @@ from typing import Self
 PROGRAM = ("-m", "zonequake_analysis.inputs.column_files")
 WAIT_S = 60.0
 """Longest time that the run's end waits for pieces that have no column file yet."""
+
+_READ_BYTES = 4096
+_NOT_WRITTEN = "not all column files were written, so that the analysis reads lines"
+_NOT_INSTALLED = "ModuleNotFoundError: "
+"""Where the analysis isn't installed there are no column files, as documented."""
 
 
 class ColumnFiles:
@@ -28,6 +33,8 @@ class ColumnFiles:
         self._run = run
         self._ended: asyncio.Queue[str | None] = asyncio.Queue()
         self._work: asyncio.Task[None] | None = None
+        self.problem = ""
+        """Why not all pieces were converted, in words; empty if they were, or had no time."""
 
     def piece_ended(self, name: str) -> None:
         """Takes the name of a history file that doesn't grow any more."""
@@ -50,23 +57,52 @@ class ColumnFiles:
 
     async def _convert(self) -> None:
         process: Process | None = None
-        with suppress(OSError):  # it can't be started, was killed, or has no pyarrow
+        last_line: asyncio.Task[str] | None = None
+        try:
             while (name := await self._ended.get()) is not None:
-                process = process or await self._started()
+                if process is None:
+                    process = await self._started()
+                    assert process.stderr is not None
+                    last_line = asyncio.create_task(_last_line(process.stderr))
                 assert process.stdin is not None
                 process.stdin.write(f"{name}\n".encode())
                 await process.stdin.drain()
-        if process is not None:
-            await _ended(process)
+        except OSError as error:  # it can't be started, was killed, or has no pyarrow
+            self.problem = f"{_NOT_WRITTEN}: {error}"
+        if process is not None and last_line is not None:
+            in_time = await _ended(process)
+            why = _problem(await last_line, process.returncode)
+            self.problem = why if in_time else ""
 
     async def _started(self) -> Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, *PROGRAM, str(self._run), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+            sys.executable,
+            *PROGRAM,
+            str(self._run),
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            process_group=0,  # Ctrl-C ends the run, which still collects and converts its histories
         )
 
 
-async def _ended(process: Process) -> None:
-    """Lets it end what it has been told to do, or kills it."""
+async def _last_line(stream: StreamReader) -> str:
+    """Reads a stream to its end; returns its last line, or the end of it."""
+    kept = b""
+    while block := await stream.read(_READ_BYTES):
+        kept = (kept + block)[-_READ_BYTES:]
+    return kept.decode(errors="replace").strip().rpartition("\n")[2]
+
+
+def _problem(last_line: str, code: int | None) -> str:
+    """Returns why not all pieces were converted; empty if they were, or nothing can convert."""
+    if not code or last_line.startswith(_NOT_INSTALLED):
+        return ""
+    return f"{_NOT_WRITTEN}: {last_line or f'their process ended with {code}'}"
+
+
+async def _ended(process: Process) -> bool:
+    """Lets it end what it has been told to do, or kills it; returns whether it ended itself."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -74,3 +110,5 @@ async def _ended(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
+        return False
+    return True

@@ -156,6 +156,8 @@ class Runner:
                     await self._tail()
                     for number in (signal.SIGINT, signal.SIGTERM):
                         loop.remove_signal_handler(number)
+        if self._columns.problem:  # they only make the analysis quicker
+            self._problems.texts.append(self._columns.problem)
         if self._events.problem is not None:
             self._problems.add(Verdict.HARNESS_FAILED, self._events.problem)
         self._progress.skip_rest()

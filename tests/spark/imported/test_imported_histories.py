@@ -123,7 +123,7 @@ def test_registers_whose_values_repeat_pass_by_search(spark: SparkSession, tmp_p
     found = {check.name: check for check in judgement.checks}
     assert judgement.verdict is Verdict.PASSED, judgement.checks
     assert "6 keys whose values repeat, by search" in found["linearizability"].summary
-    assert "6 keys whose values repeat are left out" in found["stale-reads"].summary
+    assert not found["stale-reads"].judged, "no answer has a place"
     assert judgement.evidence.found.by_search.with_order == 6
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.histories.synthesize import START_NS
 from tests.histories.tabled_run import (
@@ -24,6 +27,7 @@ from tests.histories.tabled_run import (
 from tests.spark.tables.conftest import Analysed
 from zonequake_analysis.checks import list_prefixes
 from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.tables.schemas import TABLES, columns_of
 from zonequake_analysis.verdict import Verdict
 
@@ -154,6 +158,20 @@ def test_small_tables_hold_what_happened_in_both_clocks(tables: Tables) -> None:
     probes = tables["probes"].collect()
     assert len(probes) == 4 * 2 * 2, "partitions, classes, vantages"
     assert {p["partition"] for p in probes if p["failed"]} == {0}
+
+
+def test_windows_have_no_cause_if_the_events_are_of_another_clock(
+    spark: SparkSession, analysed: Analysed, tmp_path: Path
+) -> None:
+    shutil.copytree(analysed.run / "history", tmp_path / "history")
+    with (tmp_path / "events.jsonl").open("w") as file:
+        for line in (analysed.run / "events.jsonl").read_text().splitlines():
+            file.write(json.dumps(json.loads(line) | {"clock": "another"}) + "\n")
+    judge_run(spark, tmp_path)
+    windows = pq.read_table(tmp_path / "tables" / "windows").to_pylist()
+    assert len(windows) == 2
+    for window in windows:
+        assert {window["by_reset"], window["cause_kind"], window["cause"]} == {None}
 
 
 def test_another_reader_of_parquet_sees_the_same_findings(

@@ -78,6 +78,9 @@ def evidence(**changes: Any) -> Evidence:
         },
         acknowledged=100,
         uncovered=0,
+        compared_writes=100,
+        compared_reads=104,
+        placed=204,
         availability=Availability(
             windows=(), vantages=(), silences=(), hidden_ns=0, resolution_ns=0
         ),

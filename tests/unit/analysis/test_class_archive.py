@@ -2,6 +2,7 @@
 
 import os
 import time
+from importlib.util import module_from_spec
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,22 @@ def test_only_who_records_writes_an_archive(cache: Path) -> None:
     assert archive_options(None) == ""
     file = written(archive_options(ArchivedRun.HISTORY))
     assert file.parent == cache
-    assert file.name.endswith(f"-history.jsa.{os.getpid()}")
+    assert f"-history.jsa.{os.getpid()}-" in file.name
+    assert written(archive_options(ArchivedRun.HISTORY)) == file
+
+
+def test_two_processes_of_one_number_write_two_files(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of two containers with one home folder."""
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    one = written(archive_options(ArchivedRun.HISTORY))
+    spec = class_archive.__spec__
+    assert spec is not None
+    assert spec.loader is not None
+    other = module_from_spec(spec)
+    spec.loader.exec_module(other)
+    assert written(other.archive_options(other.ArchivedRun.HISTORY)) != one
 
 
 def test_an_archive_of_a_run_with_metrics_serves_all(cache: Path) -> None:

@@ -19,7 +19,7 @@ import xxhash
 from tests.histories.synthesize import Shape, synthesize
 from tests.unit.analysis.judged_lines import judged, operation, written
 from tests.unit.analysis.transaction_lines import append, findings_below, read, transaction
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import PlaceError, RunNotWhole
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
@@ -27,6 +27,7 @@ from zonequake_analysis.inputs.column_files.one_range import encoded, name_of, r
 from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import CORRUPT
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 SIZE = 20_000
 """Bytes of a range: a history of some hundred lines has several."""
@@ -404,6 +405,17 @@ def test_a_conversion_that_is_killed_leaves_whole_files_alone(tmp_path: Path) ->
         assert found
         assert set(unused_of(files, found)) == {""}
         next(iter(found.values())).delete()
+
+
+def test_the_command_writes_nothing_into_a_place_that_a_run_has_claimed(tmp_path: Path) -> None:
+    written(tmp_path, operation(1))
+    (tmp_path / "columns").mkdir()
+    (tmp_path / "columns" / "load-0.jsonl.0.arrows").touch()
+    mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
+    write_mark(Place.of(tmp_path), mark)
+    with pytest.raises(RunNotWhole, match="the run r7 is not whole here"):
+        write_column_files(Place.of(tmp_path))
+    assert len(list((tmp_path / "columns").iterdir())) == 1
 
 
 def test_lines_that_are_appended_during_the_conversion_are_not_missed(

@@ -69,11 +69,12 @@ def test_files_that_no_history_is_read_from_are_named_and_drafts_are_not(tmp_pat
     (history / "sub").mkdir(parents=True)
     (history / "empty").mkdir()
     read = ("a.jsonl", "a.0001.jsonl")
-    drafts = (".b.jsonl.5f1c", "a.jsonl.0123456789abcdef", "sub/.c.jsonl.5f1c")
+    drafts = (".b.jsonl.5f1c", "a.jsonl.0123456789abcdef", "sub/.c.jsonl.5f1c", "._a.jsonl")
     unread = ("b.json", "d.jsonl.gz", "e.JSONL", "f.jsonl~", "sub/c.jsonl")
     for name in (*read, *drafts, *unread):
         (history / name).write_text("{}\n")
     (history / "_SUCCESS").touch()
+    (history / ".d.jsonl").mkdir()
     found = histories(tmp_path)
     assert found.unread == tuple(f"history/{name}" for name in unread)
     assert sorted(file.name for file in found.files) == sorted(read)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
-from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, HistoryFaultKind
+from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, HistoryFaultKind, in_words
 
 GOOD = [*operation(1), *operation(2, f="read", value=1)]
 
@@ -115,6 +115,31 @@ def test_a_line_of_another_schema_version_is_told_and_judged(tmp_path: Path) -> 
 def _fields(text: str) -> dict[str, object]:
     found: dict[str, object] = json.loads(text)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "torn", "unreadable"),
+    [
+        ("zq-z-0-17-load.jsonl", 0, 1),
+        ("zq-z-0-17-load.0001.jsonl", 0, 1),
+        ("zq-z-0-17-load.0002.jsonl", 1, 0),
+        ("zq-z-0-17-probe.jsonl", 1, 0),
+    ],
+)
+def test_a_piece_that_another_one_follows_is_not_torn_by_a_crash_but_cut(
+    tmp_path: Path, name: str, torn: int, unreadable: int
+) -> None:
+    (tmp_path / "history").mkdir()
+    others = ("zq-z-0-17-load.jsonl", "zq-z-0-17-load.0001.jsonl", "zq-z-0-17-load.0002.jsonl")
+    files = [tmp_path / "history" / one for one in sorted({*others, name})]
+    for number, file in enumerate(files):
+        lines = "".join(f"{one}\n" for one in operation(number + 1))
+        file.write_text(lines + line()[:40] * (file.name == name))
+    found, faults = judged(files, tmp_path / "ops")
+    assert found[0].facts.torn == torn
+    assert faults.of(HistoryFaultKind.UNREADABLE) == faults.keyless == unreadable
+    for sentence in in_words(faults, files):
+        assert f"history/{name}:3: the file ends within a line, expected a whole one" in sentence
 
 
 @pytest.mark.parametrize("key", ["k2", "k1"])

@@ -143,6 +143,9 @@ def told(found: Sequence[Found], faults: Faults, files: Sequence[Path], ops: Pat
         "unplaced",
         "acknowledged",
         "uncovered",
+        "compared_writes",
+        "compared_reads",
+        "placed",
     )
     facts = first.facts
     drawn = timeline((one.tally for one in found), start_ns=facts.start or 0, end_ns=facts.end or 0)

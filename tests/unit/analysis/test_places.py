@@ -104,14 +104,17 @@ def test_what_a_store_says_is_shown_without_the_processes_credentials(
     assert SECRET not in without_secrets(f"signed with {SECRET}")
 
 
-def test_a_folder_of_this_machine_is_listed_as_its_glob_and_read_by_parts(tmp_path: Path) -> None:
+def test_a_folder_of_this_machine_is_listed_without_hidden_files_and_read_by_parts(
+    tmp_path: Path,
+) -> None:
     for name in ("b.jsonl", "a.jsonl", ".c.jsonl", "d.txt"):
         (tmp_path / name).write_text(f"{name}\nsecond\n")
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "d.txt")
     place = Place.of(tmp_path)
-    assert [str(file) for file in place.listed(".jsonl")] == [
-        str(path) for path in sorted(tmp_path.glob("*.jsonl"))
-    ]
+    names = ["a.jsonl", "b.jsonl", "link.jsonl"]
+    assert [file.name for file in place.listed(".jsonl")] == names
+    assert {file.name for file in place.listed()} == {*names, ".c.jsonl", "d.txt"}
+    assert [file.name for file in place.all_below(".jsonl")] == names
     assert Place.of(tmp_path / "nowhere").listed() == []
     file = place / "a.jsonl"
     assert file.size_bytes() == 15

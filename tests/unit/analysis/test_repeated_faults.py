@@ -92,3 +92,9 @@ def test_times_of_a_plan_are_whole_numbers(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("faults: [{name: kill, times: often}]")
     with pytest.raises(RunFolderError, match=r"field `faults\[0\]\.times`: found often"):
         read_description(tmp_path)
+
+
+def test_two_planned_faults_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("faults: [{name: kill}, {name: cut}, {name: kill}]")
+    with pytest.raises(RunFolderError, match=r"field `faults\[2\]\.name`: found kill again"):
+        read_description(tmp_path)

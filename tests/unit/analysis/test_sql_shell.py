@@ -74,6 +74,33 @@ def test_a_query_that_writes_or_calls_java_is_refused(text: str, found: str) -> 
     assert query_of("SELECT reflect, insert FROM ops")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM events WHERE text LIKE '%INSERT INTO%'",
+        "SELECT \"insert overwrite\", 'reflect(' FROM ops",
+        "SELECT r'\\', 'it''s \\' java_method (' FROM ops",
+    ],
+)
+def test_words_in_a_text_are_no_statement(text: str) -> None:
+    assert query_of(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 -- first\r, reflect('a', 'b')",
+        "SELECT 'a' || reflect('a', 'b')",
+        "SELECT `'`, reflect('a', 'b') AS `'`",
+        "SELECT 1 -- \\\n '\n, reflect('a', 'b') --'",
+        "SELECT /* /* */ ' */ reflect('a', 'b') /* ' */",
+    ],
+)
+def test_a_call_is_found_beside_any_quotes(text: str) -> None:
+    with pytest.raises(StatementRefused, match=r"^found reflect, expected a query"):
+        query_of(text)
+
+
 @pytest.mark.parametrize("text", ["", " ;", "-- only a word\n;"])
 def test_no_statement_is_refused(text: str) -> None:
     with pytest.raises(StatementRefused, match="found no statement"):

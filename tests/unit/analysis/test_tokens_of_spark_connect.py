@@ -12,17 +12,20 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import typer
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from zonequake_analysis import cli
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.spark_pass import session
 from zonequake_analysis.spark_pass.placement import (
     connect_server,
     placement_of,
     without_options,
 )
+from zonequake_chaos.analysis_pods.command import app as analyze_here_or_in_the_cluster
 
 TOKEN = "c2VjcmV0"
 
@@ -48,10 +51,12 @@ def server() -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def refused(run: Path, words: list[str], capfd: Any, caplog: Any) -> str:
+def refused(
+    run: Path, words: list[str], capfd: Any, caplog: Any, command: typer.Typer = cli.app
+) -> str:
     """What the command says, once the token is in none of its streams, files and their names."""
     with caplog.at_level(logging.DEBUG):
-        assert cli.app([str(run), *words], standalone_mode=False) == 255
+        assert command([str(run), *words], standalone_mode=False) == 255
     said = capfd.readouterr()
     files = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     assert {"verdict.json", "junit.xml", "summary.md"} <= {file.name for file in files}
@@ -84,7 +89,7 @@ def test_no_url_that_is_refused_is_told_with_its_token(
     given = ["--remote", url.format(server=server, token=TOKEN)]
     given += ["--archives", "environment.tar.gz"] if archives else []
     said = refused(run, given, capfd, caplog)
-    assert "--remote: " in said or server in said
+    assert "--remote or SPARK_REMOTE: " in said or server in said
 
 
 def test_archives_beside_a_server_are_refused_without_its_token(
@@ -147,11 +152,52 @@ def test_an_error_of_sparks_client_that_holds_none_is_told(
     assert f"no session began at sc://{server} (grpcio must be installed)" in said
 
 
-def test_a_server_in_the_environment_is_refused_without_its_token(
-    run: Path, server: str, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+@pytest.mark.parametrize("words", [["--master", "local[2]"], ["--driver-host", "10.0.0.9"]])
+def test_a_server_in_the_environment_beside_another_place_is_refused_without_its_token(
+    run: Path,
+    server: str,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    caplog: Any,
 ) -> None:
     monkeypatch.setenv("SPARK_REMOTE", f"sc://{server}/;token={TOKEN}")
-    assert "found SPARK_REMOTE in the environment" in refused(run, [], capfd, caplog)
+    assert "found SPARK_REMOTE in the environment" in refused(run, words, capfd, caplog)
+
+
+@pytest.mark.parametrize("command", [cli.app, analyze_here_or_in_the_cluster])
+@pytest.mark.parametrize(
+    ("words", "host"), [([], "elsewhere"), (["--remote", "sc://given/;token=t"], "given")]
+)
+def test_a_server_in_the_environment_is_used_unless_an_option_names_one(
+    run: Path,
+    command: typer.Typer,
+    words: list[str],
+    host: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    caplog: Any,
+) -> None:
+    """So that its token is in no argument, which every process of the machine can read."""
+    asked: list[str] = []
+
+    def connected(remote: str) -> None:
+        asked.append(remote)
+        raise SessionError("no server here")
+
+    monkeypatch.setenv("SPARK_REMOTE", f"sc://elsewhere/;token={TOKEN}")
+    monkeypatch.setattr(session, "_connected", connected)
+    monkeypatch.setattr(local_jvm, "begin", lambda *_, **__: pytest.fail("a JVM began here"))
+    assert "no server here" in refused(run, words, capfd, caplog, command)
+    assert [connect_server(url).host for url in asked] == [host]
+
+
+def test_an_empty_variable_names_no_server(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "")
+    said = refused(run, [], capfd, caplog)
+    assert "--remote or SPARK_REMOTE: expected sc://host:port" in said
 
 
 def test_a_master_in_the_environment_is_refused_without_the_servers_token(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.spark.report.made_up_pages import made_up_judgement
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.windows import Availability, Unavailability, availability
+from zonequake_analysis.report.page import render_page
+from zonequake_analysis.report.write import verdict_document
 from zonequake_analysis.verdict import Check, Verdict
 
 SECOND = 1_000_000_000
@@ -28,7 +33,7 @@ PROBED = Vantage(
 )
 
 
-def window(*events: RecordedEvent) -> Unavailability:
+def window(*events: RecordedEvent, one_clock: bool = True) -> Unavailability:
     """From 10 s to 16 s."""
     failed = Island(
         zone="z",
@@ -40,7 +45,7 @@ def window(*events: RecordedEvent) -> Unavailability:
         possible=(10 * SECOND, 16 * SECOND),
         certain=(10 * SECOND + 1, 16 * SECOND - 1),
     )
-    (found,) = availability([PROBED], [failed], events).windows
+    (found,) = availability([PROBED], [failed], events, one_clock=one_clock).windows
     return found
 
 
@@ -60,6 +65,7 @@ def test_a_reset_within_the_window_is_among_its_causes_behind_the_fault() -> Non
     reset = event("group.reset", 15.5, lineage=5)
     led = event("leader.change", 15.6, leader="n2", term=3)
     found = window(fault, reset, led)
+    assert found.causes is not None
     assert [cause.kind for cause in found.causes] == ["fault.start", "group.reset", "leader.change"]
     assert found.causes[1].what == "reset: n2 goes on alone in lineage 5"
     assert found.by_reset
@@ -122,6 +128,46 @@ def test_the_whole_window_is_judged_beside_what_lies_behind_the_proof() -> None:
     check = judged(found, limits)
     assert check.verdict is Verdict.SLO_BREACHED
     assert "5,000 ms with a reset or 4,000 ms after its proof" in check.summary
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict"),
+    [
+        (Expectations(max_window_ms=500), Verdict.SLO_BREACHED),
+        (Expectations(max_window_ms=7000), Verdict.PASSED),
+        (Expectations(max_window_ms=500, max_reset_window_ms=7000), Verdict.UNKNOWN),
+        (Expectations(max_window_ms=500, max_reset_window_ms=5000), Verdict.SLO_BREACHED),
+        (Expectations(max_window_ms=7000, max_reset_window_ms=7000), Verdict.PASSED),
+        (Expectations(max_window_ms=500, max_reset_after_proof_ms=4000), Verdict.UNKNOWN),
+        (Expectations(max_window_ms=500, max_reset_after_proof_ms=3900), Verdict.UNKNOWN),
+        (Expectations(max_reset_window_ms=5000), Verdict.UNKNOWN),
+    ],
+)
+def test_events_of_another_clock_neither_explain_a_window_nor_show_a_proof(
+    limits: Expectations, verdict: Verdict
+) -> None:
+    found = window(event("group.reset", 15.5, lineage=5), ENDED_AT_12, one_clock=False)
+    assert (found.causes, found.by_reset) == (None, None)
+    assert found.told_cause == "cause not known: the events are of another clock"
+    assert found.proven_ns == found.certain_ns
+    check = judged(found, limits)
+    assert check.verdict is verdict
+    assert "causes aren't known, as events and history are of several clocks" in check.summary
+    assert "after the proof" not in check.summary
+
+
+def test_reports_tell_that_a_cause_is_not_known(tmp_path: Path) -> None:
+    made = made_up_judgement(partitions=1)
+    (known,) = made.evidence.availability.windows
+    windows = (replace(known, causes=None),)
+    e = replace(made.evidence, availability=replace(made.evidence.availability, windows=windows))
+    made = replace(made, evidence=e)
+    page = render_page(tmp_path, made, told=lambda _: None)
+    assert "cause not known: the events are of another clock" in page
+    assert "1 unexplained" not in page
+    document = verdict_document(tmp_path, made)
+    assert document.numbers["windows_unexplained"] is None
+    assert [one.cause for one in document.windows] == [windows[0].told_cause]
 
 
 def test_a_window_without_a_reset_keeps_the_general_limit() -> None:

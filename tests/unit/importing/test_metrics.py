@@ -11,6 +11,8 @@ import typer.main
 from zonequake_analysis.importing.metrics_command import app
 from zonequake_analysis.inputs.openmetrics import groups
 from zonequake_analysis.inputs.remote_read import SCHEMA, series_id
+from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 TEXT = r"""# TYPE made counter
 made_total{number="1",pod="zq-0"} 1 1700000000.000
@@ -62,6 +64,7 @@ def test_a_group_holds_its_own_series_and_no_more_samples_than_asked() -> None:
 @pytest.mark.parametrize(
     "line",
     ['x{a="1"} 1', "x{a=1} 1 2", 'x{a="1"} 1 2 # {t="u"} 1 3', '{"my.x"} 1 2', '{a="1"} 1 2',
+     'x{a="1",a="2"} 1 2', '{__name__="x", __name__="y"} 1 2',
      "x 1 1e300", "x one 2", 'x{__name__="y"} 1 2', 'x{a="1"b="2"} 1 2', "ä 1 2"],
 )  # fmt: skip
 def test_a_line_that_is_no_sample_is_named_and_nothing_is_written(
@@ -69,6 +72,22 @@ def test_a_line_that_is_no_sample_is_named_and_nothing_is_written(
 ) -> None:
     (tmp_path / "dump.txt").write_text(f"x 1 2\n{line}\n")
     with pytest.raises(typer.exceptions.TyperException, match=r"dump\.txt, line 2: found"):
+        imported(tmp_path / "dump.txt", run)
+    assert not list((run / "metrics").iterdir())
+
+
+def test_a_label_that_stands_twice_is_told(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "dump.txt").write_text('x{a="1",b="2",a="1"} 1 2\n')
+    with pytest.raises(typer.exceptions.TyperException, match=r"line 1: .*each label once"):
+        imported(tmp_path / "dump.txt", run)
+
+
+@pytest.mark.parametrize("text", ["", "# EOF\n", "\n# TYPE x gauge\n\n"])
+def test_a_text_without_a_sample_is_refused_and_nothing_is_written(
+    run: Path, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "dump.txt").write_text(text)
+    with pytest.raises(typer.exceptions.TyperException, match="found no sample in the file"):
         imported(tmp_path / "dump.txt", run)
     assert not list((run / "metrics").iterdir())
 
@@ -90,6 +109,19 @@ def test_a_line_is_shown_in_part_and_without_what_a_terminal_would_obey(
     assert "y …, expected" in told
     assert len(told) < 600
     assert not set("\x1b\x07\u202e") & set(told)
+
+
+@pytest.mark.parametrize("histories", [True, False])
+def test_nothing_is_written_into_a_place_that_a_run_has_claimed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], histories: bool
+) -> None:
+    mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
+    write_mark(Place.of(run), mark)
+    if not histories:
+        (run / "history").rmdir()
+    assert imported(tmp_path / "dump.txt", run) == 255
+    assert "`zonequake upload /spool/r7` on h brings it" in capsys.readouterr().err
+    assert not (run / "metrics").exists()
 
 
 def test_a_folder_that_is_no_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

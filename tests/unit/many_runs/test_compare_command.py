@@ -130,6 +130,22 @@ def test_without_events_the_whole_run_is_one_span(tmp_path: Path) -> None:
     assert spans == {"whole"}
 
 
+def test_phases_of_another_clock_than_the_history_cut_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, candidate = made(tmp_path, "a"), made(tmp_path, "b", several_clocks=True)
+    spans = {name.partition(".")[0] for name in read_run(candidate).estimates if "rate" in name}
+    assert spans == {"whole"}
+    assert compared(base, candidate) == 2
+    told = capsys.readouterr().out
+    assert "measured as a whole in the candidate" in told
+    assert "events of another clock than the history" in told
+    assert compared(candidate, made(tmp_path, "c", several_clocks=True, seed=2)) == 0
+    capsys.readouterr()
+    assert compared(base, made(tmp_path, "d", seed=3)) == 0
+    assert "as a whole" not in capsys.readouterr().out
+
+
 def test_a_run_that_showed_too_little_is_unknown(tmp_path: Path) -> None:
     assert compared(made(tmp_path, "a"), made(tmp_path, "b", unknown=True)) == 2
 

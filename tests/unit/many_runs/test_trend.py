@@ -252,17 +252,8 @@ class NoSpark:
         pass
 
 
-def test_the_command_tells_which_runs_it_left_out_and_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = tmp_path / "runs"
-    for number in range(17):
-        write_run(runs, JudgedRun(name=f"r{number:02}", day=number, seed=number, operations=200))
-    for number in range(1, 12):
-        (runs / f"r{number:02}" / "verdict.json").unlink()
-    (runs / "r12" / "verdict.json").write_text('{"schema":2}')
-    (runs / "r13" / "verdict.json").write_text("{torn")
-    shutil.copytree(runs / "r14", runs / "r14-copy")
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     there = "zonequake_analysis.spark_pass.{}"
     monkeypatch.setattr(there.format("session.build_session"), lambda **_: NoSpark())
     monkeypatch.setattr(
@@ -272,6 +263,38 @@ def test_the_command_tells_which_runs_it_left_out_and_why(
         "zonequake_analysis.many_runs.trend_job.read_rows",
         lambda _, folders: [row for folder in folders for row in _rows(folder)],
     )
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_run_whose_phases_are_of_another_clock_is_a_whole_and_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for made in (JudgedRun(name="r0"), JudgedRun(name="r1", day=1, several_clocks=True)):
+        write_run(tmp_path, made)
+    assert typer.main.get_command(app).main(args=[str(tmp_path)], standalone_mode=False) in (
+        0,
+        None,
+    )
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("trend: r1: measured as a whole, for its own judgement could not tell")
+    assert "r1: measured as a whole, for its own" in (tmp_path / "trend.html").read_text()
+    table = pq.read_table(tmp_path / "trend.parquet").to_pylist()
+    assert [one["run"] for one in table if one["objective"] == P99] == ["r0"]
+    assert [one["run"] for one in table if one["objective"] == "whole.all.p99"] == ["r1"]
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_command_tells_which_runs_it_left_out_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    for number in range(17):
+        write_run(runs, JudgedRun(name=f"r{number:02}", day=number, seed=number, operations=200))
+    for number in range(1, 12):
+        (runs / f"r{number:02}" / "verdict.json").unlink()
+    (runs / "r12" / "verdict.json").write_text('{"schema":2}')
+    (runs / "r13" / "verdict.json").write_text("{torn")
+    shutil.copytree(runs / "r14", runs / "r14-copy")
     assert typer.main.get_command(app).main(args=[str(runs)], standalone_mode=False) in (0, None)
     told = capsys.readouterr()
     assert "trend.html: 4 runs, 14 left out" in told.out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
@@ -107,12 +109,19 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
     return np.concatenate([reads, there]), np.concatenate([shown_version, rank]), bad
 
 
-def coverage(c: Columns) -> tuple[int, int]:
-    """Returns the number of acknowledged writes, and of those that no later read of their key
-    covers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Numbers of operations, all exact: acknowledged writes, those that no later read of their key
+    covers, and the writes and reads that `loss` can judge."""
 
-    Both numbers are exact.
-    """
+    acknowledged: int
+    uncovered: int
+    compared_writes: int
+    compared_reads: int
+
+
+def coverage(c: Columns) -> Coverage:
+    """Counts what `loss` can judge of acknowledged writes, and of reads."""
     judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
     write = (
         (c.f == Function.WRITE.value)
@@ -122,6 +131,26 @@ def coverage(c: Columns) -> tuple[int, int]:
     last_read = np.full(c.keys, NOTHING)
     reads = np.flatnonzero(judged & ~write)
     last_read[c.key[reads]] = c.inv[reads]  # in the order of their starts
-    writes = judged & write
-    late = last_read[c.key[writes]] <= c.fin[writes]
-    return int(writes.sum()), int(late.sum())
+    covered = last_read[c.key] > c.fin
+    compared = _compared(c, judged)
+    return Coverage(
+        acknowledged=int((judged & write).sum()),
+        uncovered=int((judged & write & ~covered).sum()),
+        compared_writes=int((compared & write & covered).sum()),
+        compared_reads=int((compared & (c.f == Function.READ.value)).sum()),
+    )
+
+
+def _compared(c: Columns, judged: Bools) -> Bools:
+    """Returns the rows with a version, by which `loss` compares them.
+
+    A list's versions are in its last read, without any place. An absent register is before its
+    versions, if it has any.
+    """
+    rows, version, _ = register_versions(c, judged)
+    has_any = marked(c.key[rows[version != _ABSENT]], c.keys)
+    reads, appends, _ = of_lists(c, judged)
+    found = np.zeros(len(c.key), bool)
+    for chosen in (rows[has_any[c.key[rows]]], reads, appends):
+        found[chosen] = True
+    return found

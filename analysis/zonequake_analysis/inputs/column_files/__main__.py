@@ -18,16 +18,22 @@ from zonequake_analysis.storage.place import Place
 _LOWEST = 19
 
 
-def main(run: Place) -> None:
-    """Converts each file that is named, below `history/` of the run, and tells of what it can't."""
+def main(run: Place) -> int:
+    """Converts each file that is named, below `history/` of the run, and tells of what it can't;
+    returns the exit code, 1 if there was any."""
     os.nice(_LOWEST)
+    code = 0
     for line in sys.stdin:
         name = line.rstrip("\n")
         try:
             convert(run / "history" / name, run / FOLDER)
-        except (AnalysisError, OSError) as error:
-            print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
+        except Exception as error:  # noqa: BLE001 - the other files are converted all the same
+            known = isinstance(error, AnalysisError | OSError)
+            why = str(error) if known else f"{type(error).__name__}: {error}"
+            print(f"{name}: {why}", file=sys.stderr)  # noqa: T201
+            code = 1
+    return code
 
 
 if __name__ == "__main__":
-    main(Place.of(sys.argv[1]))
+    sys.exit(main(Place.of(sys.argv[1])))

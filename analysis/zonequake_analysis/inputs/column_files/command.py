@@ -14,6 +14,7 @@ from zonequake_analysis.inputs.column_files.one_range import FOLDER
 from zonequake_analysis.inputs.completeness import histories
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.upload_mark import check_whole
 from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Write column files of histories.", add_completion=False)
@@ -22,8 +23,10 @@ app = typer.Typer(help="Write column files of histories.", add_completion=False)
 def write_column_files(run: Place) -> tuple[int, int]:
     """Writes the column files of all histories, on all cores; returns the bytes of both.
 
-    Replaces those that the run has. Raises RunFolderError, OSError.
+    Replaces those that the run has. Raises RunFolderError, and RunNotWhole for a place that a run
+    has claimed and not filled yet; OSError.
     """
+    check_whole(run)
     found = histories(run)
     folder = run / FOLDER
     folder.empty_folder()

@@ -88,6 +88,7 @@ async def test_pieces_that_have_ended_have_column_files_which_a_judgement_does_n
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zonequake_chaos.runner.runner.PIECE_BYTES", 2)
+    monkeypatch.setattr("zonequake_chaos.load.column_files.WAIT_S", 3600.0)  # for a busy machine
     folder, report = await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
     assert report.problems == []
     pieces = [file.name for file in (folder.path / "history").iterdir()]
@@ -95,6 +96,17 @@ async def test_pieces_that_have_ended_have_column_files_which_a_judgement_does_n
     assert sorted(found) == sorted(f"{name}.0.arrows" for name in pieces)
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert not any("columns" in name for name in written["files"])
+
+
+async def test_a_run_tells_that_pieces_were_not_converted_and_passes(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.runner.runner.PIECE_BYTES", 2)
+    monkeypatch.setattr("zonequake_chaos.load.column_files.PROGRAM", ("-c", "1 / 0"))
+    _, report = await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
+    (problem,) = report.problems
+    assert problem.endswith("ZeroDivisionError: division by zero")
+    assert report.verdict is Verdict.PASSED
 
 
 async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(

@@ -103,7 +103,8 @@ def random_run(folder: Path, seed: int) -> Path:
     for lists in (False, True):
         for case in histories(rng, CASES // 2, lists=lists, spoil=0.4):
             name = f"{'l' if lists else 'r'}-{case[0].key}"
-            named = [replace(o, key=name, process=100 * len(cases) + o.process) for o in case]
+            process = 100 * len(cases)
+            named = [replace(o, key=name, process=process + o.process % 100) for o in case]
             for _ in range(rng.choice((0, 0, 1, 2))):
                 named = wrecked(rng, named)
             cases.append(named)

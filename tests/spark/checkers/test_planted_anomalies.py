@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.histories import anomalies
 from tests.histories.synthesize import (
@@ -32,12 +32,18 @@ Found = dict[str, set[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, spoilt: Spoilt) -> Found:
+def everywhere(spoilt: Spoilt) -> list[Row]:
+    """Every finding of the exact checks over all operations."""
+    return findings_of(spoilt.judgement.ingested.ops, unplaced=0).collect()
+
+
+@pytest.fixture(scope="module")
+def found(spoilt: Spoilt, everywhere: list[Row]) -> Found:
     """(check, kind) of every finding, by key."""
     ops = spoilt.judgement.ingested.ops
     names = {row["key_id"]: row["key"] for row in ops.select("key_id", "key").distinct().collect()}
     by_key: Found = {}
-    for row in findings_of(ops, unplaced=0).collect():
+    for row in everywhere:
         by_key.setdefault(names[row["key_id"]], set()).add((row["check"], row["kind"]))
     return by_key
 
@@ -53,10 +59,10 @@ def test_nothing_is_found_on_keys_without_a_plant(found: Found) -> None:
 
 
 def test_every_finding_is_in_the_table_by_the_name_of_its_key(
-    spark: SparkSession, spoilt: Spoilt, found: Found
+    spark: SparkSession, spoilt: Spoilt, everywhere: list[Row], found: Found
 ) -> None:
     rows = open_tables(spark, spoilt.run)["findings"].where("found_by != 'judgement'").collect()
-    assert len(rows) == findings_of(spoilt.judgement.ingested.ops, unplaced=0).count()
+    assert len(rows) == len(everywhere)
     in_table: Found = {}
     for row in rows:
         in_table.setdefault(row["key"], set()).add((row["found_by"], row["kind"]))

@@ -194,17 +194,16 @@ def test_behind_a_survivor_that_died_uncopied_only_a_person_goes_on(
     assert "no majority of the newer link [C] was alive" in checks["resets"].summary
 
 
-def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:
-    spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=RoleCode.FINAL)]
-    checks = judge(spoilt)
-    assert {"lost-writes", "linearizability"} <= violated(checks)
-    assert checks["lost-writes"].violations == 1
-
-
-def test_what_a_lineage_lost_before_it_was_abandoned_is_still_found(judge: Judge) -> None:
+def test_what_an_unwinds_source_had_and_what_an_abandoned_lineage_lost_itself_are_lost(
+    judge: Judge,
+) -> None:
     made = history()
-    made[13] = read([1, 2, 3, 4, 5, 18], 123, (7, 2, 8))
-    assert {"lost-writes", "linearizability"} <= violated(judge(made))
+    made[13] = read([1, 2, 3, 4, 5, 18], 123, (7, 2, 8))  # without 17, of its own lineage
+    made[-1] = read([*range(1, 10), 19], 150, (9, 3, 12), role=RoleCode.FINAL)  # without 10
+    checks = judge(made)
+    assert {"lost-writes", "linearizability"} <= violated(checks)
+    assert checks["lost-writes"].violations == 2
+    assert checks["linearizability"].violations == 2, "each lineage by itself"
 
 
 def test_an_answer_while_no_majority_lived_is_forbidden(judge: Judge) -> None:

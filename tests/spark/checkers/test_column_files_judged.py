@@ -9,12 +9,9 @@ from shutil import copyfile
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.checkers.runs_of_a_pod import Sound, copied, pieces, told
+from tests.spark.checkers.runs_of_a_pod import Sound, copied, pieces, told, write_columns
 from zonequake_analysis.inputs.column_files import one_range
-from zonequake_analysis.inputs.column_files.command import write_column_files
-from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import judge_run
-from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -24,7 +21,7 @@ def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
     spark: SparkSession, sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = copied(sound.run, tmp_path / "run")
-    write_column_files(Place.of(run))
+    write_columns(run, pieces(run))
     damaged, foreign, old, *_, edited, _, _, _, _ = pieces(run)
 
     def file_of(piece: Path) -> Path:
@@ -36,7 +33,7 @@ def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
     copyfile(file_of(old), file_of(foreign))
     with monkeypatch.context() as patched:
         patched.setattr(one_range, "VERSION", "0")
-        convert(Place.of(old), Place.of(run / "columns"))
+        write_columns(run, [old])
 
     said: list[str] = []
     judgement = judge_run(spark, run, progress=said.append)

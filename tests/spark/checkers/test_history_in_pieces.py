@@ -23,10 +23,9 @@ from tests.spark.checkers.runs_of_a_pod import (
     pieces,
     tables_of,
     told,
+    write_columns,
 )
-from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import judge_run
-from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Verdict
 
@@ -66,9 +65,7 @@ def test_a_history_in_pieces_some_with_column_files_is_judged_by_the_lines_of_on
     assert len(apart) > 10, "operations that two pieces share"
     both_ways = set(product((False, True), repeat=2))
     assert {(has_columns(a), has_columns(b)) for a, b in apart} == both_ways
-    for number, piece in enumerate(pieces(several)):
-        if has_columns(number):
-            convert(Place.of(piece), Place.of(several / "columns"))
+    write_columns(several, [p for n, p in enumerate(pieces(several)) if has_columns(n)])
 
     said: list[str] = []
     cut = judge_run(spark, several, progress=said.append)

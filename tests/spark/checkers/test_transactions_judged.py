@@ -9,16 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.foreign.spoilt_runs import without_place
-from tests.spark.checkers.runs_of_a_pod import tables_of
+from tests.spark.checkers.runs_of_a_pod import tables_of, write_columns
 from tests.unit.analysis.judged_lines import operation, written
 from tests.unit.analysis.transaction_lines import append, read, transaction
 from zonequake_analysis.inputs.column_files import one_range
-from zonequake_analysis.inputs.column_files.command import write_column_files
-from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import ingest
-from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -100,14 +97,13 @@ def test_each_planted_fault_is_found_by_lines_and_by_columns(
 
     with monkeypatch.context() as older:
         older.setattr(one_range, "VERSION", "1")
-        for file in (tmp_path / "history").iterdir():
-            convert(Place.of(file), Place.of(tmp_path / "columns"))
+        write_columns(tmp_path, (tmp_path / "history").iterdir())
     read_again = ingest(spark, tmp_path)
     assert "is of version 1, expected 2" in read_again.unused
     assert read_again.quality == by_lines.ingested.quality
     assert tables_of(spark, tmp_path)["ops"] == tables["ops"]
 
-    write_column_files(Place.of(tmp_path))
+    write_columns(tmp_path, (tmp_path / "history").iterdir())
     said.clear()
     judged(spark, tmp_path, said)
     assert not any("column files" in line for line in said)

@@ -81,6 +81,8 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
             "analysis writes: run `zonequake analyze` over the run, and again if it broke off"
         )
         return USAGE_EXIT_CODE
+    if query is not None:
+        query_of(query)  # a session takes seconds to start, and answers nothing else
     histories = (place / "history").listed(".jsonl")
     spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
     try:

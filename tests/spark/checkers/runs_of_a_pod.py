@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile, copytree
@@ -15,8 +16,10 @@ from pyspark.sql import SparkSession
 from tests.foreign.spoilt_runs import without_place
 from tests.histories import anomalies
 from tests.histories.synthesize import START_NS, Shape, synthesize, write_operations
+from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.report import write_report
+from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables import open_tables
 from zonequake_chaos.load.histories import HistoryCopy
 
@@ -101,6 +104,12 @@ def made(run: Path, history: bytes, *, piece_bytes: int, problem: str = "") -> P
 def pieces(run: Path) -> list[Path]:
     """Returns the files of the history, in the order of their lines."""
     return sorted((run / "history").iterdir(), key=lambda file: (file.name != NAME, file.name))
+
+
+def write_columns(run: Path, files: Iterable[Path]) -> None:
+    """Writes the column files of these pieces, as `zonequake columns` does in other processes."""
+    for file in files:
+        convert(Place.of(file), Place.of(run / "columns"))
 
 
 def copied(run: Path, to: Path) -> Path:

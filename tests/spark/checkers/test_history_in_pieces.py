@@ -1,9 +1,11 @@
-"""A history in pieces, as a run sends it into a store, is judged as if it were one file."""
+"""A history in pieces, as a run sends it into a store, is judged as if it were one file, also where
+some of the pieces have column files."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,17 +23,19 @@ from tests.spark.checkers.runs_of_a_pod import (
     pieces,
     tables_of,
     told,
+    write_columns,
 )
 from zonequake_analysis.judgement.judge import judge_run
+from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
-def operations_apart(run: Path) -> int:
-    """How many operations have their invoke in one piece and their completion in a later one."""
+def pieces_of_operations(run: Path) -> list[tuple[int, int]]:
+    """The numbers of the pieces that hold the invoke and the completion of each operation."""
     begun: dict[str, int] = {}
-    apart = 0
+    found = []
     for number, file in enumerate(pieces(run)):
         for line in file.read_bytes().split(b"\n"):
             if line and line != TORN:
@@ -39,11 +43,16 @@ def operations_apart(run: Path) -> int:
                 if event["type"] == "invoke":
                     begun[event["op"]] = number
                 else:
-                    apart += begun[event["op"]] < number
-    return apart
+                    found.append((begun[event["op"]], number))
+    return found
 
 
-def test_a_history_in_pieces_is_judged_as_in_one_file(
+def has_columns(number: int) -> bool:
+    """Whether a piece has a column file: two of four, so that neighbours are alike, and are not."""
+    return number % 4 > 1
+
+
+def test_a_history_in_pieces_some_with_column_files_is_judged_by_the_lines_of_one_file(
     spark: SparkSession, spoilt: Spoilt, tmp_path: Path
 ) -> None:
     one, whole = spoilt.run, spoilt.judgement
@@ -52,9 +61,15 @@ def test_a_history_in_pieces_is_judged_as_in_one_file(
     several = made(tmp_path / "run", history, piece_bytes=PIECE_BYTES, problem=PROBLEM)
     assert len(pieces(several)) > 10
     assert b"".join(file.read_bytes() for file in pieces(several)) == history
-    assert operations_apart(several) > 10, "operations that two pieces share"
+    apart = [(a, b) for a, b in pieces_of_operations(several) if a < b]
+    assert len(apart) > 10, "operations that two pieces share"
+    both_ways = set(product((False, True), repeat=2))
+    assert {(has_columns(a), has_columns(b)) for a, b in apart} == both_ways
+    write_columns(several, [p for n, p in enumerate(pieces(several)) if has_columns(n)])
 
-    cut = judge_run(spark, several)
+    said: list[str] = []
+    cut = judge_run(spark, several, progress=said.append)
+    assert not any("column files" in line for line in said), "each is used"
     assert whole.verdict is Verdict.VIOLATED
     assert told(several, cut) == told(one, whole)
     assert [str(shown) for shown in cut.shown] == [str(shown) for shown in whole.shown]
@@ -87,5 +102,4 @@ def test_a_piece_that_is_missing_in_the_middle_makes_it_unknown_and_accuses_nobo
     for name in ("phantoms", "linearizability"):
         assert checks[name].verdict is Verdict.UNKNOWN
         assert "1 files of the history are missing or cut" in checks[name].summary
-    rows = tables_of(spark, run)["findings"]
-    assert not any("'verdict': 'violated'" in row for row in rows)
+    assert open_tables(spark, run)["findings"].where("verdict = 'violated'").count() == 0

@@ -3,24 +3,21 @@
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.histories import anomalies
 from tests.histories.synthesize import (
     START_NS,
     Shape,
-    SyntheticOperation,
     synthesize,
     write_operations,
 )
 from tests.spark.checkers.conftest import PROBLEM
 from tests.spark.checkers.runs_of_a_pod import Spoilt
 from zonequake_analysis.checks.exact_checks import findings_of
-from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.tables import open_tables
@@ -32,12 +29,18 @@ Found = dict[str, set[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, spoilt: Spoilt) -> Found:
+def everywhere(spoilt: Spoilt) -> list[Row]:
+    """Every finding of the exact checks over all operations."""
+    return findings_of(spoilt.judgement.ingested.ops, unplaced=0).collect()
+
+
+@pytest.fixture(scope="module")
+def found(spoilt: Spoilt, everywhere: list[Row]) -> Found:
     """(check, kind) of every finding, by key."""
     ops = spoilt.judgement.ingested.ops
     names = {row["key_id"]: row["key"] for row in ops.select("key_id", "key").distinct().collect()}
     by_key: Found = {}
-    for row in findings_of(ops, unplaced=0).collect():
+    for row in everywhere:
         by_key.setdefault(names[row["key_id"]], set()).add((row["check"], row["kind"]))
     return by_key
 
@@ -53,10 +56,10 @@ def test_nothing_is_found_on_keys_without_a_plant(found: Found) -> None:
 
 
 def test_every_finding_is_in_the_table_by_the_name_of_its_key(
-    spark: SparkSession, spoilt: Spoilt, found: Found
+    spark: SparkSession, spoilt: Spoilt, everywhere: list[Row], found: Found
 ) -> None:
     rows = open_tables(spark, spoilt.run)["findings"].where("found_by != 'judgement'").collect()
-    assert len(rows) == findings_of(spoilt.judgement.ingested.ops, unplaced=0).count()
+    assert len(rows) == len(everywhere)
     in_table: Found = {}
     for row in rows:
         in_table.setdefault(row["key"], set()).add((row["found_by"], row["kind"]))
@@ -168,64 +171,6 @@ def test_the_witness_of_a_session_shows_both_its_answers(spoilt: Spoilt) -> None
         assert earlier.index > later.index
         assert later.key == key
     assert shown["planted-session-of-two-keys"][0].key.endswith("-reached-before")
-
-
-def test_the_count_of_keys_without_an_order_is_exact_though_few_keys_of_each_kind_are_kept(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zonequake_analysis.checks.counted_findings.MOST_KEYS", 3)
-    write_operations(
-        tmp_path / "history" / "lost.jsonl",
-        [o for number in range(6) for o in a_lost_append(number, reads=5)],
-    )
-    checks = {check.name: check for check in judge_run(spark, tmp_path).checks}
-    assert checks["linearizability"].verdict is Verdict.VIOLATED
-    assert checks["linearizability"].violations == 6
-
-
-def test_every_lost_write_that_a_replica_still_holds_is_hidden_and_not_lost(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    write_operations(
-        tmp_path / "history" / "lost.jsonl",
-        [o for number in range(6) for o in a_lost_append(number, reads=1)],
-    )
-    header = {"group": "z1.1.0", "node": "n0", "applied": 9, "digest": "d", "keys": 5}
-    entries = [{"key": f"list-{number}", "value": [1 + number]} for number in range(5)]
-    (tmp_path / "dumps").mkdir()
-    (tmp_path / "dumps" / "n0.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in [header, *entries])
-    )
-    checks = {check.name: check for check in judge_run(spark, tmp_path).checks}
-    assert checks["hidden-writes"].violations == 5
-    assert checks["lost-writes"].violations == 1
-
-
-def a_lost_append(number: int, *, reads: int) -> list[SyntheticOperation]:
-    """On the number-th key, whose operations all follow those of the keys before."""
-    index = 1 + number * 1000
-    append = SyntheticOperation(
-        f=Function.APPEND,
-        key=f"list-{number}",
-        partition=0,
-        process=number,
-        inv_ns=START_NS + number * 10**9,
-        fin_ns=START_NS + number * 10**9 + 1,
-        value=1 + number,
-        index=index,
-    )
-    return [append] + [
-        replace(
-            append,
-            f=Function.READ,
-            sequence=nth,
-            inv_ns=append.inv_ns + 2 * nth,
-            fin_ns=append.fin_ns + 2 * nth,
-            value=[],
-            index=index + nth,
-        )
-        for nth in range(1, reads + 1)
-    ]
 
 
 def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt: Spoilt) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from tests.unit.analysis.one_list import SECOND, append, read
+from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.inputs.shapes import RoleCode
-from zonequake_analysis.judgement.judge import judge_run
+from zonequake_analysis.judgement.judge import Judgement, judge_run
+from zonequake_analysis.judgement.judge import judge as judge_evidence
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -81,31 +85,66 @@ Judged = dict[str, Check]
 Judge = Callable[..., Judged]
 
 
+@dataclass(frozen=True, slots=True)
+class Legal:
+    """The run as the rules have it, judged once."""
+
+    run: Path
+    judgement: Judgement
+
+
+def describe(run: Path, **expected: object) -> None:
+    described = {"expectations": EXPECTED | {"faults": []} | expected}
+    (run / "run.yaml").write_text(json.dumps(described))
+
+
+def judged(
+    spark: SparkSession,
+    run: Path,
+    operations: Iterable[SyntheticOperation] | None = None,
+    told: Iterable[dict[str, object]] | None = None,
+    **expected: object,
+) -> Judgement:
+    write_operations(run / "history" / "load-0.jsonl", list(operations or history()))
+    lines = [json.dumps(line) for line in (events() if told is None else told)]
+    (run / "events.jsonl").write_text("\n".join(lines))
+    describe(run, **expected)
+    judgement = judge_run(spark, run)
+    write_report(run, judgement)
+    return judgement
+
+
+def by_name(checks: Iterable[Check]) -> Judged:
+    return {check.name: check for check in checks}
+
+
 @pytest.fixture
 def judge(spark: SparkSession, tmp_path: Path) -> Judge:
-    def judged(
-        operations: Iterable[SyntheticOperation] | None = None,
-        told: Iterable[dict[str, object]] | None = None,
-        **expected: object,
-    ) -> Judged:
-        write_operations(tmp_path / "history" / "load-0.jsonl", list(operations or history()))
-        lines = [json.dumps(line) for line in (events() if told is None else told)]
-        (tmp_path / "events.jsonl").write_text("\n".join(lines))
-        described = {"expectations": EXPECTED | {"faults": []} | expected}
-        (tmp_path / "run.yaml").write_text(json.dumps(described))
-        judgement = judge_run(spark, tmp_path)
-        write_report(tmp_path, judgement)
-        return {check.name: check for check in judgement.checks}
+    def checks_of(*given: Any, **expected: Any) -> Judged:
+        return by_name(judged(spark, tmp_path, *given, **expected).checks)
 
-    return judged
+    return checks_of
+
+
+@pytest.fixture(scope="module")
+def legal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Legal:
+    run = tmp_path_factory.mktemp("legal")
+    return Legal(run, judged(spark, run))
+
+
+def expecting(legal: Legal, **expected: object) -> Judged:
+    """Judges the evidence of the legal run again, as if its scenario had expected this."""
+    describe(legal.run, **expected)
+    described = replace(legal.judgement.evidence, description=read_description(legal.run))
+    return by_name(judge_evidence(described))
 
 
 def violated(checks: Judged) -> set[str]:
     return {name for name, check in checks.items() if check.verdict is Verdict.VIOLATED}
 
 
-def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge, tmp_path: Path) -> None:
-    checks = judge()
+def test_a_reset_and_an_unwind_by_the_rules_are_legal(legal: Legal) -> None:
+    checks = by_name(legal.judgement.checks)
     assert violated(checks) == set()
     assert checks["resets"].summary == "2 resets, 1 of them unwinds"
     assert checks["sacrificed-writes"].violations == 2
@@ -116,8 +155,8 @@ def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge, tmp_path: Pa
     assert checks["lost-writes"].verdict is Verdict.PASSED
     assert checks["linearizability"].verdict is Verdict.PASSED
     row = "z1/0, lineage 7 | C | – | 4.00 s | 5.00 s | 6.00 s | –"
-    assert row in (tmp_path / "summary.md").read_text()
-    page = (tmp_path / "report.html").read_text()
+    assert row in (legal.run / "summary.md").read_text()
+    page = (legal.run / "report.html").read_text()
     assert all(f"<td>{cell}</td>" in page for cell in row.split(" | "))
     assert "<td>A, B, C</td>" in page, "the link that it was unwound to"
 
@@ -155,17 +194,16 @@ def test_behind_a_survivor_that_died_uncopied_only_a_person_goes_on(
     assert "no majority of the newer link [C] was alive" in checks["resets"].summary
 
 
-def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:
-    spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=RoleCode.FINAL)]
-    checks = judge(spoilt)
-    assert {"lost-writes", "linearizability"} <= violated(checks)
-    assert checks["lost-writes"].violations == 1
-
-
-def test_what_a_lineage_lost_before_it_was_abandoned_is_still_found(judge: Judge) -> None:
+def test_what_an_unwinds_source_had_and_what_an_abandoned_lineage_lost_itself_are_lost(
+    judge: Judge,
+) -> None:
     made = history()
-    made[13] = read([1, 2, 3, 4, 5, 18], 123, (7, 2, 8))
-    assert {"lost-writes", "linearizability"} <= violated(judge(made))
+    made[13] = read([1, 2, 3, 4, 5, 18], 123, (7, 2, 8))  # without 17, of its own lineage
+    made[-1] = read([*range(1, 10), 19], 150, (9, 3, 12), role=RoleCode.FINAL)  # without 10
+    checks = judge(made)
+    assert {"lost-writes", "linearizability"} <= violated(checks)
+    assert checks["lost-writes"].violations == 2
+    assert checks["linearizability"].violations == 2, "each lineage by itself"
 
 
 def test_an_answer_while_no_majority_lived_is_forbidden(judge: Judge) -> None:
@@ -181,15 +219,16 @@ def test_an_answer_of_the_old_majority_beside_the_survivor_is_forbidden(judge: J
     assert "after a newer one led" in checks["forbidden-availability"].summary
 
 
-def test_a_reset_that_nobody_expected_is_a_violation(judge: Judge) -> None:
-    assert violated(judge(resets=1)) == {"resets"}
-    assert judge(resets=3)["resets"].verdict is Verdict.SLO_BREACHED
+def test_a_reset_that_nobody_expected_is_a_violation(legal: Legal) -> None:
+    assert violated(expecting(legal, resets=1)) == {"resets"}
+    assert expecting(legal, resets=3)["resets"].verdict is Verdict.SLO_BREACHED
 
 
-def test_more_sacrificed_than_expected_and_less_restored_are_violations(judge: Judge) -> None:
-    checks = judge(sacrificed_at_most=1, restored_at_least=6)
+def test_more_sacrificed_than_expected_and_less_restored_are_violations(legal: Legal) -> None:
+    checks = expecting(legal, sacrificed_at_most=1, restored_at_least=6)
     assert violated(checks) == {"sacrificed-writes", "restored-writes"}
-    assert judge(sacrificed_at_least=3)["sacrificed-writes"].verdict is Verdict.UNKNOWN
+    unknown = expecting(legal, sacrificed_at_least=3)["sacrificed-writes"]
+    assert unknown.verdict is Verdict.UNKNOWN
 
 
 def test_an_unwind_to_no_link_of_the_chain_is_a_violation(judge: Judge) -> None:

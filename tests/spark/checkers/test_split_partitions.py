@@ -22,7 +22,7 @@ def test_each_anomaly_is_told_the_same_where_partitions_are_split(
 ) -> None:
     whole, tables = spoilt.judgement, spoilt.tables
     run = copied(spoilt.run, tmp_path / "split")
-    monkeypatch.setattr(ingest, "BUCKET_BYTES", 300_000)
+    monkeypatch.setattr(ingest, "BUCKET_BYTES", 500_000)
     monkeypatch.setattr(partition_share, "MOST_BYTES", 0)
     split = judge_run(spark, run)
     assert len(split.ingested.buckets) > 3

@@ -1,4 +1,5 @@
-"""Faults planted into transactions are found and named by a whole analysis, however it reads."""
+"""Faults planted into transactions are found and named by a whole analysis, which reads the same by
+lines and by columns."""
 
 from __future__ import annotations
 
@@ -8,16 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.foreign.spoilt_runs import without_place
-from tests.spark.checkers.runs_of_a_pod import tables_of
+from tests.spark.checkers.runs_of_a_pod import tables_of, write_columns
 from tests.unit.analysis.judged_lines import operation, written
 from tests.unit.analysis.transaction_lines import append, read, transaction
 from zonequake_analysis.inputs.column_files import one_range
-from zonequake_analysis.inputs.column_files.command import write_column_files
-from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.tables import open_tables
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -74,15 +72,22 @@ def named(judgement: Judgement) -> dict[str, Check]:
     return {check.name: check for check in judgement.checks}
 
 
-def test_each_planted_fault_is_found_by_lines_and_by_columns(
+def to_be_judged(ingested: Ingested) -> tuple[object, ...]:
+    """What the checks get beside the operations."""
+    return (
+        ingested.quality,
+        [(bucket.suspects, bucket.transactions) for bucket in ingested.buckets],
+    )
+
+
+def test_each_planted_fault_is_found_and_column_files_bring_the_same_operations(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for partition in range(8) for one in planted(partition) for line in one]
     written(tmp_path, lines[: len(lines) // 2 - 1], lines[len(lines) // 2 - 1 :])
     said: list[str] = []
-    checks = named(judged(spark, tmp_path, said))
-    verdict = without_place((tmp_path / "verdict.json").read_bytes())
-    tables = tables_of(spark, tmp_path)
+    judgement = judged(spark, tmp_path, said)
+    checks, operations = named(judgement), tables_of(spark, tmp_path)["ops"]
 
     check = checks["transactions"]
     assert (check.verdict, check.violations, check.checked) == (Verdict.VIOLATED, 4, 14)
@@ -96,20 +101,19 @@ def test_each_planted_fault_is_found_by_lines_and_by_columns(
     assert CLEAN not in {row["partition"] for row in rows}
     assert not any("column files" in line for line in said)
 
+    def read_again() -> str:
+        """Returns what is said of the column files."""
+        again = ingest(spark, tmp_path)
+        assert to_be_judged(again) == to_be_judged(judgement.ingested)
+        assert tables_of(spark, tmp_path)["ops"] == operations
+        return again.unused
+
     with monkeypatch.context() as older:
         older.setattr(one_range, "VERSION", "1")
-        for file in (tmp_path / "history").iterdir():
-            convert(Place.of(file), Place.of(tmp_path / "columns"))
-    judged(spark, tmp_path, said)
-    assert any("is of version 1, expected 2" in line for line in said)
-    assert without_place((tmp_path / "verdict.json").read_bytes()) == verdict
-
-    write_column_files(Place.of(tmp_path))
-    said.clear()
-    judged(spark, tmp_path, said)
-    assert not any("column files" in line for line in said)
-    assert without_place((tmp_path / "verdict.json").read_bytes()) == verdict
-    assert tables_of(spark, tmp_path) == tables
+        write_columns(tmp_path, (tmp_path / "history").iterdir())
+    assert "is of version 1, expected 2" in read_again()
+    write_columns(tmp_path, (tmp_path / "history").iterdir())
+    assert read_again() == ""
 
 
 def test_clean_transactions_pass(spark: SparkSession, tmp_path: Path) -> None:

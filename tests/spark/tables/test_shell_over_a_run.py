@@ -141,7 +141,6 @@ def test_the_command_prints_an_error_as_a_sentence_alone_and_files_are_no_tables
 ) -> None:
     (tmp_path / "other").write_text("no Parquet")
     for query, told in (
-        ("SELECT nod FROM ops", "sql-shell: A column, variable, or function parameter"),
         ("SELECT 1 / (id - 1) FROM range(3)", "sql-shell: Division by zero"),
         (f"SELECT * FROM parquet.`{tmp_path / 'other'}`", "sql-shell: found no table parquet."),
     ):

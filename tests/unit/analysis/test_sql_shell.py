@@ -294,17 +294,31 @@ def test_a_folder_that_is_not_there_and_a_format_without_a_query_are_wrong_usage
         command.main([str(tmp_path), "--format", "csv"], standalone_mode=False)
 
 
-def test_a_folder_without_tables_is_refused_before_spark_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def refused_without_spark(run: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the command ends with wrong usage; fails if it starts Spark."""
+
     def started(**_: object) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("zonequake_analysis.spark_pass.session.build_session", started)
     command = typer.main.get_command(app)
-    code = command.main([str(tmp_path), "--query", "SELECT 1"], standalone_mode=False)
-    assert code == 254
+    return bool(command.main([str(run), "--query", query], standalone_mode=False) == 254)
+
+
+def test_a_folder_without_tables_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused_without_spark(tmp_path, "SELECT 1", monkeypatch)
     assert f"in {tmp_path / 'tables'}, expected all" in capsys.readouterr().err
+
+
+def test_a_statement_that_is_no_query_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in TABLES:
+        (tmp_path / "tables" / name).mkdir(parents=True)
+    assert refused_without_spark(tmp_path, "DROP TABLE ops", monkeypatch)
+    assert "sql-shell: found DROP, expected a query" in capsys.readouterr().err
 
 
 def test_a_script_is_read_as_utf_8_with_or_without_a_mark() -> None:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tests.spark.report.made_up_pages import write_page
+from tests.unit.analysis.read_pages import Page
 from tests.unit.analysis.told_runs import check, told
 from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.checks.search.witness import WitnessOperation
@@ -184,6 +186,17 @@ def test_a_drawing_shows_the_very_text(text: str) -> None:
     assert len(list(drawn)) == len(
         list(xml.fromstring(svg.witness_chart([replace(operation, op="word")], {})))
     )
+
+
+def test_nothing_that_a_run_says_builds_anything_in_its_page(tmp_path: Path) -> None:
+    def page(name: str, text: str) -> Page:
+        found = Page()
+        found.feed(write_page(tmp_path / name, hostile=text).read_text(errors="replace"))
+        return found
+
+    hostile = page("hostile", " ".join(HOSTILE))
+    assert hostile.tags == page("plain", "k").tags
+    assert "<img src=x onerror=alert(1)>" in hostile.text
 
 
 def test_what_is_hidden_is_named_and_lines_stay() -> None:

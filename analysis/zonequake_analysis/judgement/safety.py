@@ -46,7 +46,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
     lost, hidden = counts[loss.CHECK, "lost"] - e.found.lost_on_replica, e.found.lost_on_replica
     stale = counts[loss.CHECK, "stale"]
     flicker = counts[loss.CHECK, "flicker"]
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     skipped = e.quality.unplaced
     left_out = _left_out(e)
     return [
@@ -87,7 +87,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
 
 
 def _set_checks(e: Evidence) -> list[Check]:
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     named = {
         "phantoms": (("phantom",), "values were read that no operation wrote"),
         "aborted-reads": (("aborted",), "values were read whose writes certainly failed"),
@@ -143,7 +143,7 @@ def _linearizability(e: Evidence) -> Check:
     by_search = repeated.without_order - unsure
     unwritten = e.found.counts[sets.CHECK, "phantom"]
     certificate = e.quality.unplaced == 0
-    operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
+    operations = sum(n for (role, _, _), n in e.on_keys.items() if role != "probe")
     proven = outside if without.by_both or not certificate else 0
     if proven or by_search:
         bad, verdict = proven + by_search, Verdict.VIOLATED
@@ -248,7 +248,7 @@ def _diverged(e: Evidence) -> Check:
     shown = [d for d in e.audit.disagreements if d.diverged]
     answers = e.found.counts[diverged.CHECK, "diverged"]
     count = len(shown) + answers
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     checked = e.audit.replicas + (reads if reads > e.quality.unplaced else 0)
     said = []
     if shown:

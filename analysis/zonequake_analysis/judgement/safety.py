@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_analysis.checks import diverged, loss, sets
-from zonequake_analysis.checks.transactions.cycles import CycleKind
+from zonequake_analysis.checks.transactions.of_operations import ALLOWED, VIOLATIONS
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
@@ -211,14 +211,15 @@ def _transactions(e: Evidence) -> list[Check]:
     summary = f"{found.judged:,} transactions were done as a whole or not at all, in an order"
     if bad:
         kinds = ", ".join(
-            f"{number} {kind}"
-            for kind, number in found.counts.items()
-            if number and kind != CycleKind.G2
+            f"{number} {kind}" for kind, number in found.counts.items() if kind in VIOLATIONS
         )
-        first = next(one for one in found.examples if one.kind != CycleKind.G2)
+        first = next(one for one in found.examples if one.kind in VIOLATIONS)
         summary = f"{bad} findings among {found.judged:,} transactions ({kinds}): {first.text}"
-    if skews := found.counts.get(CycleKind.G2.value):
-        summary += f"; {skews} cycles that need two missed reads (G2) are not judged"
+    if skews := found.counts.get(ALLOWED):
+        summary += (
+            f"; {skews} cycles that need two missed reads (G2) are not judged, as their answers "
+            "claim no place"
+        )
     return [
         Check(
             name="transactions",

@@ -144,12 +144,13 @@ def _print_cores(sampler: Sampler, phases: Sequence[tuple[str, int]]) -> None:
 
 def _print_slow(folder: Path, events: Sequence[dict[str, Any]], phases: dict[str, int]) -> None:
     table = ds.dataset(folder / "tables" / "ops", format="parquet").to_table(
-        columns=["role", "sched", "inv", "fin", "copy"]
+        columns=["role", "sched", "inv", "fin", "step", "copy"]
     )
     # A closed loop has no schedule.
     begun = pc.coalesce(table["sched"], table["inv"])
     took = pc.subtract(table["fin"], begun)
     load = pc.and_(pc.equal(table["role"], LOAD_ROLE), pc.invert(table["copy"]))
+    load = pc.and_(load, pc.less_equal(pc.fill_null(table["step"], 0), 0))
     late = pc.subtract(table["inv"], begun)
     rows = list(
         zip(

@@ -33,7 +33,9 @@ PHASES_S = {"preload": 0, "before": 2, "faults": 12, "recovery": 36, "quiet": 42
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
     """What a made-up run shows. `slower` multiplies every latency during the faults.
-    `several_clocks`: its events are of another clock than its history."""
+    `several_clocks`: its events are of another clock than its history. `transactions`: every tenth
+    operation is one, of three steps.
+    """
 
     name: str = "leader-kill-1"
     scenario: str = "leader-kill"
@@ -42,6 +44,7 @@ class JudgedRun:
     day: float = 0.0
     seed: int = 1
     operations: int = 4000
+    transactions: bool = False
     median_ms: float = 20.0
     slower: float = 1.0
     window_ms: float = 300.0
@@ -87,7 +90,7 @@ def write_run(parent: Path, made: JudgedRun) -> Path:
         ]
         (run / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     if made.tables:
-        _write_ops(run, due_ns, took_ns, made.seed)
+        _write_ops(run, due_ns, took_ns, made)
     write_document(run, _document(run, made, due_ns, took_ns))
     return run
 
@@ -102,10 +105,10 @@ def _load(made: JudgedRun) -> tuple[np.ndarray, np.ndarray]:
     return due_ns, (took_ms * 1e6).astype(np.int64)
 
 
-def _write_ops(run: Path, due_ns: np.ndarray, took_ns: np.ndarray, seed: int) -> None:
+def _write_ops(run: Path, due_ns: np.ndarray, took_ns: np.ndarray, made: JudgedRun) -> None:
     """Writes two buckets, with a copy, a probe and an unanswered write that must not count."""
     count = len(due_ns)
-    kinds = np.random.default_rng(seed + 1).integers(0, 2, count).astype(np.int8)
+    kinds = np.random.default_rng(made.seed + 1).integers(0, 2, count).astype(np.int8)
     table = pa.table(
         {
             "role": np.full(count, RoleCode.LOAD.value, np.int8),
@@ -113,9 +116,12 @@ def _write_ops(run: Path, due_ns: np.ndarray, took_ns: np.ndarray, seed: int) ->
             "outcome": np.full(count, OutcomeCode.OK.value, np.int8),
             "sched": due_ns,
             "fin": due_ns + took_ns,
+            "step": pa.nulls(count, pa.int8()),
             "copy": pa.nulls(count, pa.bool_()),
         }
     )
+    if made.transactions:
+        table = _with_steps(table)
     late_ns = START_NS + 20_000_000_000
     not_counted = pa.table(
         {
@@ -124,6 +130,7 @@ def _write_ops(run: Path, due_ns: np.ndarray, took_ns: np.ndarray, seed: int) ->
             "outcome": pa.array([OutcomeCode.OK, OutcomeCode.OK, OutcomeCode.INFO], pa.int8()),
             "sched": pa.array([late_ns] * 3, pa.int64()),
             "fin": pa.array([late_ns + 10**12, late_ns + 10**12, 2**63 - 1], pa.int64()),
+            "step": pa.nulls(3, pa.int8()),
             "copy": pa.array([True, None, None], pa.bool_()),
         }
     )
@@ -133,6 +140,23 @@ def _write_ops(run: Path, due_ns: np.ndarray, took_ns: np.ndarray, seed: int) ->
     pq.write_table(
         pa.concat_tables([table.slice(count // 2), not_counted]), folder / "part-00001.parquet"
     )
+
+
+def _with_steps(table: pa.Table) -> pa.Table:
+    """Makes every tenth operation a transaction of three steps: two appends and a read."""
+    every = np.arange(table.num_rows) % 10 == 0
+    row = np.repeat(np.arange(table.num_rows), np.where(every, 3, 1))
+    number = np.arange(len(row)) - np.searchsorted(row, row)
+    steps = table.take(pa.array(row))
+    f = np.where(number == 2, Function.READ.value, Function.APPEND.value)
+    f = np.where(every[row], f, steps.column("f").to_numpy())
+    columns = {
+        "f": pa.array(f, pa.int8()),
+        "step": pa.array(number, pa.int8(), mask=~every[row]),
+    }
+    for name, values in columns.items():
+        steps = steps.set_column(steps.column_names.index(name), name, values)
+    return steps
 
 
 def _document(

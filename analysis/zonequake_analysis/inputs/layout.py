@@ -24,7 +24,7 @@ _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """Operations in the order of the layout, and how many of them lacked their other half.
+    """Operations in the order of the layout, and how many lines lacked their other half.
 
     `orphan_origins`: the lines of completions without an invoke.
     """
@@ -76,6 +76,7 @@ def laid_out(events: pa.Table) -> Paired:
     order = np.lexsort((process, inv, key, partition))
     invoke = events.column("invoke").to_numpy()[order]
     alone = invoke | ~events.column("paired").to_numpy()[order]
+    first_step = events.column("step").fill_null(0).to_numpy() == 0
     orphan_origins = np.zeros(0, np.int64)
     drop = np.zeros(len(order), bool)
     orphan = np.zeros(len(order), bool)
@@ -85,15 +86,16 @@ def laid_out(events: pa.Table) -> Paired:
         for column in (partition, key, inv, process):
             same[1:] &= column[order[1:]] == column[order[:-1]]
         _pair(events, order, np.cumsum(~same) - 1, invoke, alone, drop, orphan)
+        orphan &= first_step[order]
         orphan_origins = events.column("origin").to_numpy()[order[orphan]]
         order = order[~drop]
         invoke = invoke[~drop]
     ops = events.drop_columns(["invoke", "paired"]).take(pa.array(order)).combine_chunks()
     return Paired(
         ops=ops,
-        orphans=int(orphan.sum()),
+        orphans=len(orphan_origins),
         orphan_origins=orphan_origins,
-        cut_off=int(invoke.sum()),
+        cut_off=int((invoke & first_step[order]).sum()),
     )
 
 

@@ -18,6 +18,8 @@ from zonequake_analysis.measures.rebalances import EarlyJoint, FaultLanding, Reb
 from zonequake_analysis.measures.replica_audit import Audit
 from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
+from zonequake_analysis.measures.tally import TRANSACTION
+from zonequake_analysis.measures.timeline import OperationCounts
 from zonequake_analysis.measures.windows import Availability
 from zonequake_analysis.metrics.metric_facts import MetricFacts
 from zonequake_analysis.spark_pass.ingest import Quality
@@ -55,6 +57,7 @@ class Evidence:
     """Everything that a verdict rests on.
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
+    `counts` has a transaction as one operation.
     `leaderless`: how many had no leader after the quiet time.
     `one_clock`: events and operations are of one. `compared_writes` and `compared_reads`: how many
     the checks of loss can judge; `placed`: how many answers have a place in the store's order.
@@ -64,7 +67,7 @@ class Evidence:
     quality: Quality
     bad_events: Sequence[str]
     found: Found
-    counts: dict[tuple[str, str, str], int]  # (role, f, outcome)
+    counts: OperationCounts
     acknowledged: int
     uncovered: int
     compared_writes: int
@@ -89,6 +92,18 @@ class Evidence:
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
     transactions: TransactionFindings | None = None  # of a history that has any
+    steps: OperationCounts = field(default_factory=dict)  # of transactions
+
+    @property
+    def on_keys(self) -> OperationCounts:
+        """The operations on single keys: steps in place of their transactions."""
+        single = {of: number for of, number in self.counts.items() if of[1] != TRANSACTION}
+        return Counter(single) + Counter(self.steps)
+
+    @property
+    def answered_reads(self) -> int:
+        """The number of reads of a key that were answered, also in transactions."""
+        return sum(n for (_, f, o), n in self.on_keys.items() if f == "read" and o == "ok")
 
     @property
     def incomparable(self) -> bool:

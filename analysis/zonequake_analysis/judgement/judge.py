@@ -190,6 +190,7 @@ def _judged(
             by_search=repeated,
         ),
         counts=drawn.counts,
+        steps=drawn.steps,
         acknowledged=sum(bucket.acknowledged for bucket in buckets),
         uncovered=sum(bucket.uncovered for bucket in buckets),
         compared_writes=sum(bucket.compared_writes for bucket in buckets),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_analysis.checks import diverged, loss, sets
-from zonequake_analysis.checks.transactions.cycles import CycleKind
+from zonequake_analysis.checks.transactions.of_operations import ALLOWED, VIOLATIONS
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
@@ -51,7 +51,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
     lost, hidden = counts[loss.CHECK, "lost"] - e.found.lost_on_replica, e.found.lost_on_replica
     stale = counts[loss.CHECK, "stale"]
     flicker = counts[loss.CHECK, "flicker"]
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     left_out = _left_out(e)
     checks = [
         Check(
@@ -94,7 +94,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
 
 
 def _set_checks(e: Evidence) -> list[Check]:
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     named = {
         "phantoms": (("phantom",), "values were read that no operation wrote"),
         "aborted-reads": (("aborted",), "values were read whose writes certainly failed"),
@@ -150,7 +150,7 @@ def _linearizability(e: Evidence) -> Check:
     by_search = repeated.without_order - unsure
     unwritten = e.found.counts[sets.CHECK, "phantom"]
     certificate = e.quality.unplaced == 0
-    operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
+    operations = sum(n for (role, _, _), n in e.on_keys.items() if role != "probe")
     proven = outside if without.by_both or not certificate else 0
     if proven or by_search:
         bad, verdict = proven + by_search, Verdict.VIOLATED
@@ -218,14 +218,15 @@ def _transactions(e: Evidence) -> list[Check]:
     summary = f"{found.judged:,} transactions were done as a whole or not at all, in an order"
     if bad:
         kinds = ", ".join(
-            f"{number} {kind}"
-            for kind, number in found.counts.items()
-            if number and kind != CycleKind.G2
+            f"{number} {kind}" for kind, number in found.counts.items() if kind in VIOLATIONS
         )
-        first = next(one for one in found.examples if one.kind != CycleKind.G2)
+        first = next(one for one in found.examples if one.kind in VIOLATIONS)
         summary = f"{bad} findings among {found.judged:,} transactions ({kinds}): {first.text}"
-    if skews := found.counts.get(CycleKind.G2.value):
-        summary += f"; {skews} cycles that need two missed reads (G2) are not judged"
+    if skews := found.counts.get(ALLOWED):
+        summary += (
+            f"; {skews} cycles that need two missed reads (G2) are not judged, as their answers "
+            "claim no place"
+        )
     return [
         Check(
             name="transactions",
@@ -258,7 +259,7 @@ def _diverged(e: Evidence) -> Check:
     shown = [d for d in e.audit.disagreements if d.diverged]
     answers = e.found.counts[diverged.CHECK, "diverged"]
     count = len(shown) + answers
-    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    reads = e.answered_reads
     checked = e.audit.replicas + (reads if reads > e.quality.unplaced else 0)
     said = []
     if shown:

@@ -12,12 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
+from zonequake_analysis.inputs.shapes import OutcomeCode, RoleCode
 from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_document
 from zonequake_analysis.many_runs.measured_run import (
     LoadOperations,
@@ -25,6 +24,7 @@ from zonequake_analysis.many_runs.measured_run import (
     MeasuredRun,
     measured,
 )
+from zonequake_analysis.measures.tally import FUNCTIONS, TRANSACTION
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.strange_bytes import without_mark
@@ -37,7 +37,8 @@ _METRICS = ("span_kind", "metric", "measure", "unit", "before", "during", "score
 DEEPEST = 3
 """Most levels below the named folder in which runs are searched for."""
 
-_COLUMNS = ("role", "f", "outcome", "sched", "fin", "copy")
+_STEP = "step"
+_COLUMNS = ("role", "f", "outcome", "sched", "fin", _STEP, "copy")
 _PHASE = b'"run.phase"'
 
 
@@ -101,33 +102,43 @@ def read_run(folder: Path | Place) -> MeasuredRun:
 def read_load(run: Place) -> LoadOperations | None:
     """Returns the answered operations of the load; None without `tables/ops`.
 
-    An operation of a partition that was reset is there only once. Raises RunFolderError.
+    An operation of a partition that was reset is there only once, and a transaction by its first
+    step. Raises RunFolderError.
     """
     files = (run / "tables" / "ops").listed(".parquet")
     if not files:
         return None
     try:
-        table = pa.concat_tables(_read_table(file, _COLUMNS) for file in files)
+        table = pa.concat_tables(_read_operations(file) for file in files)
     except (OSError, pa.ArrowException) as error:
         raise RunFolderError(
             f"{run / 'tables' / 'ops'}: {error}; expected what `zonequake analyze` writes: run it "
             "again"
         ) from error
-    wanted = pc.and_(
-        pc.and_(
-            pc.equal(table.column("role"), RoleCode.LOAD.value),
-            pc.equal(table.column("outcome"), OutcomeCode.OK.value),
-        ),
-        pc.invert(pc.fill_null(table.column("copy"), False)),
-    )
-    load = table.filter(wanted)
+    role, f, outcome = (table.column(name).to_numpy() for name in ("role", "f", "outcome"))
+    step = table.column(_STEP).fill_null(-1).to_numpy()
+    f = np.where(step < 0, f, FUNCTIONS.index(TRANSACTION))
+    wanted = (role == RoleCode.LOAD.value) & (outcome == OutcomeCode.OK.value) & (step <= 0)
+    wanted &= ~table.column("copy").fill_null(False).to_numpy()
+    load = table.filter(pa.array(wanted))
     due_ns = load.column("sched").to_numpy()
-    names = np.array([f.name.lower() for f in Function])
     return LoadOperations(
         due_ns=due_ns,
         took_ns=np.maximum(load.column("fin").to_numpy() - due_ns, 1),
-        kind=names[load.column("f").to_numpy()],
+        kind=np.array(FUNCTIONS)[f[wanted]],
     )
+
+
+def _read_operations(file: Place) -> pa.Table:
+    """Returns `_COLUMNS`; `step` is null in a table of an analysis that knew no transactions."""
+    with file.open() as stream:
+        known = pq.read_schema(stream).names
+        stream.seek(0)
+        there = [name for name in _COLUMNS if name != _STEP or name in known]
+        table = pq.read_table(stream, columns=there)
+    if _STEP not in known:
+        table = table.append_column(_STEP, pa.nulls(table.num_rows, pa.int8()))
+    return table.select(_COLUMNS)
 
 
 def _read_table(file: Place, columns: Sequence[str]) -> pa.Table:

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from zonequake_analysis.measures.tally import TRANSACTION
+
 
 class Better(StrEnum):
     """The direction in which a quantity improves."""
@@ -60,7 +62,16 @@ SPANS = {
 end of recovery; all of it if the events show no phases, or the judgement couldn't use them."""
 
 ALL = "all"
-CLASSES = {ALL: "operations", "read": "reads", "write": "writes", "cas": "cas", "append": "appends"}
+CLASSES = {
+    ALL: "operations",
+    "read": "reads",
+    "write": "writes",
+    "cas": "cas",
+    "append": "appends",
+    TRANSACTION: "transactions",
+}
+"""The functions of a history, each with the word for several; a transaction is one operation."""
+
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 

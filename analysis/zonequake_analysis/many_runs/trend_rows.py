@@ -15,6 +15,7 @@ from zonequake_analysis.many_runs.change_points import ChangePoint, change_point
 from zonequake_analysis.many_runs.measured_run import NO_PHASES, SHOWED_TOO_LITTLE, MeasuredRun
 from zonequake_analysis.many_runs.quantities import (
     ALL,
+    CLASSES,
     LOST,
     P99_RATIO,
     QUANTITIES,
@@ -50,7 +51,7 @@ OBJECTIVES = (
     WINDOWS,
     latency("faults", ALL, "p99"),
     P99_RATIO,
-    *(latency("faults", kind, "p99") for kind in ("read", "write", "cas", "append")),
+    *(latency("faults", kind, "p99") for kind in CLASSES if kind != ALL),
     latency("faults", ALL, "p50"),
     rate("faults"),
     latency("before", ALL, "p99"),

@@ -59,12 +59,13 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     outcomes: bytes  # int64, role × function × outcome
+    steps: bytes  # int64, as many, of the steps of transactions by their own functions
     cells: bytes  # int32, places in the array of latencies
     counts: bytes  # int32, as many
     max_ns: bytes  # int64, function × slice
     bad: bytes  # int32, function × slice
     places: list[PartitionAnswers]
-    last_write_ns: int | None = None  # the end of the last answered operation that is no read
+    last_write_ns: int | None = None  # the end of the last answered single write, append or cas
 
 
 def tally(ops: pa.Table, over: Extent) -> Tally:
@@ -73,9 +74,12 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
     A transaction counts where its first step is.
     """
     step = ops.column("step").fill_null(-1).to_numpy()
-    if (step > 0).any():
-        ops, step = ops.filter(pa.array(step <= 0)), step[step <= 0]
     role, f, outcome = (ops.column(n).to_numpy().astype(np.int64) for n in ("role", "f", "outcome"))
+    steps = _outcomes(role[step >= 0], f[step >= 0], outcome[step >= 0])
+    if (step > 0).any():
+        first = step <= 0
+        ops, step = ops.filter(pa.array(first)), step[first]
+        role, f, outcome = role[first], f[first], outcome[first]
     f[step == 0] = FUNCTIONS.index(TRANSACTION)
     sched, fin = ops.column("sched").to_numpy(), ops.column("fin").to_numpy()
     at = np.clip((sched - over.start_ns) // over.slice_ns, 0, over.slices - 1)
@@ -90,10 +94,10 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
     np.maximum.at(max_ns, row, latency[shown])
     failed = np.flatnonzero(load & ~ok)
     bad = np.bincount(f[failed] * over.slices + at[failed], minlength=_F * over.slices)
-    writes = fin[ok & (f != Function.READ.value)]
-    outcomes = np.bincount((role * _F + f) * _OUTCOMES + outcome, minlength=_ROLES * _F * _OUTCOMES)
+    writes = fin[ok & (f != Function.READ.value) & (step < 0)]
     return Tally(
-        outcomes=outcomes.astype(np.int64).tobytes(),
+        outcomes=_outcomes(role, f, outcome),
+        steps=steps,
         cells=cells.astype(np.int32).tobytes(),
         counts=counts.astype(np.int32).tobytes(),
         max_ns=max_ns.tobytes(),
@@ -103,6 +107,12 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
         ),
         last_write_ns=int(writes.max()) if len(writes) else None,
     )
+
+
+def _outcomes(role: Ints, f: Ints, outcome: Ints) -> bytes:
+    """Returns how many operations have each role, function and outcome."""
+    counts = np.bincount((role * _F + f) * _OUTCOMES + outcome, minlength=_ROLES * _F * _OUTCOMES)
+    return counts.astype(np.int64).tobytes()
 
 
 def _places(ops: pa.Table, at: Ints, good: NDArray[np.bool_]) -> list[PartitionAnswers]:

@@ -7,8 +7,8 @@ latency counts from the scheduled time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -23,6 +23,9 @@ from zonequake_analysis.measures.tally import (
     Tally,
     extent,
 )
+
+OperationCounts = Mapping[tuple[str, str, str], int]
+"""How many operations have each role, function and outcome, by their names."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -73,8 +76,9 @@ class Timeline:
     slices: int
     latencies: dict[str, Latencies]  # by function, of role load
     partitions: tuple[PartitionRow, ...]
-    counts: dict[tuple[str, str, str], int]  # (role, function, outcome) -> operations
-    last_write_ns: int | None = None  # the end of the last answered operation that is no read
+    counts: OperationCounts
+    steps: OperationCounts = field(default_factory=dict)  # of transactions, by their own functions
+    last_write_ns: int | None = None  # the end of the last answered single write, append or cas
 
     @property
     def end_ns(self) -> int:
@@ -100,7 +104,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
     functions, slices = FUNCTIONS, over.slices
     counts = np.zeros(len(functions) * slices * BINS, np.int64)
     longest, bad = np.zeros((2, len(functions) * slices), np.int64)
-    outcomes = np.zeros(len(RoleCode) * len(functions) * len(OutcomeCode), np.int64)
+    outcomes, steps = np.zeros((2, len(RoleCode) * len(functions) * len(OutcomeCode)), np.int64)
     places: dict[int, tuple[PartitionAnswers, Ints]] = {}
     last_writes = []
     for one in tallies:
@@ -108,6 +112,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
         np.maximum(longest, np.frombuffer(one.max_ns, np.int64), out=longest)
         bad += np.frombuffer(one.bad, np.int32)
         outcomes += np.frombuffer(one.outcomes, np.int64)
+        steps += np.frombuffer(one.steps, np.int64)
         last_writes += [] if one.last_write_ns is None else [one.last_write_ns]
         for place in one.places:
             _, answers = places.setdefault(
@@ -115,13 +120,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
             )
             given = np.frombuffer(place.answers, np.int32).reshape(4, -1)
             answers[:, : given.shape[1]] += given
-    by_outcome = {
-        (role.name.lower(), f, outcome.name.lower()): int(number)
-        for (role, f, outcome), number in zip(
-            product(RoleCode, functions, OutcomeCode), outcomes, strict=True
-        )
-        if number
-    }
+    by_outcome = _named(outcomes)
     probed = any(role == "probe" for role, _, _ in by_outcome)
     first = 0 if probed else 2
     shape = (len(functions), slices)
@@ -152,8 +151,19 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
         latencies={f: one for f, one in latencies.items() if one.ok.any() or one.bad.any()},
         partitions=tuple(sorted(rows, key=lambda row: (row.zone, row.partition))),
         counts=by_outcome,
+        steps=_named(steps),
         last_write_ns=max(last_writes, default=None),
     )
+
+
+def _named(outcomes: Ints) -> OperationCounts:
+    return {
+        (role.name.lower(), f, outcome.name.lower()): int(number)
+        for (role, f, outcome), number in zip(
+            product(RoleCode, FUNCTIONS, OutcomeCode), outcomes, strict=True
+        )
+        if number
+    }
 
 
 def all_of(classes: Iterable[Latencies]) -> Latencies:

@@ -67,7 +67,7 @@ TABLES = {
 """Every table by its name: its columns as in SQL."""
 
 ABOUT = {
-    "ops": "an operation; of a partition that was reset one for each lineage",
+    "ops": "an operation or a transaction's step; of a reset partition one for each lineage",
     "findings": "something that a check found",
     "windows": "a time in which a partition was unavailable to reads or to writes",
     "faults": "a fault, with all its times",

@@ -28,6 +28,31 @@ type line struct {
 	Time      int64           `json:"time"`
 	Lineage   *int64          `json:"lineage"`
 	Read      string          `json:"read"`
+	Steps     []step          `json:"steps"`
+}
+
+// step is an append or a read of a transaction, which has its own key.
+type step struct {
+	F     string          `json:"f"`
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+}
+
+// byKey returns a line for each step of a transaction, with its times, and any other line as it
+// is. Each key by itself must have an order of its steps, too.
+func (l line) byKey() []line {
+	if l.F != "transaction" {
+		return []line{l}
+	}
+	lines := make([]line, 0, len(l.Steps))
+	for number, own := range l.Steps {
+		one := l
+		one.Steps = nil
+		one.F, one.Key, one.Value = own.F, own.Key, own.Value
+		one.Op = fmt.Sprintf("%s/%d", l.Op, number+1)
+		lines = append(lines, one)
+	}
+	return lines
 }
 
 // event is an operation: its completion, or its invoke if it has none.
@@ -86,16 +111,18 @@ func readFiles(paths []string, offset int64) ([]*Key, error) {
 				}
 				return nil, fmt.Errorf("%s:%d: %w", path, number+1, err)
 			}
-			switch l.Type {
-			case "invoke":
-				invoked[l.Op] = l
-			case "ok", "info", "fail":
-				completed[l.Op] = true
-				if err := add(l, l.Type == "info"); err != nil {
-					return nil, err
+			for _, one := range l.byKey() {
+				switch one.Type {
+				case "invoke":
+					invoked[one.Op] = one
+				case "ok", "info", "fail":
+					completed[one.Op] = true
+					if err := add(one, one.Type == "info"); err != nil {
+						return nil, err
+					}
+				default:
+					return nil, fmt.Errorf("%s:%d: an event of type %q", path, number+1, one.Type)
 				}
-			default:
-				return nil, fmt.Errorf("%s:%d: an event of type %q", path, number+1, l.Type)
 			}
 		}
 	}

@@ -90,11 +90,14 @@ def test_each_planted_fault_is_found_and_column_files_bring_the_same_operations(
     checks, operations = named(judgement), tables_of(spark, tmp_path)["ops"]
 
     check = checks["transactions"]
-    assert (check.verdict, check.violations, check.checked) == (Verdict.VIOLATED, 4, 14)
-    assert "1 cycles that need two missed reads (G2)" in check.summary
+    assert (check.verdict, check.violations, check.checked) == (Verdict.VIOLATED, 5, 14)
+    assert "1 G2" in check.summary
+    assert "not judged" not in check.summary
     rows = open_tables(spark, tmp_path)["findings"].collect()
     found = {(row["kind"], row["partition"]) for row in rows if row["check"] == "transactions"}
-    assert found == {("half", HALF), ("G0", G0), ("G1c", G1C), ("G-single", SINGLE)}
+    assert found == {
+        *(("half", HALF), ("G0", G0), ("G1c", G1C), ("G-single", SINGLE), ("G2", SKEW)),
+    }
     assert checks["aborted-reads"].violations == 1
     shared = [row["partition"] for row in rows if row["kind"] == "entry-twice"]
     assert shared == [SHARED]
@@ -121,4 +124,21 @@ def test_clean_transactions_pass(spark: SparkSession, tmp_path: Path) -> None:
     checks = named(judged(spark, tmp_path, []))
     assert checks["transactions"].verdict is Verdict.PASSED
     assert checks["transactions"].checked == 2
+    assert {name for name, one in checks.items() if one.verdict is Verdict.VIOLATED} == set()
+
+
+def test_write_skew_of_answers_without_places_is_counted_and_no_violation(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    written(
+        tmp_path,
+        [
+            *transaction(1, append("a", 1), read("b"), time=270, index=None),
+            *transaction(2, append("b", 2), read("a"), index=None),
+        ],
+    )
+    checks = named(judged(spark, tmp_path, []))
+    check = checks["transactions"]
+    assert (check.verdict, check.violations, check.checked) == (Verdict.PASSED, 0, 2)
+    assert "1 cycles that need two missed reads (G2) are not judged" in check.summary
     assert {name for name, one in checks.items() if one.verdict is Verdict.VIOLATED} == set()

@@ -90,6 +90,40 @@ def test_write_skew_needs_two_reads_that_miss() -> None:
     assert [told(one) for one in found] == [(CycleKind.G2, {"1", "2"}, ["rw", "rw"])]
 
 
+def skewed(*places: int | None) -> list[ListTransaction]:
+    """Two transactions that miss each other's append, and one that shows the first of them."""
+    first, second, third = places
+    return [
+        transaction("1", {"a": 1, "c": 3}, {"b": []}, position=first),
+        transaction("2", {"b": 2}, {"a": []}, position=second),
+        transaction("3", reads={"c": [3]}, position=third),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("places", "claimed"),
+    [((1, 2, 3), True), ((1, 2, None), True), ((1, None, 3), False), ((None,) * 3, False)],
+)
+def test_a_cycle_contradicts_an_order_if_all_that_are_on_it_claim_a_place(
+    places: tuple[int | None, ...], claimed: bool
+) -> None:
+    (found,) = cycles(skewed(*places))
+    assert found.kind is CycleKind.G2
+    assert found.claims_an_order is claimed
+
+
+def test_a_transaction_without_an_answer_claims_nothing_and_excuses_nothing() -> None:
+    (found,) = cycles(
+        [
+            transaction("1", {"a": 1}, {"b": []}, position=1),
+            transaction("2", {"b": 2, "c": 3}, outcome=OutcomeCode.INFO),
+            transaction("3", reads={"c": [3], "a": []}, position=2),
+        ]
+    )
+    assert told(found) == (CycleKind.G2, {"1", "2", "3"}, ["rw", "rw", "wr"])
+    assert found.claims_an_order
+
+
 def test_few_paths_are_followed_in_a_store_whose_reads_all_miss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

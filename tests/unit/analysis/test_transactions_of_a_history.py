@@ -13,6 +13,7 @@ from tests.unit.analysis.judged_lines import judged, operation, suspicious, told
 from tests.unit.analysis.made_up_evidence import evidence
 from tests.unit.analysis.transaction_lines import append, findings, read, transaction
 from zonequake_analysis.checks.transactions.of_operations import (
+    ALLOWED,
     TransactionFinding,
     TransactionFindings,
 )
@@ -116,8 +117,12 @@ ONE_READ_MISSES = [
     *transaction(3, append("b", 3), read("a", 1)),
 ]
 BOTH_READS_MISS = [
-    *transaction(1, append("a", 1), read("b")),
+    *transaction(1, append("a", 1), read("b"), time=270),
     *transaction(2, append("b", 2), read("a")),
+]
+WITHOUT_PLACES = [
+    *transaction(1, append("a", 1), read("b"), time=270, index=None),
+    *transaction(2, append("b", 2), read("a"), index=None),
 ]
 
 
@@ -128,6 +133,7 @@ BOTH_READS_MISS = [
         (EACH_SHOWS_THE_OTHER, "G1c", "1-1 –wr a→ 2-1 –wr b→ 1-1"),
         (ONE_READ_MISSES, "G-single", "1-1 –wr a→ 3-1 –wr b→ 2-1 –rw c→ 1-1"),
         (BOTH_READS_MISS, "G2", "1-1 –rw b→ 2-1 –rw a→ 1-1"),
+        (WITHOUT_PLACES, ALLOWED, "1-1 –rw b→ 2-1 –rw a→ 1-1"),
     ],
 )
 @pytest.mark.parametrize("by_key", [False, True])
@@ -137,7 +143,12 @@ def test_a_planted_cycle_is_told_with_its_keys(
     found = findings(tmp_path, *lines, by_key=by_key)
     assert found.counts == {kind: 1}
     assert found.examples[0].text == text
-    assert found.violations == (kind != "G2")
+    assert found.violations == (kind != ALLOWED)
+
+
+def test_write_skew_without_places_is_all_that_such_a_history_shows(tmp_path: Path) -> None:
+    found, _ = judged(written(tmp_path, WITHOUT_PLACES), tmp_path / "ops")
+    assert not suspicious(found)
 
 
 def test_keys_of_other_partitions_are_compared_with_none(tmp_path: Path) -> None:
@@ -352,22 +363,25 @@ def test_the_check_is_there_only_with_transactions() -> None:
     assert "transactions" not in {check.name for check in safety_checks(evidence())}
 
 
-def test_findings_are_a_violation_and_write_skew_is_none() -> None:
+def test_findings_are_a_violation_and_write_skew_without_places_is_none() -> None:
     half = TransactionFinding(kind="half", zone="z1", partition=0, at_ns=5, text="1-1 is half")
-    skew = replace_kind(half, "G2")
+    skew, allowed = replace_kind(half, "G2"), replace_kind(half, ALLOWED)
     found = TransactionFindings(
-        judged=9, excluded=1, counts={"G2": 1, "half": 30}, examples=[skew, half]
+        judged=9,
+        excluded=1,
+        counts={ALLOWED: 1, "half": 30, "G2": 2},
+        examples=[allowed, half, skew],
     )
     judged_so = evidence(transactions=found)
     (check,) = [one for one in safety_checks(judged_so) if one.name == "transactions"]
-    assert (check.verdict, check.violations) == (Verdict.VIOLATED, 30)
+    assert (check.verdict, check.violations) == (Verdict.VIOLATED, 32)
     assert check.summary == (
-        "30 findings among 9 transactions (30 half): 1-1 is half; 1 cycles that need two missed "
-        "reads (G2) are not judged"
+        "32 findings among 9 transactions (30 half, 2 G2): 1-1 is half; 1 cycles that need two "
+        "missed reads (G2) are not judged, as their answers claim no place"
     )
     told_rows = check_findings(judged_so, [check], set())
-    assert [(one.kind, one.count) for one in told_rows] == [("half", 30)]
-    only = replace(judged_so, transactions=TransactionFindings(judged=9, counts={"G2": 1}))
+    assert [(one.kind, one.count) for one in told_rows] == [("half", 30), ("G2", 2)]
+    only = replace(judged_so, transactions=TransactionFindings(judged=9, counts={ALLOWED: 1}))
     (check,) = [one for one in safety_checks(only) if one.name == "transactions"]
     assert check.verdict is Verdict.PASSED
 

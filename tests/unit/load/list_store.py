@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
+from tests.unit.load.made_up_target import MadeUpTarget
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -18,7 +19,7 @@ from zonequake_load.operation import (
 from zonequake_protocol.client import Value
 
 
-class ListStore:
+class ListStore(MadeUpTarget):
     """`halves`: whether the transaction of a number applies its first append and then is silent."""
 
     partitions = 2
@@ -28,10 +29,6 @@ class ListStore:
         self.begun = 0
         self.index = 0
         self._halves = halves
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def execute(
         self,
@@ -67,6 +64,3 @@ class ListStore:
 
     def partition_of(self, key: str) -> int:
         return int(key.split("/")[1])
-
-    def key_for_partition(self, stem: str, partition: int) -> str:
-        return stem

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from tests.unit.load.made_up_target import MadeUpTarget
 from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.pod.control import (
     LoadPlan,
@@ -30,20 +31,14 @@ from zonequake_load.pod.tally import OperationTally
 PROCESSES = 2
 
 
-class Held:
+class Held(MadeUpTarget):
     """Keeps each operation until it is released."""
-
-    partitions = 1
 
     def __init__(self) -> None:
         self.begun = 0
         self.outstanding = 0
         self.most = 0
         self.released = asyncio.Event()
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def execute(
         self,
@@ -57,12 +52,6 @@ class Held:
         await self.released.wait()
         self.outstanding -= 1
         return Outcome(type=Type.OK, attempts=1, index=1)
-
-    def partition_of(self, key: str) -> int:
-        return 0
-
-    def key_for_partition(self, stem: str, partition: int) -> str:
-        return stem
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.unit.load.made_up_target import MadeUpTarget
 from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.pod.control import (
     AppendListWorkload,
@@ -35,7 +36,7 @@ PARTITIONS = 3
 WRITERS = 2
 
 
-class Answering:
+class Answering(MadeUpTarget):
     """Answers each operation as it is told, and keeps what it was asked."""
 
     partitions = PARTITIONS
@@ -46,10 +47,6 @@ class Answering:
         self._pressed = 0
         self._busy: set[str] = set()
         """Clients with an operation under way, or one that is open forever."""
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def execute(
         self,
@@ -71,9 +68,6 @@ class Answering:
         if outcome.type is not Type.INFO:
             self._busy.remove(once.client)
         return outcome
-
-    def partition_of(self, key: str) -> int:
-        return 0
 
     def key_for_partition(self, stem: str, partition: int) -> str:
         return f"{stem}.{partition}"

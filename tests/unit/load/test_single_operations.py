@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from tests.unit.load.made_up_target import MadeUpTarget
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import (
     Function,
@@ -30,10 +31,8 @@ from zonequake_load.pod.tally import OperationTally
 WRITE = Operation(f=Function.WRITE, key="k", value=7)
 
 
-class Target:
+class Target(MadeUpTarget):
     """Answers, once it is open."""
-
-    partitions = 1
 
     def __init__(self) -> None:
         self.opened = 0
@@ -46,8 +45,6 @@ class Target:
             raise TargetError("no member answers")
         self.opened += 1
 
-    async def close(self) -> None: ...
-
     async def execute(
         self,
         operation: Operation | TransactionOperation,
@@ -56,12 +53,6 @@ class Target:
     ) -> Outcome:
         self.asked.append((operation, once, limits.retry))
         return Outcome(type=Type.OK, attempts=1, index=9)
-
-    def partition_of(self, key: str) -> int:
-        return 0
-
-    def key_for_partition(self, stem: str, partition: int) -> str:
-        return stem
 
 
 @pytest.fixture

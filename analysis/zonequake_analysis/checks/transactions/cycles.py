@@ -14,7 +14,8 @@ in (Adya 1999; Kingsbury and Alvaro 2020). A cycle is named by what it needs:
     G-single  one rw
     G2        more than one rw
 
-No edge uses a time or a claimed place. Of a key whose reads are no beginnings of one list, or show
+No edge uses a time or a claimed place. Snapshot isolation allows G2, and serializability no cycle.
+Of a key whose reads are no beginnings of one list, or show
 an element twice, the order is unknown: it gives no edges, and the checks of lists have a finding.
 """
 
@@ -28,6 +29,7 @@ from graphlib import TopologicalSorter
 from itertools import islice
 
 from zonequake_analysis.checks.transactions.recorded import Element, ListTransaction, happened
+from zonequake_analysis.inputs.shapes import OutcomeCode
 
 
 class Dependency(StrEnum):
@@ -57,6 +59,12 @@ class Cycle:
     kind: CycleKind
     transactions: tuple[ListTransaction, ...]
     edges: tuple[tuple[Dependency, str], ...]
+
+    @property
+    def claims_an_order(self) -> bool:
+        """Whether all answered ones claim a place, and so an order, which a cycle contradicts."""
+        answered = [one for one in self.transactions if one.outcome is OutcomeCode.OK]
+        return all(one.position is not None for one in answered)
 
 
 _Edge = tuple[Dependency, str]

@@ -77,9 +77,9 @@ def faults_of(
             continue
         if rule.kind not in _JUDGED:
             usable[rows] = False
-        known = counts.get(rule.kind.value, 0)
-        counts[rule.kind.value] = known + len(rows)
-        for row in _by_place(rows, origin)[:MOST_EXAMPLES].tolist():
+        each = _one_of_each_line(rows, origin)
+        counts[rule.kind.value] = counts.get(rule.kind.value, 0) + len(each)
+        for row in each[:MOST_EXAMPLES].tolist():
             field = f", field `{plain(rule.field)}`" if rule.field else ""
             examples.append(
                 HistoryFault(
@@ -97,7 +97,7 @@ def faults_of(
         examples=examples,
         refused=[] if everything else sorted(refused),
         everything=everything,
-        keyless=int((~usable & ~torn & ~named).sum()),
+        keyless=len(np.unique(origin[~usable & ~torn & ~named])),
     )
 
 
@@ -194,9 +194,12 @@ def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
     yield _Rule(field="applied", rows=answered & ~_valid(get("applied")), words=_missing)
 
 
-def _by_place(rows: Ints, origin: Ints) -> Ints:
-    """Returns rows in the order of their lines, which a batch doesn't keep."""
-    return rows[np.argsort(origin[rows], kind="stable")]
+def _one_of_each_line(rows: Ints, origin: Ints) -> Ints:
+    """Returns rows in the order of their lines, which a batch doesn't keep, of several steps of a
+    transaction the first.
+    """
+    _, first = np.unique(origin[rows], return_index=True)
+    return rows[first]
 
 
 def _unreadable(lines: pa.RecordBatch, origin: Ints) -> Iterator[_Rule]:
@@ -205,7 +208,8 @@ def _unreadable(lines: pa.RecordBatch, origin: Ints) -> Iterator[_Rule]:
     The lines after the examples are counted together.
     """
     corrupt = lines.column(CORRUPT)
-    rows = _by_place(np.flatnonzero(_valid(corrupt) & ~_true(pc.equal(corrupt, TORN))), origin)
+    unreadable = _valid(corrupt) & ~_true(pc.equal(corrupt, TORN))
+    rows = _one_of_each_line(np.flatnonzero(unreadable), origin)
     groups = [rows[i : i + 1] for i in range(min(MOST_EXAMPLES, len(rows)))]
     groups.append(rows[MOST_EXAMPLES:])
     for group in groups:

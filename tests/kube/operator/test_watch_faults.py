@@ -27,7 +27,9 @@ pytestmark = pytest.mark.kube
 
 CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.LOSS)
 SEED = 3
-SAMPLED_CYCLES = 1
+MOST_CYCLES = 4
+"""One is enough, unless what was to be disturbed does not come."""
+
 SETTLED_S = 4.0
 TRUSTING = str(Path(__file__).with_name("trusting_operator.py"))
 PLANTED_LIMIT_S = 20.0
@@ -56,9 +58,10 @@ class Scene:
             for number in range(1, count + 1)
         ]
 
-    def certain(self, move: Move) -> list[Disturbance]:
+    def likely(self, move: Move) -> list[Disturbance]:
         """Returns those in the first half of what passed: on a busy machine the operator writes
-        less often, and the last events of an undisturbed run don't come.
+        less often, and the last events of an undisturbed run don't come. Not even the first answer
+        is certain: the last list before the move may already show what a list in it does.
         """
         return [
             found
@@ -122,12 +125,19 @@ def one_of_each(
 
 
 def test_a_rebalance_ends_alike_whatever_happens_to_a_watch_or_a_list(scene: Scene) -> None:
-    left = scene.in_any_order(scene.certain)
-    for turn in range(SAMPLED_CYCLES):
+    left = scene.in_any_order(scene.likely)
+    without, nothing = set(Ill), []
+    for turn in range(MOST_CYCLES):
         for move, disturbance in one_of_each(left, turn):
             run, hit = scene.go(move, disturbance)
             assert run.problems == [], f"{move}: {disturbance} ({hit})"
-            assert hit is not None, f"{move}: {disturbance} disturbed nothing"
+            if hit is None:
+                nothing.append(f"{move}: {disturbance} disturbed nothing")
+            else:
+                without.discard(disturbance.ill)
+        if not without:
+            break
+    assert without == set(), nothing
 
 
 @pytest.mark.long

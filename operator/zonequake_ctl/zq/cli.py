@@ -168,7 +168,7 @@ def report(
 @ends_with_its_reader
 def main() -> NoReturn:
     """Entry point: 0, 1 if the cluster refused, 254 for a usage error."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, soft_wrap=True)  # a path can be copied
     try:
         code = typer.main.get_command(app).main(prog_name="kubectl zq", standalone_mode=False)
     except TyperException as error:

@@ -108,10 +108,10 @@ def test_a_file_that_cannot_be_read_is_named_without_pythons_words(
     name: str, said: Said, tmp_path: Path
 ) -> None:
     words, main = COMMANDS[name]
-    missing, binary = tmp_path / "missing", tmp_path / "binary"
+    missing, binary = tmp_path / f"{'long-' * 30}missing", tmp_path / "binary"
     binary.write_bytes(b"abc\xff")
     told = said(*words, str(missing), main=main)
-    assert "missing can't be read: no such file or directory, expected a" in told
+    assert f"{missing} can't be read: no such file or directory, expected a" in told
     assert "Errno" not in told
     assert "binary can't be read: found byte 0xff at 3, which is no UTF-8" in said(
         *words, str(binary), main=main

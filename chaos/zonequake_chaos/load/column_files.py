@@ -75,6 +75,7 @@ class ColumnFiles:
             self.problem = why if in_time else ""
 
     async def _started(self) -> Process:
+        """In a session of its own: Ctrl-C ends the run, which still collects and converts."""
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *PROGRAM,
@@ -82,7 +83,7 @@ class ColumnFiles:
             stdin=PIPE,
             stdout=DEVNULL,
             stderr=PIPE,
-            process_group=0,  # Ctrl-C ends the run, which still collects and converts its histories
+            start_new_session=True,
         )
 
 

@@ -7,9 +7,12 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.inputs.column_files import __main__
@@ -36,21 +39,29 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]
     return found
 
 
-async def test_each_piece_that_has_ended_has_its_column_file_when_the_run_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[asyncio.subprocess.Process]
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_each_piece_that_has_ended_has_its_column_file_when_the_run_ends(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    started: list[asyncio.subprocess.Process],
+    loop: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:
     monkeypatch.setattr(f"{ColumnFiles.__module__}.WAIT_S", 3600.0)  # for a busy machine
     synthesize(tmp_path / "pod", Shape(operations=300, partitions=2, keys=8, files=1))
     content = (tmp_path / "pod" / "history" / "load-0.jsonl").read_bytes()
     run = tmp_path / "run"
     (run / "history").mkdir(parents=True)
-    async with ColumnFiles(run) as columns:
-        copy = HistoryCopy(
-            run / "history", "a.jsonl", piece_bytes=60_000, piece_ended=columns.piece_ended
-        )
-        for at in range(0, len(content), 10_000):
-            copy.write(content[at : at + 10_000])
-            await asyncio.sleep(0)
+
+    async def copied() -> None:
+        async with ColumnFiles(run) as columns:
+            copy = HistoryCopy(
+                run / "history", "a.jsonl", piece_bytes=60_000, piece_ended=columns.piece_ended
+            )
+            for at in range(0, len(content), 10_000):
+                copy.write(content[at : at + 10_000])
+                await asyncio.sleep(0)
+
+    loop(copied())
     pieces = sorted((run / "history").iterdir(), key=lambda file: (len(file.name), file.name))
     found = column_files(Place.of(run))
     assert len(pieces) > 3

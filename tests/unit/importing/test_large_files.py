@@ -27,6 +27,7 @@ def peak_bytes(count: int) -> int:
     return peak
 
 
-def test_reading_ten_times_as_many_operations_takes_no_more_memory() -> None:
+def test_reading_many_more_operations_takes_no_more_memory() -> None:
+    """Each one that were held would take 340 bytes; other threads allocate a little, too."""
     peak_bytes(100)
-    assert peak_bytes(5_000) < 2 * peak_bytes(500)
+    assert peak_bytes(5_000) - peak_bytes(500) < 4_500 * 50

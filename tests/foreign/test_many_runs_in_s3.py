@@ -85,6 +85,7 @@ def test_a_bucket_that_is_not_there_ends_with_255_and_a_sentence(
     assert "Traceback" not in told
 
 
+@pytest.mark.long
 def test_the_trend_of_a_prefix_is_that_of_its_folder_and_is_written_beside_the_runs(
     server: S3Server,
 ) -> None:

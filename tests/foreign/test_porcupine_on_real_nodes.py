@@ -85,6 +85,7 @@ async def test_both_find_an_order_of_every_key_when_a_leader_was_killed(
     assert judged.keys > 15
 
 
+@pytest.mark.long
 async def test_both_miss_an_order_of_the_same_number_of_keys_when_replicas_answer_alone(
     nodes: LocalNodes, pods: LoadPods, porcupine: Judge, tmp_path: Path
 ) -> None:

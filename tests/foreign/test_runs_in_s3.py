@@ -129,7 +129,9 @@ def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("table", ["ops/part-", "metrics/hour="])
+@pytest.mark.parametrize(
+    "table", ["metrics/hour=", pytest.param("ops/part-", marks=pytest.mark.long)]
+)
 def test_a_refusal_that_a_task_met_is_told_with_its_place_and_likely_cause(
     run: Path, server: S3Server, table: str
 ) -> None:

@@ -71,6 +71,7 @@ def driven(release: Release) -> int:
     )
 
 
+@pytest.mark.long
 def test_one_way_cuts_and_slow_links_take_effect_lose_nothing_and_leave_nothing(
     run_scenario: Any, release: Release, tmp_path: Path
 ) -> None:

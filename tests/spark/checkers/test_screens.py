@@ -196,6 +196,7 @@ def test_a_screen_that_flags_nothing_is_noticed(
         assert rows(among_suspects(judged, blind)) != judged[1]
 
 
+@pytest.mark.long
 def test_more_suspects_than_a_condition_can_name_are_all_looked_at(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ def exchanges(found: DataFrame | None) -> int:
     return shuffles
 
 
+@pytest.mark.long
 def test_cached_from_a_store_the_suspects_show_the_same_and_no_check_shuffles_more(
     spark: SparkSession, judged: Judged
 ) -> None:

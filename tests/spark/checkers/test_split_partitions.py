@@ -14,7 +14,7 @@ from zonequake_analysis.spark_pass import ingest, partition_share
 from zonequake_analysis.spark_pass.operations import cached
 from zonequake_analysis.storage.place import Place
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 def test_each_anomaly_is_told_the_same_where_partitions_are_split(

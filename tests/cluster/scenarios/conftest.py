@@ -29,6 +29,7 @@ from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePla
 from zonequake_ctl.release.access import CONTEXT, write_access
 from zonequake_ctl.release.install import install_release
 from zonequake_kube.errors import NotFound
+from zonequake_kube.objects import is_ready
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Judged:
 
 
 CHAOS = "zonequake:zq-chaos"
+AGENTS = "app.kubernetes.io/component=fault-agent"
 Run = Callable[..., Judged]
 
 
@@ -117,8 +119,7 @@ class Release:
         values += ["faultAgent.enabled=true"] if agent else []
         values += ["harness.targetAccount=true"]
         asyncio.run(install_release(self.place, images=self.images, values=values))
-        if not agent:
-            asyncio.run(self._until_the_agent_is_gone())
+        asyncio.run(self._until_the_agent_is_ready() if agent else self._until_the_agent_is_gone())
         found = asyncio.run(faults_of_nodes(self.place))
         assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
         self._installed = (fault, agent, more)
@@ -132,6 +133,15 @@ class Release:
             if name not in self.images:
                 self._cluster.load_image(image.archive)
             self.images[name] = image.ref
+
+    async def _until_the_agent_is_ready(self) -> None:
+        """Only data nodes are waited for as the release is installed."""
+        async with await self.place.connect() as kube:
+            of_agent = kube.in_namespace(f"{self.place.namespace}-faults")
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not (pods := await of_agent.find("Pod", AGENTS)) or not all(map(is_ready, pods)):
+                assert time.monotonic() < deadline_s, "no agent becomes Ready"
+                await asyncio.sleep(0.3)
 
     async def _until_the_agent_is_gone(self) -> None:
         """An agent that ends undoes every fault on its node, the next test's too."""

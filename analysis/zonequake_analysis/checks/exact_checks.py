@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,7 +22,13 @@ from zonequake_analysis.checks import (
 from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
+from zonequake_analysis.spark_pass.settings import is_local
 from zonequake_analysis.storage.place import Place
+
+FEW_LINES = 200_000
+"""Of so many lines the findings take less time than their plan, which Spark goes through again
+for each query, and each task gets.
+"""
 
 _NO_NAMES = [
     f"CAST(NULL AS {kind}) AS {name}"
@@ -100,6 +107,20 @@ def findings_of_suspects(
     in_files = over_files.found_in_files(ops.sparkSession, folder, suspects)
     named = [] if in_files is None else [in_files]
     return reduce(DataFrame.unionByName, [*named, *unnamed]) if named or unnamed else None
+
+
+def kept(found: DataFrame, at_end: ExitStack, *, few: bool) -> DataFrame:
+    """Returns findings that are looked for once and kept until `at_end`.
+
+    `few`: they are kept without their plan, in as many partitions as there are cores. They can't be
+    found again then, so only where no executor can be lost: on a local master.
+    """
+    context = getattr(found.sparkSession, "_sc", None)
+    if few and context is not None and is_local(context.master):
+        # It goes when nobody has it any more.
+        return found.coalesce(context.defaultParallelism).localCheckpoint()
+    at_end.callback(found.persist().unpersist)
+    return found
 
 
 def _near(ops: DataFrame, suspects: Sequence[Suspects]) -> DataFrame:

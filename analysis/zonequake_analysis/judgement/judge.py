@@ -20,7 +20,7 @@ from zonequake_analysis.checks.counted_findings import (
     KeysByChecks,
     counted_findings,
 )
-from zonequake_analysis.checks.exact_checks import among_suspects
+from zonequake_analysis.checks.exact_checks import FEW_LINES, among_suspects, kept
 from zonequake_analysis.checks.repeated_values import (
     VALUE_TWICE,
     BySearch,
@@ -152,14 +152,14 @@ def _judged(
     counts, repeated = CountedFindings(), BySearch()
     missing, lost_on_replica = None, 0
     if among is not None:
-        at_end.callback(among.found.persist().unpersist)
+        few = ingested.quality.lines <= FEW_LINES
+        among = replace(among, found=kept(among.found, at_end, few=few))
         counts = counted_findings(among.found, unproven)
         if counts.totals.get(VALUE_TWICE):
             answers = searched(among.ops, among.found)
             at_end.callback(answers.persist().unpersist)
             repeated = by_search(answers)
-            among = replace(among, found=settled(among.found, answers))
-            at_end.callback(among.found.persist().unpersist)
+            among = replace(among, found=kept(settled(among.found, answers), at_end, few=few))
             counts = counted_findings(among.found, unproven)
         if counts.totals.get(LOST):
             missing = lost_writes(among.ops, among.found)

@@ -37,6 +37,8 @@ _STATIC = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # Else each step of a query tells the JVM its line of Python, in five calls.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _ON_ONE_MACHINE = {
     "spark.driver.host": "127.0.0.1",

@@ -109,6 +109,7 @@ class RunDescription:
     load_per_s: float | None = None  # operations that the plan asks for, of all zones together
     load_is_closed: bool = False  # whether that is a ceiling
     has_pressure: bool = False  # whether the load also writes what no history has
+    asked_per_s: Mapping[str, float] = field(default_factory=dict)  # the same by function
     volatile_zones: frozenset[str] = frozenset()
 
     @property
@@ -183,6 +184,7 @@ def read_description(run: Path | Place) -> RunDescription:
         load_per_s=_load_per_s(spec),
         load_is_closed=load is not None and load.text("loop") == "closed",
         has_pressure=load is not None and load.part("pressure") is not None,
+        asked_per_s=_asked_per_s(spec),
         volatile_zones=frozenset(
             zone.text("name") for zone in spec.parts("zones") if zone.text("storage") == "Volatile"
         ),
@@ -199,6 +201,24 @@ def _load_per_s(spec: RunYaml) -> float | None:
     if together is not None:
         rates.append(together.number("rate"))
     return sum(rates) * max(1, len(spec.parts("zones"))) if rates else None
+
+
+def _asked_per_s(spec: RunYaml) -> dict[str, float]:
+    """Returns the rates of all zones together by function, without reads, which registers and lists
+    share; a function whose share the plan doesn't say is left out.
+    """
+    load = spec.part("load")
+    if load is None:
+        return {}
+    rates: dict[str, float] = {}
+    if "registerRate" in load and "registerReads" in load and "registerCas" in load:
+        rate, cas = load.number("registerRate"), load.number("registerCas")
+        rates |= {"cas": rate * cas, "write": rate * (1 - load.number("registerReads") - cas)}
+    if "listRate" in load and "listReads" in load:
+        rates["append"] = load.number("listRate") * (1 - load.number("listReads"))
+    if (together := load.part("transactions")) is not None:
+        rates["transaction"] = together.number("rate")
+    return {f: rate * max(1, len(spec.parts("zones"))) for f, rate in rates.items()}
 
 
 def _expectations(holder: RunYaml) -> Expectations:

@@ -23,6 +23,8 @@ LOAD = "load"
 LEAST_SHARE = 0.5
 MIN_LOAD_S = 5.0
 """A shorter load is mostly the start of its pods."""
+LEAST_EXPECTED = 50
+"""The load draws what it does: of so many operations none at all is no chance."""
 
 
 def sufficiency_checks(e: Evidence) -> list[Check]:
@@ -79,7 +81,8 @@ def _unread(files: Sequence[str]) -> str:
 
 
 def _coverage(e: Evidence) -> Check:
-    """Checks that every kind of operation that was tried worked, and that writes were read again.
+    """Checks that every kind of operation that was asked for was tried, that each that was tried
+    worked, and that writes were read again.
 
     No data is not success.
     """
@@ -96,6 +99,12 @@ def _coverage(e: Evidence) -> Check:
     if "read" not in worked and not finals:
         problems.append("no read was answered")
     problems += [f"no {f} worked" for f in sorted(tried - worked)]
+    if tried and e.load is not None:
+        problems += [
+            f"no {f} was tried, though the scenario asks for {per_s:g} per second"
+            for f, per_s in e.description.asked_per_s.items()
+            if f not in tried and per_s * e.load.seconds > LEAST_EXPECTED
+        ]
     if e.uncovered:
         problems.append(f"{e.uncovered} acknowledged writes were never read again")
     return Check(

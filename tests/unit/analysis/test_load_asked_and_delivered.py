@@ -222,3 +222,45 @@ def test_a_run_says_whether_its_loop_was_closed_and_whether_it_had_pressure(
     (tmp_path / "run.yaml").write_text(f"plan: {{spec: {{load: {{{load}}}}}}}")
     description = read_description(tmp_path)
     assert (description.load_is_closed, description.has_pressure) == (is_closed, has_pressure)
+
+
+ASKED = "registerRate: 100.0, registerReads: 0.5, registerCas: 0.25, listRate: 40, listReads: 0.9"
+
+
+@pytest.mark.parametrize(
+    ("load", "zones", "asked"),
+    [
+        (ASKED, "[{name: a}]", {"cas": 25.0, "write": 25.0, "append": pytest.approx(4.0)}),
+        ("transactions: {rate: 5, steps: 3}", "[{name: a}, {name: b}]", {"transaction": 10.0}),
+        ("listRate: 40", "[{name: a}]", {}),
+    ],
+)
+def test_a_run_says_how_often_each_function_was_asked_for(
+    tmp_path: Path, load: str, zones: str, asked: dict[str, float]
+) -> None:
+    (tmp_path / "run.yaml").write_text(f"plan: {{spec: {{zones: {zones}, load: {{{load}}}}}}}")
+    assert read_description(tmp_path).asked_per_s == asked
+
+
+@pytest.mark.parametrize(
+    ("per_s", "tried", "verdict"),
+    [
+        (10.0, False, Verdict.UNKNOWN),
+        (10.0, True, Verdict.PASSED),
+        (0.5, False, Verdict.PASSED),  # 10 of the 20 s: by chance
+    ],
+)
+def test_a_function_that_was_asked_for_and_never_tried_makes_a_run_unknown(
+    per_s: float, tried: bool, verdict: Verdict
+) -> None:
+    e = evidence(load=LoadRate(asked_per_s=140.0, operations=2800, seconds=20.0))
+    counts = dict(e.counts) | ({("load", "transaction", "ok"): 7} if tried else {})
+    description = replace(e.description, asked_per_s={"transaction": per_s})
+    (coverage,) = [
+        check
+        for check in judge(replace(e, counts=counts, description=description))
+        if check.name == "coverage"
+    ]
+    assert coverage.verdict is verdict
+    told = f"no transaction was tried, though the scenario asks for {per_s:g} per second"
+    assert (told in coverage.summary) == (verdict is Verdict.UNKNOWN)

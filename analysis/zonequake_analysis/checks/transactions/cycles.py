@@ -15,8 +15,8 @@ in (Adya 1999; Kingsbury and Alvaro 2020). A cycle is named by what it needs:
     G2        more than one rw
 
 No edge uses a time or a claimed place. Snapshot isolation allows G2, and serializability no cycle.
-Of a key whose reads are no beginnings of one list, or show
-an element twice, the order is unknown: it gives no edges, and the checks of lists have a finding.
+Of a key whose reads are no beginnings of one list, or show an element twice, the order is unknown:
+it gives no edges, and the checks of lists have a finding.
 """
 
 from __future__ import annotations

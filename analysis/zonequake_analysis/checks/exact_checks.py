@@ -22,7 +22,7 @@ from zonequake_analysis.checks import (
 from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
-from zonequake_analysis.spark_pass.settings import is_local
+from zonequake_analysis.spark_pass.settings import runs_locally
 from zonequake_analysis.storage.place import Place
 
 FEW_LINES = 200_000
@@ -115,10 +115,10 @@ def kept(found: DataFrame, at_end: ExitStack, *, few: bool) -> DataFrame:
     `few`: they are kept without their plan, in as many partitions as there are cores. They can't be
     found again then, so only where no executor can be lost: on a local master.
     """
-    context = getattr(found.sparkSession, "_sc", None)
-    if few and context is not None and is_local(context.master):
+    spark = found.sparkSession
+    if few and runs_locally(spark):
         # It goes when nobody has it any more.
-        return found.coalesce(context.defaultParallelism).localCheckpoint()
+        return found.coalesce(spark.sparkContext.defaultParallelism).localCheckpoint()
     at_end.callback(found.persist().unpersist)
     return found
 

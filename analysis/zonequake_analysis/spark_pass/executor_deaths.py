@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
 from zonequake_analysis.spark_pass.placement import REACH_S, REGISTER_S, executors_of
-from zonequake_analysis.spark_pass.settings import is_local
+from zonequake_analysis.spark_pass.settings import runs_locally
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import ProgressHandler
@@ -141,10 +141,10 @@ def ended_if_executors_die(spark: SparkSession) -> Iterator[None]:
     That is if MOST_DEATHS executors died and none ever finished a task, or none was there for
     REACH_S. Raises SessionError then. Does nothing on a local master.
     """
-    context = getattr(spark, "_sc", None)
-    if context is not None and is_local(context.master):
+    if runs_locally(spark):
         yield
         return
+    context = getattr(spark, "_sc", None)
     watched: Watched = OfServer(spark) if context is None else OfContext(context)
     ended = threading.Event()
     told: list[str] = []

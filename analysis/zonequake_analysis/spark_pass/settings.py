@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from zonequake_analysis.jvm.java_command import is_known
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, archive_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
 """The default master."""
@@ -80,8 +84,16 @@ def size_of(history_bytes: int, metrics_bytes: int = 0) -> Size:
 
 
 def is_local(master: str) -> bool:
-    """Returns whether this master runs all tasks in the driver's own process or machine."""
-    return master.startswith("local")
+    """Returns whether this master runs all tasks in the driver's own process."""
+    return master.partition("[")[0] == "local"  # `local-cluster[…]` starts executors
+
+
+def runs_locally(spark: SparkSession) -> bool:
+    """Returns whether a session runs all tasks in this process's JVM, so that no executor can be
+    lost; not if it goes through Spark Connect, whose server is another process.
+    """
+    context = getattr(spark, "_sc", None)
+    return context is not None and is_local(context.master)
 
 
 def defaults(size: Size, master: str, recorded: ArchivedRun | None) -> dict[str, str]:

@@ -17,7 +17,10 @@ _PARTS = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _FORBIDDEN = re.compile(
-    r"\bINSERT\s+(?:INTO|OVERWRITE)\b|\b(?:java_method|(?:try_)?reflect)\b(?=`?\s*\()",
+    r"\bINSERT\s+(?:INTO|OVERWRITE)\b"
+    r"|\b(?:java_method|(?:try_)?reflect)\b(?=`?\s*\()"
+    r"|\bIDENTIFIER\b(?=\s*\()"  # the name of a function may stand in its text
+    r"|\bUSING\b(?=\s*(?:r\s*)?['\"])",  # a program of SELECT TRANSFORM, MAP or REDUCE
     re.IGNORECASE,
 )
 _CLASS = re.compile(r"^\[([A-Z_.0-9]+)\]\s*")
@@ -75,7 +78,7 @@ def query_of(text: str) -> str:
     if found := _FORBIDDEN.search(_without_literals(statement)):
         raise StatementRefused(
             f"found {' '.join(found.group().split())}, expected a query of the run's tables alone: "
-            "no INSERT, and no function that calls Java"
+            "no INSERT, no function that calls Java, no IDENTIFIER(...), and no program"
         )
     return statement
 

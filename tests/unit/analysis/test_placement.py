@@ -58,8 +58,8 @@ def session(master: str, *known: tuple[str, str, int]) -> Any:
 
 @pytest.mark.parametrize(
     ("master", "expected"),
-    [("local", True), ("local[*]", True), ("local[2]", True), ("spark://a:7077", False),
-     ("k8s://https://a", False), ("yarn", False)],
+    [("local", True), ("local[*]", True), ("local[2]", True), ("local-cluster[2,1,1024]", False),
+     ("spark://a:7077", False), ("k8s://https://a", False), ("yarn", False)],
 )  # fmt: skip
 def test_a_local_master_is_known_by_its_name(master: str, expected: bool) -> None:
     assert is_local(master) == expected

@@ -66,12 +66,16 @@ def test_what_changes_anything_is_refused_by_its_first_word(text: str) -> None:
             "INSERT OVERWRITE",
         ),
         ("WITH a AS (SELECT 1)\ninsert  into ops SELECT * FROM a", "insert into"),
+        ("SELECT identifier('java' || '_method')('java.util.UUID', 'randomUUID')", "identifier"),
+        ("SELECT TRANSFORM(op) USING 'sh -c id' FROM ops", "USING"),
+        ('SELECT TRANSFORM(op) USING/**/"sh -c id" AS (a) FROM ops', "USING"),
+        ("SELECT TRANSFORM(op) USING r'id' FROM ops", "USING"),
     ],
 )
-def test_a_query_that_writes_or_calls_java_is_refused(text: str, found: str) -> None:
+def test_a_query_that_writes_or_runs_a_program_is_refused(text: str, found: str) -> None:
     with pytest.raises(StatementRefused, match=f"^found {found}, expected a query"):
         query_of(text)
-    assert query_of("SELECT reflect, insert FROM ops")
+    assert query_of("SELECT reflect, insert, transform(b, x -> x + 1) FROM ops JOIN a USING (op)")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ vantage:
                the window: before it no node may act on a loss
 
 The outage is between the two; a vantage that did not probe for three intervals is *no data*,
-neither success nor failure. A window is total if every vantage that probed then saw it.
+neither success nor failure. A window is total if every vantage that probed then saw it, without a
+success of its own within.
 
 The cause is the event that happened last before the window began: Prometheus explains windows, it
 never measures them. Events of another clock than the probes show neither causes nor a proof.
@@ -167,13 +168,16 @@ def _merge(
     for place, islands in sorted(by_place.items()):
         islands.sort(key=lambda island: island.possible)
         group: list[Island] = []
-        end = 0
+        ends: dict[str, int] = {}
         for island in islands:
-            if group and island.possible[0] > end:
+            # Between two runs of one vantage it had a success, which may have been under way as the
+            # second one began.
+            others = (end for vantage, end in ends.items() if vantage != island.vantage)
+            if group and island.possible[0] > max(others, default=0):
                 windows.append(_window(group, watching[place], events))
-                group = []
+                group, ends = [], {}
             group.append(island)
-            end = max(end, island.possible[1])
+            ends[island.vantage] = max(ends.get(island.vantage, 0), island.possible[1])
         windows.append(_window(group, watching[place], events))
     return sorted(windows, key=lambda window: window.start_ns)
 
@@ -188,13 +192,12 @@ def _window(
     looked = {
         v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
     }
-    total = looked <= saw
-    # A window that all vantages saw is bounded by the tightest of their successes; the certain part
-    # needs one vantage.
-    start = max(i.possible[0] for i in group) if total else min(i.possible[0] for i in group)
-    end = min(i.possible[1] for i in group) if total else max(i.possible[1] for i in group)
-    if start >= end:  # the vantages failed one after another
-        total = False
+    # A total window is bounded by the tightest of the vantages' successes; the certain part needs
+    # one vantage.
+    start = max(i.possible[0] for i in group)
+    end = min(i.possible[1] for i in group)
+    total = looked <= saw and len(saw) == len(group) and start < end
+    if not total:
         start = min(i.possible[0] for i in group)
         end = max(i.possible[1] for i in group)
     certain = max(island.certain[1] - island.certain[0] for island in group)

@@ -1,0 +1,79 @@
+"""The runs of failures of several vantages are one window where they overlap."""
+
+from __future__ import annotations
+
+import pytest
+
+from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.windows import availability
+
+Run = tuple[str, float, float]
+"""A vantage's name, and its last success before and the next one after, in seconds."""
+SECOND = 1_000_000_000
+PROBED_LATE = "late"
+"""A vantage that began to probe when everything was over."""
+
+
+def vantage(name: str) -> Vantage:
+    return Vantage(
+        zone="z",
+        partition=0,
+        function="write",
+        vantage=name,
+        probes=300,
+        failed=60,
+        interval_ns=SECOND // 10,
+        first_ns=200 * SECOND if name == PROBED_LATE else 0,
+        last_ns=300 * SECOND,
+    )
+
+
+def island(name: str, begin_s: float, end_s: float) -> Island:
+    begin, end = int(begin_s * SECOND), int(end_s * SECOND)
+    return Island(
+        zone="z",
+        partition=0,
+        function="write",
+        vantage=name,
+        silent=False,
+        failed=5,
+        possible=(begin, end),
+        certain=(begin + SECOND // 10, end - SECOND // 10),
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        # Both fail: a success of either bounds the outage.
+        ([("a", 10, 20), ("b", 12, 21)], (12, 20, 8.0, True)),
+        # One of two fails.
+        ([("a", 10, 20)], (10, 20, 9.8, False)),
+        # One fails, and then the other: there is no time in which both do.
+        ([("a", 10, 20), ("b", 20, 25)], (10, 25, 9.8, False)),
+        # A success of one takes nothing from what the other saw, also if it took so long that the
+        # next probe had begun.
+        ([("a", 0, 101), ("b", 0.5, 46), ("b", 46.5, 100)], (0, 101, 100.8, False)),
+        ([("a", 0, 101), ("b", 0.5, 46.5), ("b", 46.25, 100)], (0, 101, 100.8, False)),
+        ([("a", 0, 1), ("b", 0.5, 10.5), ("a", 10, 11)], (0, 11, 9.8, False)),
+    ],
+)
+def test_what_vantages_saw_at_once_is_one_window(
+    runs: list[Run], expected: tuple[float, float, float, bool]
+) -> None:
+    vantages = [vantage("a"), vantage("b"), vantage(PROBED_LATE)]
+    (found,) = availability(vantages, [island(*run) for run in runs], []).windows
+    start_s, end_s, certain_s, total = expected
+    assert (found.start_ns, found.end_ns) == (start_s * SECOND, end_s * SECOND)
+    assert found.certain_ns == found.proven_ns == certain_s * SECOND
+    assert found.total is total
+    assert found.failed == 5 * len(runs)
+
+
+@pytest.mark.parametrize("second_s", [21, 19])
+def test_runs_of_one_vantage_are_two_windows(second_s: float) -> None:
+    """The success between them may have taken so long that the next probe had begun."""
+    runs = [island("a", 10, 20), island("b", 10, 15), island("a", second_s, 30)]
+    first, second = availability([vantage("a"), vantage("b")], runs, []).windows
+    assert (first.end_ns, second.start_ns) == (15 * SECOND, second_s * SECOND)
+    assert (first.total, second.total) == (True, False)

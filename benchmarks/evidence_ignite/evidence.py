@@ -4,9 +4,9 @@
 
 as root, on an embedded cluster, which it starts and installs if there is none. Each run that was
 judged is a line of docs/evidence/ignite-3.1.jsonl at once: the same command goes on where it was
-broken off. It then writes docs/evidence/ignite-3.1.md. `--page`: only that. `--seconds`: no further
-run begins after so long. Ends with 0 if nothing is left to do, 2 if something is, and why it can't
-be run is printed.
+broken off. It then writes docs/evidence/ignite-3.1.md, with a picture of each row whose runs on
+both systems are still here. `--page`: only that. `--seconds`: no further run begins after so long.
+Ends with 0 if nothing is left to do, 2 if something is, and why it can't be run is printed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from benchmarks.evidence_ignite.altering import altering_beside
-from benchmarks.evidence_ignite.page import page
+from benchmarks.evidence_ignite.page import RELEASE, page
+from benchmarks.evidence_ignite.picture import picture
 from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, first_of, read_rows
+from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, read_lines, zonequake
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.kit.suited import check_suited
@@ -82,12 +85,16 @@ def obstacle(row: Row) -> str | None:
     return None
 
 
+def folder_of(row: Row, system: System, seed: int) -> Path:
+    return RUNS / f"{row.name}-{system}-{seed}"
+
+
 def run_one(row: Row, run: Next) -> Done:
     """Makes one run. Raises ChaosError, also if it could not be judged."""
     if row.volumes:
         volumes = ("--count", str(row.volumes), "--mebibytes", str(VOLUME_MIB))
         zonequake("cluster", "limited-volumes", *volumes)
-    out = RUNS / f"{row.name}-{run.system}-{run.seed}"
+    out = folder_of(row, run.system, run.seed)
     asked = Asked(
         scenario=scenario_of(row),
         seed=run.seed,
@@ -108,8 +115,30 @@ def _beside(row: Row, run: Next, out: Path) -> AbstractContextManager[None] | No
     return altering_beside(row.beside, run.system, zone=zone.name, out=out, kubeconfig=kubeconfig)
 
 
-def write_page(rows: list[Row]) -> None:
-    PAGE.write_text(page(rows, read_lines(RESULTS, Done)))
+def write_page(rows: Sequence[Row], drawn: Sequence[Row]) -> None:
+    """Writes the page, and the pictures of the rows `drawn` whose runs are here; others stay."""
+    for row in drawn:
+        if (content := _drawn(row)) is not None:
+            _picture(row).write_text(content)
+    pictures = {row.name: file.name for row in rows if (file := _picture(row)).exists()}
+    PAGE.write_text(page(rows, read_lines(RESULTS, Done), pictures))
+
+
+def _picture(row: Row) -> Path:
+    return EVIDENCE / f"ignite-3.1-{row.name}.svg"
+
+
+def _drawn(row: Row) -> str | None:
+    """Returns a picture of the first seed whose runs on both systems are here."""
+    if not row.with_ours:
+        return None
+    for seed in range(1, row.runs + 1):
+        ignite = seen(folder_of(row, System.IGNITE, seed))
+        ours = seen(folder_of(row, System.OURS, seed))
+        if ignite is not None and ours is not None:
+            title = f"{row.scenario}, seed {seed}"
+            return picture(title, {f"Ignite {RELEASE}": ignite, "our store": ours})
+    return None
 
 
 def main() -> int:
@@ -147,9 +176,9 @@ def main() -> int:
             print(f"{row.name} is left: {error}")
             continue
         keep(done, RESULTS)
-        write_page(rows)
+        write_page(rows, [row])
         print(f"{row.name}, {run.system}, seed {run.seed}: {done.verdict}: {done.headline}")
-    write_page(rows)
+    write_page(rows, rows if asked.page else [])
     return 2 if left else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.evidence_ignite.rows import Done, Row, System, of
 
@@ -35,8 +35,21 @@ COLUMNS = (
 )
 
 
-def page(rows: Sequence[Row], done: Sequence[Done]) -> str:
-    """Returns the page in Markdown."""
+PICTURES = """
+## The same faults on both systems
+
+Each picture has one seed's run on both, on one axis of time, in seconds from the first fault on. A
+fault begins when the system has settled since the one before, so that later ones come at other
+times. Latencies are those of operations that were due in a second and answered; where none was,
+the line has a gap. Below them stands when each partition was unavailable to reads and to writes.
+
+"""
+
+
+def page(
+    rows: Sequence[Row], done: Sequence[Done], pictures: Mapping[str, str] | None = None
+) -> str:
+    """Returns the page in Markdown. `pictures`: their files by the names of rows."""
     names = {row.name for row in rows}
     made = [one for one in done if one.name in names]
     left = [row.name for row in rows if any(len(of(row, made, s)) < row.runs for s in row.systems)]
@@ -53,7 +66,9 @@ def page(rows: Sequence[Row], done: Sequence[Done]) -> str:
     ]
     found = [line for row in rows for system in row.systems for line in _found(row, made, system)]
     told = ["", "## What was violated", "", *found] if found else []
-    return HEAD + state + "\n".join([*lines, *told]) + "\n"
+    shown = [f"![{name}: Ignite and our store]({file})" for name, file in (pictures or {}).items()]
+    drawn = PICTURES + "\n\n".join(shown) + "\n" if shown else ""
+    return HEAD + state + "\n".join([*lines, *told]) + "\n" + drawn
 
 
 def _row(row: Row, done: Sequence[Done]) -> str:

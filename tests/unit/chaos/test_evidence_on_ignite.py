@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.evidence_ignite import evidence
 from benchmarks.evidence_ignite.altering import alter, statement, took_effect
 from benchmarks.evidence_ignite.page import NONE_RUN, NOT_RUN, page
+from benchmarks.evidence_ignite.picture import (
+    CERTAIN,
+    POSSIBLE,
+    Latency,
+    Seen,
+    Window,
+    picture,
+)
 from benchmarks.evidence_ignite.rows import (
     Bad,
     Done,
@@ -23,11 +34,13 @@ from benchmarks.evidence_ignite.rows import (
     next_run,
     read_rows,
 )
+from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record.runs import keep, read_lines
 from zonequake_kube.client import Kube
 
 IGNITE, OURS = System.IGNITE, System.OURS
 ROW = Row(name="kill", asks="a kill", rule="rebalance", scenario="leader-kill", runs=2)
+SVG = "{http://www.w3.org/2000/svg}"
 WITNESS = "lost: 0/0 key r1\n  written and gone"
 
 
@@ -98,6 +111,73 @@ def test_the_page_counts_runs_and_tells_the_longest_window_of_both() -> None:
     assert "1 of 2 runs, seeds 2. Seed 2: 3 acknowledged writes are lost" in text
     assert "written and gone" in text
     assert "Not all" not in page([ROW], [*done, run(2, OURS)])
+
+
+def test_the_page_shows_the_pictures_that_are_there() -> None:
+    assert "![kill: Ignite and our store](kill.svg)" in page([ROW], [run(1)], {"kill": "kill.svg"})
+    assert "on one axis" not in page([ROW], [run(1)])
+
+
+def test_a_picture_has_both_systems_on_one_axis_of_time() -> None:
+    windows = [
+        Window(partition=0, function="write", start_s=-60.0, end_s=-50.0, is_certain=True),
+        Window(partition=0, function="write", start_s=0.5, end_s=80.5, is_certain=True),
+        Window(partition=1, function="read", start_s=1.0, end_s=2.0, is_certain=False),
+    ]
+    latencies = [Latency(second=second, p50_ms=2.0, p99_ms=20.0) for second in (0, 1, 2, 7, 9)]
+    slow = Seen(faults=[0.0, 40.0], windows=windows, latencies=latencies)
+    quick = Seen(faults=[0.0, 5.0], windows=[], latencies=[])
+    root = ElementTree.fromstring(picture("kill <all>", {"Ignite": slow, "ours": quick}))
+    texts = [each.text for each in root.iter(f"{SVG}text")]
+    assert "Ignite: kill <all>" in texts
+    assert texts.count("0 write") == texts.count("1 read") == 2
+    of_windows = [each.attrib for each in root.iter(f"{SVG}rect") if each.get("height") == "7"]
+    assert [each["fill"] for each in of_windows] == [CERTAIN, POSSIBLE]  # none before the picture
+    long_px, short_px = (float(each["width"]) for each in of_windows)
+    assert long_px == pytest.approx(80 * short_px, rel=0.05)
+    begun = [each.get("x1") for each in root.iter(f"{SVG}line") if each.get("stroke-dasharray")]
+    assert begun[0] == begun[2]
+    parts = [each.attrib["points"].split() for each in root.iter(f"{SVG}polyline")]
+    assert [len(part) for part in parts] == [3, 2, 2] * 2  # no line over seconds without answers
+
+
+def test_a_picture_is_drawn_of_the_tables_of_a_run(tmp_path: Path) -> None:
+    second = 10**9
+    tables: dict[str, list[dict[str, Any]]] = {
+        "events": [
+            {"kind": "phase", "at_ns": 4 * second},
+            {"kind": "fault.start", "at_ns": 7 * second},
+            {"kind": "fault.start", "at_ns": 5 * second},
+        ],
+        "windows": [
+            {
+                "partition": 3,
+                "function": "read",
+                "start_ns": 6 * second,
+                "end_ns": 8 * second,
+                "certain_ns": 0,
+            }
+        ],
+        "ops": [operation(), *map(operation, ("role", "outcome", "copy", "step"))],
+    }
+    assert seen(tmp_path) is None
+    for name, rows in tables.items():
+        (tmp_path / "tables" / name).mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "tables" / name / "part.parquet")
+    assert seen(tmp_path) == Seen(
+        faults=[0.0, 2.0],
+        windows=[Window(partition=3, function="read", start_s=1.0, end_s=3.0, is_certain=False)],
+        latencies=[Latency(second=1, p50_ms=20.0, p99_ms=20.0)],
+    )
+
+
+def operation(other: str = "") -> dict[str, Any]:
+    """Returns an answered operation of the load, due in the second after 6 s; or one that is not,
+    by one column."""
+    sched = 6_500_000_000
+    row = {"role": 0, "outcome": 0, "copy": False, "step": 0, "sched": sched}
+    fin = sched + (20_000_000 if not other else 90_000_000)
+    return row | {"fin": fin} | ({other: type(row[other])(1)} if other else {})
 
 
 def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:

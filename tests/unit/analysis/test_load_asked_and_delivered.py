@@ -243,19 +243,22 @@ def test_a_run_says_how_often_each_function_was_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("per_s", "tried", "verdict"),
+    ("per_s", "tried", "is_closed", "verdict"),
     [
-        (10.0, False, Verdict.UNKNOWN),
-        (10.0, True, Verdict.PASSED),
-        (0.5, False, Verdict.PASSED),  # 10 of the 20 s: by chance
+        (10.0, False, False, Verdict.UNKNOWN),
+        (10.0, True, False, Verdict.PASSED),
+        (0.5, False, False, Verdict.PASSED),  # 10 of the 20 s: by chance
+        (10.0, False, True, Verdict.PASSED),  # a closed loop's rate promises nothing
     ],
 )
 def test_a_function_that_was_asked_for_and_never_tried_makes_a_run_unknown(
-    per_s: float, tried: bool, verdict: Verdict
+    per_s: float, tried: bool, is_closed: bool, verdict: Verdict
 ) -> None:
     e = evidence(load=LoadRate(asked_per_s=140.0, operations=2800, seconds=20.0))
     counts = dict(e.counts) | ({("load", "transaction", "ok"): 7} if tried else {})
-    description = replace(e.description, asked_per_s={"transaction": per_s})
+    description = replace(
+        e.description, asked_per_s={"transaction": per_s}, load_is_closed=is_closed
+    )
     (coverage,) = [
         check
         for check in judge(replace(e, counts=counts, description=description))

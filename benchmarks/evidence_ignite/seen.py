@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.dataset as ds
@@ -55,4 +55,5 @@ def _latencies(run: Path, zero: int) -> Iterator[Latency]:
 
 
 def _rows(run: Path, table: str) -> list[dict[str, Any]]:
-    return ds.dataset(run / "tables" / table, format="parquet").to_table().to_pylist()
+    found = ds.dataset(run / "tables" / table, format="parquet").to_table()
+    return cast("list[dict[str, Any]]", found.to_pylist())

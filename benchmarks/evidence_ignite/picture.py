@@ -53,10 +53,10 @@ def picture(scenario: str, runs: Mapping[str, Seen]) -> str:
     """Draws the runs, by the systems' names, as SVG."""
     ends = [end for run in runs.values() for end in (*run.faults, *(w.end_s for w in run.windows))]
     scale = Scale(first_s=-BEFORE_S, last_s=max(ends, default=0.0) + AFTER_S)
+    lanes = sorted({(w.partition, w.function) for run in runs.values() for w in run.windows})
     drawn: list[str] = []
     y = 0
     for system, run in runs.items():
-        lanes = sorted({(w.partition, w.function) for r in runs.values() for w in r.windows})
         drawn += _panel(f"{system}: {scenario}", run, lanes, scale, y)
         y += TITLE + LATENCY + GAP + ROW * len(lanes)
     drawn += _time_axis(scale, y)

@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow.dataset as ds
 
 from benchmarks.evidence_ignite.picture import Latency, Seen, Window
-
-LOAD, ANSWERED = 0, 0
-"""Codes of the columns `role` and `outcome` of the table `ops` (docs/tables.md)."""
+from zonequake_analysis.inputs.shapes import OutcomeCode, RoleCode
 
 
 def seen(run: Path) -> Seen | None:
@@ -47,7 +45,8 @@ def _latencies(run: Path, zero: int) -> Iterator[Latency]:
     by_second = defaultdict[int, list[float]](list)
     for row in _rows(run, "ops"):
         is_whole = not row["copy"] and not row["step"]
-        if is_whole and row["role"] == LOAD and row["outcome"] == ANSWERED:
+        is_answered = row["role"] == RoleCode.LOAD and row["outcome"] == OutcomeCode.OK
+        if is_whole and is_answered:
             by_second[(row["sched"] - zero) // 10**9].append((row["fin"] - row["sched"]) / 1e6)
     for second in sorted(by_second):
         p50, p99 = np.percentile(by_second[second], (50, 99))

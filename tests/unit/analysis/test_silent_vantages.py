@@ -7,43 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.unit.analysis.made_up_probes import SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import Expectations
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
-from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.probes import Island
 from zonequake_analysis.measures.windows import Availability, availability
 from zonequake_analysis.verdict import Check, Verdict
-
-SECOND = 1_000_000_000
-
-
-def vantage(name: str = "load-0") -> Vantage:
-    return Vantage(
-        zone="z",
-        partition=0,
-        function="write",
-        vantage=name,
-        probes=300,
-        failed=0,
-        interval_ns=SECOND // 10,
-        first_ns=0,
-        last_ns=30 * SECOND,
-    )
-
-
-def island(begin_s: float, end_s: float, *, silent: bool, name: str = "load-0") -> Island:
-    bounds = (int(begin_s * SECOND), int(end_s * SECOND))
-    certain = (bounds[0], bounds[0]) if silent else bounds
-    return Island(
-        zone="z",
-        partition=0,
-        function="write",
-        vantage=name,
-        silent=silent,
-        failed=1,
-        possible=bounds,
-        certain=certain,
-    )
 
 
 def seen(*islands: Island) -> Availability:

@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_analysis.measures.probes import Island, Vantage
+from tests.unit.analysis.made_up_probes import EVERY_NS, SECOND, island, vantage
+from zonequake_analysis.measures.probes import Island
 from zonequake_analysis.measures.windows import availability
 
 Run = tuple[str, float, float]
 """A vantage's name, and its last success before and the next one after, in seconds."""
-SECOND = 1_000_000_000
-PROBED_LATE = "late"
+PROBED_LATE = vantage("late", first_s=200, last_s=300)
 """A vantage that began to probe when everything was over."""
 
 
-def vantage(name: str) -> Vantage:
-    return Vantage(
-        zone="z",
-        partition=0,
-        function="write",
-        vantage=name,
-        probes=300,
-        failed=60,
-        interval_ns=SECOND // 10,
-        first_ns=200 * SECOND if name == PROBED_LATE else 0,
-        last_ns=300 * SECOND,
-    )
-
-
-def island(name: str, begin_s: float, end_s: float) -> Island:
-    begin, end = int(begin_s * SECOND), int(end_s * SECOND)
-    return Island(
-        zone="z",
-        partition=0,
-        function="write",
-        vantage=name,
-        silent=False,
-        failed=5,
-        possible=(begin, end),
-        certain=(begin + SECOND // 10, end - SECOND // 10),
-    )
+def failures(name: str, begin_s: float, end_s: float) -> Island:
+    return island(begin_s, end_s, name=name, failed=5, inside_ns=EVERY_NS)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +37,8 @@ def island(name: str, begin_s: float, end_s: float) -> Island:
 def test_what_vantages_saw_at_once_is_one_window(
     runs: list[Run], expected: tuple[float, float, float, bool]
 ) -> None:
-    vantages = [vantage("a"), vantage("b"), vantage(PROBED_LATE)]
-    (found,) = availability(vantages, [island(*run) for run in runs], []).windows
+    vantages = [vantage("a"), vantage("b"), PROBED_LATE]
+    (found,) = availability(vantages, [failures(*run) for run in runs], []).windows
     start_s, end_s, certain_s, total = expected
     assert (found.start_ns, found.end_ns) == (start_s * SECOND, end_s * SECOND)
     assert found.certain_ns == found.proven_ns == certain_s * SECOND
@@ -73,7 +49,7 @@ def test_what_vantages_saw_at_once_is_one_window(
 @pytest.mark.parametrize("second_s", [21, 19])
 def test_runs_of_one_vantage_are_two_windows(second_s: float) -> None:
     """The success between them may have taken so long that the next probe had begun."""
-    runs = [island("a", 10, 20), island("b", 10, 15), island("a", second_s, 30)]
+    runs = [failures("a", 10, 20), failures("b", 10, 15), failures("a", second_s, 30)]
     first, second = availability([vantage("a"), vantage("b")], runs, []).windows
     assert (first.end_ns, second.start_ns) == (15 * SECOND, second_s * SECOND)
     assert (first.total, second.total) == (True, False)

@@ -10,42 +10,20 @@ from typing import Any
 import pytest
 
 from tests.spark.report.made_up_pages import made_up_judgement
+from tests.unit.analysis.made_up_probes import SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
-from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.windows import Availability, Unavailability, availability
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.write import verdict_document
 from zonequake_analysis.verdict import Check, Verdict
 
-SECOND = 1_000_000_000
-PROBED = Vantage(
-    zone="z",
-    partition=0,
-    function="write",
-    vantage="load-0",
-    probes=300,
-    failed=60,
-    interval_ns=SECOND // 10,
-    first_ns=0,
-    last_ns=30 * SECOND,
-)
-
 
 def window(*events: RecordedEvent, one_clock: bool = True) -> Unavailability:
     """From 10 s to 16 s."""
-    failed = Island(
-        zone="z",
-        partition=0,
-        function="write",
-        vantage="load-0",
-        silent=False,
-        failed=60,
-        possible=(10 * SECOND, 16 * SECOND),
-        certain=(10 * SECOND + 1, 16 * SECOND - 1),
-    )
-    (found,) = availability([PROBED], [failed], events, one_clock=one_clock).windows
+    failed = island(10, 16, failed=60, inside_ns=1)
+    (found,) = availability([vantage()], [failed], events, one_clock=one_clock).windows
     return found
 
 
@@ -182,7 +160,7 @@ def judged(found: Unavailability, expectations: Expectations) -> Check:
         description=SimpleNamespace(expectations=expectations, has_control=False),
         availability=Availability(
             windows=(found,),
-            vantages=(PROBED,),
+            vantages=(vantage(),),
             silences=(),
             hidden_ns=0,
             resolution_ns=SECOND // 10,

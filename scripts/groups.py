@@ -99,6 +99,9 @@ GROUPS = (
     ),
 )
 
+AWAITED = frozenset(name for group in GROUPS for name in group.needs)
+"""Groups that others need."""
+
 
 def _long(name: str, *options: str) -> Group:
     """The tests of a folder that are marked `long`."""

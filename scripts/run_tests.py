@@ -29,10 +29,11 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-from scripts.groups import GROUPS, LONG_GROUPS, Group, Lane
+from scripts.groups import AWAITED, GROUPS, LONG_GROUPS, Group, Lane
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -42,8 +43,9 @@ ALLOWED_SKIPS_HEADING = "## Tests that may be skipped"
 
 PROGRESS_EVERY_S = 60.0
 POLL_S = 0.1
-NICE = 10
-"""Of all lanes but the one that waits."""
+NICE, NICE_AWAITED = 15, 5
+"""Of all lanes but the one that waits, and of their groups that others need: on a fresh machine the
+lane that waits can't end before these."""
 SLOWEST = ("--durations=12", "--durations-min=3")
 """Each group ends with its slowest tests: what a quicker `make test` would begin with."""
 END_S = 60.0
@@ -99,7 +101,7 @@ class Runs:
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
                 start_new_session=True,  # so that a group over its limit ends with its processes
-                preexec_fn=ready if log is None or group.lane is Lane.WAITS else give_way,
+                preexec_fn=ready if log is None else partial(give_way, niceness(group)),
             )
             try:
                 deadline_s = time.monotonic() + group.limit_s
@@ -127,13 +129,22 @@ def ready() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def give_way() -> None:
-    """The same, and the lane that waits goes first."""
+def niceness(group: Group) -> int:
+    """How far a group gives way to the lane that waits."""
+    if group.lane is Lane.WAITS:
+        return 0
+    return NICE_AWAITED if group.name in AWAITED else NICE
+
+
+def give_way(nice: int) -> None:
+    """The same, and groups of a lower niceness go first."""
     ready()
-    os.nice(NICE)
+    if not nice:
+        return
+    os.nice(nice)
     # With one, a session is a unit of scheduling of its own, and nice counts only within it.
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICE))
+        Path("/proc/self/autogroup").write_text(str(nice))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

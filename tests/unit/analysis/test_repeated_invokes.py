@@ -121,8 +121,9 @@ def test_all_that_repeat_their_invokes_are_paired(tmp_path: Path) -> None:
         assert sum(row["type"] != "invoke" for row in kept(file, size)) == len(lines) // 2
 
 
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
 def test_any_byte_of_an_invoke_that_is_changed_is_either_kept_or_adds_nothing(
-    tmp_path: Path,
+    tmp_path: Path, stride: int
 ) -> None:
     """The changed line, if it is dropped, says of the operation what its completion says."""
     chance = random.Random(4)
@@ -131,7 +132,7 @@ def test_any_byte_of_an_invoke_that_is_changed_is_either_kept_or_adds_nothing(
         compared = ["f", "process", "op", "partition", "key", "inv"]
         compared += [] if f == "read" else ["value", "expected"]
         expected = msgspec.json.decode(completion)
-        for at in range(len('{"schema":1,"type":"invoke",'), len(invoke) - 1):
+        for at in range(len('{"schema":1,"type":"invoke",'), len(invoke) - 1, stride):
             odd = invoke[:at] + chance.choice('7a",') + invoke[at + 1 :]
             (file,) = written(tmp_path, [odd, completion])
             if len(kept(file)) == 2:

@@ -197,15 +197,17 @@ def test_a_group_begins_once_the_groups_that_it_needs_have_ended(
 def test_what_computes_gives_way_to_what_waits(run_tests: ModuleType, tmp_path: Path) -> None:
     nice = "import os, sys; sys.exit(os.nice(0) - {expected})"
     own = os.nice(0)
+    assert {"programs", "images"} == run_tests.AWAITED
     outcomes = run_tests.run_groups(
         [
-            command(run_tests, "a", "computes", nice.format(expected=min(own + 10, 19))),
-            command(run_tests, "b", "others", nice.format(expected=min(own + 10, 19))),
-            command(run_tests, "c", "servers", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "a", "computes", nice.format(expected=min(own + 15, 19))),
+            command(run_tests, "programs", "others", nice.format(expected=min(own + 5, 19))),
+            command(run_tests, "b", "others", nice.format(expected=min(own + 15, 19))),
+            command(run_tests, "c", "servers", nice.format(expected=min(own + 15, 19))),
             command(run_tests, "d", "waits", nice.format(expected=own)),
         ]
     )
-    assert [each.problem for each in outcomes] == [""] * 4
+    assert [each.problem for each in outcomes] == [""] * 5
 
 
 def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType) -> None:

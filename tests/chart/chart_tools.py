@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.foreign.built_once import built_once
-from zonequake_cluster.supply.toolchain import find_go
+from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 
 _SOURCES = Path(__file__).parent / "tools"
 _PROGRAMS = (
@@ -25,7 +25,7 @@ def chart_tool(name: str) -> Path:
             [
                 find_go(print),
                 "build",
-                "-trimpath",
+                *WITHOUT_DEBUGGING,
                 "-ldflags=-s -w",
                 "-o",
                 f"{folder}/",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zonequake_cluster.host.locks import lock_folder
-from zonequake_cluster.supply.toolchain import find_go
+from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 
 _CACHE = Path(__file__).resolve().parents[2] / ".zonequake" / "foreign"
 _LOCK_WAIT_S = 1200.0
@@ -23,7 +23,15 @@ def go_program(sources: Path, package: str) -> Path:
 
     def build(folder: Path) -> None:
         subprocess.run(
-            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", package],
+            [
+                find_go(print),
+                "build",
+                *WITHOUT_DEBUGGING,
+                "-ldflags=-s -w",
+                "-o",
+                f"{folder}/",
+                package,
+            ],
             cwd=sources,
             env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
             check=True,

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tests.foreign.built_once import built_once
-from zonequake_cluster.supply.toolchain import find_go
+from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 
 _SOURCES = Path(__file__).parent / "porcupine"
 
@@ -54,7 +54,14 @@ class Judge:
 
         def build(folder: Path) -> None:
             subprocess.run(
-                [find_go(print), "build", "-trimpath", "-o", f"{folder}/porcupine-judge", "."],
+                [
+                    find_go(print),
+                    "build",
+                    *WITHOUT_DEBUGGING,
+                    "-o",
+                    f"{folder}/porcupine-judge",
+                    ".",
+                ],
                 cwd=_SOURCES,
                 env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
                 check=True,

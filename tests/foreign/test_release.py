@@ -24,7 +24,7 @@ import yaml
 
 from tests.foreign.built_once import built_once
 from tests.processes.store.ports import free_ports
-from zonequake_cluster.supply.toolchain import find_go
+from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 from zonequake_cluster.supply.tools import helm_path
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -65,7 +65,15 @@ class Registry:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     def build(folder: Path) -> None:
         subprocess.run(
-            [find_go(print), "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", _PROGRAM],
+            [
+                find_go(print),
+                "build",
+                *WITHOUT_DEBUGGING,
+                "-ldflags=-s -w",
+                "-o",
+                f"{folder}/",
+                _PROGRAM,
+            ],
             cwd=_SOURCES,
             env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
             check=True,

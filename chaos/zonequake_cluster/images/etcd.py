@@ -18,7 +18,7 @@ from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images.build import REGISTRY, BuiltImage, Progress
 from zonequake_cluster.own_files import find_own_files
 from zonequake_cluster.supply.image_import import program_archive
-from zonequake_cluster.supply.toolchain import ensure_programs, find_go
+from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, ensure_programs, find_go
 from zonequake_cluster.supply.tools import programs_folder
 from zonequake_kube.errors import UsageError
 
@@ -66,7 +66,7 @@ def build_etcd_release(release: str, *, progress: Progress) -> BuiltImage:
         )
         program = module / "etcd"
         done = subprocess.run(
-            [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), SERVER],
+            [go, "build", *WITHOUT_DEBUGGING, "-ldflags", "-s -w", "-o", str(program), SERVER],
             cwd=module,
             env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"},
             capture_output=True,

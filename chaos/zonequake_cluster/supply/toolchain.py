@@ -21,6 +21,10 @@ from zonequake_cluster.host.locks import lock_folder
 SOURCES = Path(__file__).parents[1] / "node"
 PROGRAMS = ("zonequake-node", "pause", "helm")
 
+WITHOUT_DEBUGGING = ("-trimpath", "-gcflags=all=-dwarf=false")
+"""Flags of `go build`: without a debugger's tables compiling takes an eighth less CPU. Stack traces
+keep their names and lines."""
+
 _HELM = "helm.sh/helm/v3/cmd/helm"
 _OLDEST_GO = (1, 24)
 #: Another process may be doing the same build, which takes about ten minutes at worst.
@@ -108,7 +112,7 @@ def _build(
     environment: Mapping[str, str],
 ) -> None:
     go = find_go(say)
-    flags = ["-trimpath", "-ldflags", _link_flags((SOURCES / "go.mod").read_text())]
+    flags = [*WITHOUT_DEBUGGING, "-ldflags", _link_flags((SOURCES / "go.mod").read_text())]
     for unfinished in programs.folder.glob("building-*"):  # left by a build that was killed
         shutil.rmtree(unfinished)
     say(f"building the Kubernetes node and Helm with {go}: 5 to 10 minutes the first time")

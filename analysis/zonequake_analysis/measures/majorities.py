@@ -54,13 +54,9 @@ class _Held:
 def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], list[TimeRange]]:
     """Returns, by zone and partition, the times in which certainly no majority lived."""
     dead = deaths(events)
-    resets: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for event in events:
-        if event.kind == "group.reset" and event.partition is not None:
-            resets[event.zone or "", event.partition].append(event.time)
     found = {}
     for place, held in _held_sets(events).items():
-        spans = _spans(held, dead, sorted(resets[place]))
+        spans = _spans(held, dead)
         if spans:
             found[place] = spans
     return found
@@ -185,11 +181,18 @@ def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
 
 
 def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_Held]]:
-    """Returns, by partition, every set that was stable or pending, with slack on both sides."""
+    """Returns, by partition, every set that was stable or pending, with slack on both sides, and
+    every survivor of a reset.
+    """
     changes: dict[tuple[str, int], list[RecordedEvent]] = defaultdict(list)
+    resets: dict[tuple[str, int], list[RecordedEvent]] = defaultdict(list)
     for event in events:
-        if event.kind == "partition.changed" and event.partition is not None:
+        if event.partition is None:
+            continue
+        if event.kind == "partition.changed":
             changes[event.zone or "", event.partition].append(event)
+        elif event.kind == "group.reset":
+            resets[event.zone or "", event.partition].append(event)
     result = {}
     for place, own in changes.items():
         own.sort(key=lambda event: event.time)
@@ -199,28 +202,40 @@ def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_H
             for event, end in zip(own, ends, strict=True)
             for key in ("stable", "pending")
             if isinstance(nodes := event.data.get(key), list) and nodes
-        ]
+        ] + [_survivor(reset, own) for reset in resets[place]]
     return result
 
 
-def _spans(
-    held: Sequence[_Held], dead: Mapping[str, Sequence[TimeRange]], resets: Sequence[int]
-) -> list[TimeRange]:
+def _survivor(reset: RecordedEvent, changes: Iterable[RecordedEvent]) -> _Held:
+    """Returns the survivor alone, from when it led until the resource was seen to know of it."""
+    lineage = reset.number("lineage") or 0
+    known = (
+        event.time + SLACK_NS
+        for event in changes
+        if event.time >= reset.time and (event.number("token") or 0) >= lineage
+    )
+    return _Held(
+        nodes=frozenset({reset.node or ""}),
+        begin_ns=reset.time,
+        end_ns=min(known, default=NEVER_NS),
+    )
+
+
+def _spans(held: Sequence[_Held], dead: Mapping[str, Sequence[TimeRange]]) -> list[TimeRange]:
     """Returns the maximal times in which sets are known and each possible one has lost its
     majority.
     """
     edges = {edge for one in held for edge in (one.begin_ns, one.end_ns)}
     edges |= {edge for spans in dead.values() for span in spans for edge in span}
-    edges |= set(resets)
     moments = sorted(edges)
     spans: list[TimeRange] = []
     for begin, end in pairwise(moments):
         possible = [one.nodes for one in held if one.begin_ns <= begin and one.end_ns >= end]
         if not possible or not all(is_lost(nodes, dead, begin, end) for nodes in possible):
             continue
-        if spans and spans[-1][1] == begin and begin not in resets:
+        if spans and spans[-1][1] == begin:
             spans[-1] = (spans[-1][0], end)
-        elif begin not in resets:
+        else:
             spans.append((begin, end))
     return spans
 

@@ -108,6 +108,21 @@ def test_a_reset_ends_it_though_the_watch_did_not_see_the_forced_pending() -> No
     assert lost == [(10, 15)]
 
 
+def test_a_survivor_answers_as_long_as_it_lives_whatever_happens_to_other_nodes() -> None:
+    seen = [
+        keys(0, "A", "B", "C"),
+        killed(10, "A", "B"),
+        event("group.reset", 15, node="C", lineage=5, last_index=3),
+    ]
+    assert spans(*seen, killed(18, "D"), began(19, "D")) == [(10, 15)]
+    late = keys(16, "A", "B", "C", token=4)
+    assert spans(*seen, late, killed(18, "D")) == [(10, 15)], "seen late: it knows of no reset"
+    assert spans(*seen, killed(20, "C")) == [(10, 15), (20, float("inf"))]
+    grown = keys(17, "C", "D", "E", token=5)
+    lost = spans(*seen, grown, killed(30, "D", "E"))
+    assert lost == [(10, 15), (30, float("inf"))], "two of three are dead, though it lives"
+
+
 def answers(*times: tuple[float, float], outcome: OutcomeCode = OutcomeCode.OK) -> pa.Table:
     count = len(times)
     return pa.table(

@@ -192,15 +192,15 @@ def _window(
     looked = {
         v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
     }
-    # A total window is bounded by the tightest of the vantages' successes; the certain part needs
-    # one vantage.
+    certain = max(island.certain[1] - island.certain[0] for island in group)
+    # A total window is bounded by the tightest of the vantages' successes, unless one vantage alone
+    # was certainly without an answer for longer.
     start = max(i.possible[0] for i in group)
     end = min(i.possible[1] for i in group)
     total = looked <= saw and len(saw) == len(group) and start < end
-    if not total:
+    if not total or certain > end - start:
         start = min(i.possible[0] for i in group)
         end = max(i.possible[1] for i in group)
-    certain = max(island.certain[1] - island.certain[0] for island in group)
     proof = max(
         (
             e.time
@@ -216,8 +216,8 @@ def _window(
         function=function,
         start_ns=start,
         end_ns=end,
-        certain_ns=min(certain, end - start),
-        proven_ns=min(proven, end - start),
+        certain_ns=certain,
+        proven_ns=proven,
         failed=sum(island.failed for island in group),
         vantages=tuple(sorted(saw)),
         total=total,

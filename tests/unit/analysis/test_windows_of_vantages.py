@@ -22,7 +22,10 @@ def failures(name: str, begin_s: float, end_s: float) -> Island:
     ("runs", "expected"),
     [
         # Both fail: a success of either bounds the outage.
-        ([("a", 10, 20), ("b", 12, 21)], (12, 20, 8.0, True)),
+        ([("a", 10, 20), ("b", 10.1, 20.1)], (10.1, 20, 9.8, True)),
+        # But one of them certainly had no answer for longer than between these successes.
+        ([("a", 10, 20), ("b", 12, 21)], (10, 21, 9.8, True)),
+        ([("a", 10, 20), ("b", 19.5, 30)], (10, 30, 10.3, True)),
         # One of two fails.
         ([("a", 10, 20)], (10, 20, 9.8, False)),
         # One fails, and then the other: there is no time in which both do.
@@ -51,5 +54,5 @@ def test_runs_of_one_vantage_are_two_windows(second_s: float) -> None:
     """The success between them may have taken so long that the next probe had begun."""
     runs = [failures("a", 10, 20), failures("b", 10, 15), failures("a", second_s, 30)]
     first, second = availability([vantage("a"), vantage("b")], runs, []).windows
-    assert (first.end_ns, second.start_ns) == (15 * SECOND, second_s * SECOND)
+    assert (first.end_ns, second.start_ns) == (20 * SECOND, second_s * SECOND)
     assert (first.total, second.total) == (True, False)

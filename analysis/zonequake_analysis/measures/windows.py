@@ -6,12 +6,13 @@ unknown probes have failed. A window is a maximal run of failures between two su
 vantage:
 
     possible   from the finish of the last success to the finish of the next
-    certain    from the start of the first failed probe to the start of the last
+    certain    from the start of the first failed probe to the start of the last, of one vantage
     proven     the part of the certain one after the last end of a pod that the API server showed in
                the window: before it no node may act on a loss
 
 The outage is between the two; a vantage that did not probe for three intervals is *no data*,
-neither success nor failure. A window is total if every vantage that probed then saw it, without a
+neither success nor failure: nothing is certain of that time, and the longest part of a run without
+such a silence counts. A window is total if every vantage that probed then saw it, without a
 success of its own within.
 
 The cause is the event that happened last before the window began: Prometheus explains windows, it
@@ -21,10 +22,11 @@ never measures them. Events of another clock than the probes show neither causes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.resets import RESET
 
@@ -118,14 +120,21 @@ def availability(
 ) -> Availability:
     """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
     and the probes are of one."""
-    failures = [island for island in islands if not island.silent]
     return Availability(
-        windows=tuple(_merge(failures, vantages, events if one_clock else None)),
+        windows=tuple(_merge(islands, vantages, events if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
     )
+
+
+_Series = tuple[str, int, str, str]
+_Silences = Mapping[_Series, Sequence[TimeRange]]
+
+
+def _series(island: Island) -> _Series:
+    return island.zone, island.partition, island.function, island.vantage
 
 
 def _longest_hidden_ns(islands: Iterable[Island]) -> int:
@@ -136,10 +145,9 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
         ok  fail  fail  (silence)  fail  ok      the window is known to be no longer than this
     """
-    of_vantage: dict[tuple[str, int, str, str], list[Island]] = defaultdict(list)
+    of_vantage: dict[_Series, list[Island]] = defaultdict(list)
     for island in islands:
-        series = (island.zone, island.partition, island.function, island.vantage)
-        of_vantage[series].append(island)
+        of_vantage[_series(island)].append(island)
     longest_ns = 0
     for series_islands in of_vantage.values():
         begin_ns = end_ns = 0
@@ -155,12 +163,16 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
 
 def _merge(
-    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent] | None
+    found: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent] | None
 ) -> list[Unavailability]:
     """Joins the vantages' runs that overlap in their possible parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
-    for island in failures:
-        by_place[island.zone, island.partition, island.function].append(island)
+    silences: dict[_Series, list[TimeRange]] = defaultdict(list)
+    for island in found:
+        if island.silent:
+            silences[_series(island)].append(island.possible)
+        else:
+            by_place[island.zone, island.partition, island.function].append(island)
     watching: dict[tuple[str, int, str], list[Vantage]] = defaultdict(list)
     for vantage in vantages:
         watching[vantage.zone, vantage.partition, vantage.function].append(vantage)
@@ -174,16 +186,29 @@ def _merge(
             # second one began.
             others = (end for vantage, end in ends.items() if vantage != island.vantage)
             if group and island.possible[0] > max(others, default=0):
-                windows.append(_window(group, watching[place], events))
+                windows.append(_window(group, watching[place], silences, events))
                 group, ends = [], {}
             group.append(island)
             ends[island.vantage] = max(ends.get(island.vantage, 0), island.possible[1])
-        windows.append(_window(group, watching[place], events))
+        windows.append(_window(group, watching[place], silences, events))
     return sorted(windows, key=lambda window: window.start_ns)
 
 
+def _watched(island: Island, silences: _Silences) -> Iterator[TimeRange]:
+    """Yields the certain parts of a run of failures, without the silences in it."""
+    begin_ns, end_ns = island.certain
+    for silent_ns, until_ns in sorted(silences.get(_series(island), ())):
+        if begin_ns <= silent_ns and until_ns <= end_ns:
+            yield begin_ns, silent_ns
+            begin_ns = until_ns
+    yield begin_ns, end_ns
+
+
 def _window(
-    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[RecordedEvent] | None
+    group: Sequence[Island],
+    watching: Sequence[Vantage],
+    silences: _Silences,
+    events: Sequence[RecordedEvent] | None,
 ) -> Unavailability:
     zone, partition, function = group[0].zone, group[0].partition, group[0].function
     saw = {island.vantage for island in group}
@@ -192,7 +217,8 @@ def _window(
     looked = {
         v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
     }
-    certain = max(island.certain[1] - island.certain[0] for island in group)
+    watched = [part for island in group for part in _watched(island, silences)]
+    certain = max(until - begin for begin, until in watched)
     # A total window is bounded by the tightest of the vantages' successes, unless one vantage alone
     # was certainly without an answer for longer.
     start = max(i.possible[0] for i in group)
@@ -209,7 +235,7 @@ def _window(
         ),
         default=start,
     )
-    proven = max(max(0, island.certain[1] - max(island.certain[0], proof)) for island in group)
+    proven = max(max(0, until - max(begin, proof)) for begin, until in watched)
     return Unavailability(
         zone=zone,
         partition=partition,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.analysis.made_up_probes import EVERY_NS, SECOND, island, vantage
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.probes import Island
 from zonequake_analysis.measures.windows import availability
 
@@ -56,3 +57,24 @@ def test_runs_of_one_vantage_are_two_windows(second_s: float) -> None:
     first, second = availability([vantage("a"), vantage("b")], runs, []).windows
     assert (first.end_ns, second.start_ns) == (20 * SECOND, second_s * SECOND)
     assert (first.total, second.total) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("others", "certain_s", "proven_s"),
+    [
+        # What happened while it did not probe is not known.
+        ([], 12.9, 7.9),
+        # Another vantage looked meanwhile, and had no answer either.
+        ([failures("b", 15, 35)], 19.8, 7.9),
+        # One that was silent itself takes nothing from what the first one saw.
+        ([island(12, 14, name="b", silent=True)], 12.9, 7.9),
+    ],
+)
+def test_nothing_is_certain_of_a_silence_in_an_outage(
+    others: list[Island], certain_s: float, proven_s: float
+) -> None:
+    proof = RecordedEvent(kind="pod.event", time=32 * SECOND, data={"phase": "Failed"})
+    runs = [failures("a", 10, 40), island(23, 30, name="a", silent=True), *others]
+    (found,) = availability([vantage("a"), vantage("b")], runs, [proof]).windows
+    assert found.certain_ns == certain_s * SECOND
+    assert found.proven_ns == proven_s * SECOND

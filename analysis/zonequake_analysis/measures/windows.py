@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.fault_times import ends_of_faults
 from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.resets import RESET
@@ -121,12 +122,28 @@ def availability(
     """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
     and the probes are of one."""
     return Availability(
-        windows=tuple(_merge(islands, vantages, events if one_clock else None)),
+        windows=tuple(_merge(islands, vantages, _acting(events) if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
     )
+
+
+_Acting = tuple[RecordedEvent, int]
+"""An event, and until when what it tells of lasted."""
+
+
+def _acting(events: Sequence[RecordedEvent]) -> list[_Acting]:
+    """Returns what can take a partition away. A fault acts from its start until it has
+    recovered.
+    """
+    ends = ends_of_faults(events)
+    return [
+        (event, ends.get(position, event.time))
+        for position, event in enumerate(events)
+        if event.kind in _CAUSES
+    ]
 
 
 _Series = tuple[str, int, str, str]
@@ -163,7 +180,7 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
 
 def _merge(
-    found: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent] | None
+    found: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[_Acting] | None
 ) -> list[Unavailability]:
     """Joins the vantages' runs that overlap in their possible parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
@@ -208,7 +225,7 @@ def _window(
     group: Sequence[Island],
     watching: Sequence[Vantage],
     silences: _Silences,
-    events: Sequence[RecordedEvent] | None,
+    events: Sequence[_Acting] | None,
 ) -> Unavailability:
     zone, partition, function = group[0].zone, group[0].partition, group[0].function
     saw = {island.vantage for island in group}
@@ -230,7 +247,7 @@ def _window(
     proof = max(
         (
             e.time
-            for e in events or ()
+            for e, _ in events or ()
             if e.kind == "pod.event" and e.text("phase") in _ENDED and start <= e.time <= end
         ),
         default=start,
@@ -254,26 +271,20 @@ def _window(
 
 
 def _causes(
-    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[RecordedEvent]
+    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[_Acting]
 ) -> list[Cause]:
     """Returns the nearest event of each kind that can explain a window, the most telling kind
     first.
 
-    A fault acts from its start until it has recovered, so one that began long before still counts.
+    One that began long before still counts if it lasted.
     """
-    recovered = {
-        event.text("fault"): event.time for event in events if event.kind == "fault.recovered"
-    }
     found = []
-    for event in events:
-        if event.kind not in _CAUSES or event.time > end_ns:
+    for event, until_ns in events:
+        if event.time > end_ns:
             continue
         if event.kind in _OF_ONE_PARTITION and (event.zone, event.partition) != (zone, partition):
             continue
-        lasting = event.kind == "fault.start" and (
-            recovered.get(event.text("fault"), event.time) >= first_failed_ns
-        )
-        if event.time < first_failed_ns - LOOK_BACK_NS and not lasting:
+        if event.time < first_failed_ns - LOOK_BACK_NS and until_ns < first_failed_ns:
             continue
         lag = first_failed_ns - event.time
         rank = (_CAUSES.index(event.kind), abs(lag))

@@ -12,7 +12,8 @@ change, whichever process asked for it and whatever the resource says:
 
     partition.changed (token 4, pending empty), CAUGHT_UP (token 4), end of the run: not ended
 
-A stage ends without a NONE only with its leader, when another term begins or its replica stops.
+A stage ends without a NONE only with its leader, when another term begins or its replica stops. A
+later lineage's terms are all above those of an earlier one.
 """
 
 from __future__ import annotations
@@ -143,8 +144,9 @@ def _still_running(events: Sequence[RecordedEvent]) -> Iterator[tuple[str, int, 
             yield zone, partition, int(event.number("token") or 0)
 
 
-def _term(event: RecordedEvent) -> float:
-    return event.number("term") or 0
+def _term(event: RecordedEvent) -> tuple[float, float]:
+    """Returns the lineage and the number in it: a reset may go on from a lower number."""
+    return event.number("lineage") or 0, event.number("term") or 0
 
 
 def _watch_keys(
@@ -192,12 +194,12 @@ def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
         CATCHING_UP (term 3, token 7, progress 0.4) → JOINT (term 3, token 7): too early
 
     """
-    caught_up: set[tuple[str | None, int | None, float | None, float | None]] = set()
+    caught_up: set[tuple[str | None, int | None, tuple[float, float], float | None]] = set()
     found = []
     for event in events:
         if event.kind != "rebalance.stage":
             continue
-        name = (event.zone, event.partition, event.number("term"), event.number("token"))
+        name = (event.zone, event.partition, _term(event), event.number("token"))
         stage = event.text("stage")
         if stage == "CAUGHT_UP":
             caught_up.add(name)

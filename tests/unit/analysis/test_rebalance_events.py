@@ -41,8 +41,9 @@ def pending_emptied(at: int, token: int) -> RecordedEvent:
     )
 
 
-def leader_changed(at: int, term: int) -> RecordedEvent:
-    return RecordedEvent(kind="leader.change", time=at, zone="z1", partition=0, data={"term": term})
+def leader_changed(at: int, term: int, *, lineage: int = 0) -> RecordedEvent:
+    data = {"term": term, "lineage": lineage}
+    return RecordedEvent(kind="leader.change", time=at, zone="z1", partition=0, data=data)
 
 
 def test_a_leader_that_is_still_in_a_stage_has_not_ended_though_pending_is_empty() -> None:
@@ -74,6 +75,26 @@ def test_a_stage_that_a_deposed_leader_still_reports_says_nothing_about_the_new_
     ]
     (found,) = rebalances(events)
     assert found.ended_by == "applied"
+
+
+def test_a_later_lineage_goes_on_from_a_lower_term() -> None:
+    """A reset's survivor was behind the majority, which had elected twice without it."""
+    before = [stage("CATCHING_UP", 1, token=4, term=9, lineage=0)]
+    reset = leader_changed(2, term=8, lineage=5)
+    (found,) = rebalances([*before, reset, pending_emptied(3, token=5)])
+    assert found.ended_by == "pending empty", "its leader's lineage is over"
+    later = stage("CATCHING_UP", 3, token=6, term=8, lineage=5)
+    first, second = rebalances([*before, reset, later, pending_emptied(4, token=6)])
+    assert first.ended_by == "replaced by token 6"
+    assert second.ended_ns is None, "the survivor still works on it"
+    deposed = stage("NONE", 5, token=4, term=9, lineage=0, reason="it stepped down")
+    assert rebalances([*before, reset, later, pending_emptied(4, token=6), deposed])[1] == second
+
+
+def test_caught_up_counts_in_its_own_lineage_alone() -> None:
+    caught_up = [stage("CATCHING_UP", 1, lineage=0), stage("CAUGHT_UP", 2, lineage=0)]
+    again = [stage("CATCHING_UP", 3, lineage=5), stage("JOINT", 4, lineage=5)]
+    assert len(early_joints([*caught_up, *again])) == 1
 
 
 def test_joint_without_caught_up_is_too_early() -> None:

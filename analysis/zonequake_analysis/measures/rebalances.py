@@ -26,6 +26,9 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 
 STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
 
+_STEPPED_DOWN = "LEADER_STEPPED_DOWN"
+"""The status of a NONE with which a leadership ended."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Rebalance:
@@ -184,39 +187,57 @@ def _nodes(event: RecordedEvent, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """A leader's work on a change since its last CATCHING_UP; no token: it has none in work."""
+
+    token: float | None = None
+    is_caught_up: bool = False
+
+
 def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
     """Returns the joint configurations that came before their new peers had caught up (stage
     order).
 
-    JOINT is legal only after CAUGHT_UP of the same partition, term and token; and if the event
-    states progress, it must be complete for every peer.
+    After a CATCHING_UP, JOINT is legal only after a CAUGHT_UP that followed it, of the same token;
+    and if the event states progress, it must be complete for every peer. A leader whose first stage
+    is JOINT goes on with the joint configuration of an earlier one.
 
-        CATCHING_UP (term 3, token 7, progress 0.4) → JOINT (term 3, token 7): too early
+        CATCHING_UP, CAUGHT_UP, NONE (n3 is silent), CATCHING_UP, JOINT    too early
+        JOINT (a new leader's first stage)                                 legal
 
     """
-    caught_up: set[tuple[str | None, int | None, tuple[float, float], float | None]] = set()
+    attempts: dict[tuple[object, ...], _Attempt] = {}
     found = []
     for event in events:
         if event.kind != "rebalance.stage":
             continue
-        name = (event.zone, event.partition, _term(event), event.number("token"))
-        stage = event.text("stage")
-        if stage == "CAUGHT_UP":
-            caught_up.add(name)
+        leadership = (event.zone, event.partition, event.node, _term(event))
+        stage, token = event.text("stage"), event.number("token")
+        attempt = attempts.get(leadership)
+        if stage == "CATCHING_UP":
+            attempts[leadership] = _Attempt(token=token)
+        elif stage == "NONE" and event.text("status") == _STEPPED_DOWN:
+            attempts.pop(leadership, None)  # recorded later, perhaps in the term of the next one
+        elif stage == "NONE":
+            attempts[leadership] = _Attempt()
+        elif stage == "CAUGHT_UP" and attempt is not None and attempt.token == token:
+            attempt.is_caught_up = True
         if stage not in ("JOINT", "CAUGHT_UP"):
             continue
+        is_early = attempt is not None and not (attempt.is_caught_up and attempt.token == token)
         behind = _behind(event)
         if behind:
             why = f"{stage} while {behind}"
-        elif stage == "JOINT" and _adds(event) and name not in caught_up:
-            why = "JOINT without CAUGHT_UP in the same term and token"
+        elif stage == "JOINT" and _adds(event) and is_early:
+            why = "JOINT without CAUGHT_UP since the last CATCHING_UP"
         else:
             continue
         found.append(
             EarlyJoint(
                 zone=event.zone or "",
                 partition=event.partition or 0,
-                token=int(event.number("token") or 0),
+                token=int(token or 0),
                 at_ns=event.time,
                 why=why,
             )

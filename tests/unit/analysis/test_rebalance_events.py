@@ -1,5 +1,8 @@
 """Rebalances, early joints and fault landings, from events alone."""
 
+import pytest
+from msgspec import structs
+
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 
@@ -99,7 +102,39 @@ def test_caught_up_counts_in_its_own_lineage_alone() -> None:
 
 def test_joint_without_caught_up_is_too_early() -> None:
     (early,) = early_joints([stage("CATCHING_UP", 1), stage("JOINT", 2)])
-    assert early.why == "JOINT without CAUGHT_UP in the same term and token"
+    assert early.why == "JOINT without CAUGHT_UP since the last CATCHING_UP"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [],
+        [stage("NONE", 3, reason="n3 has not answered")],
+        [stage("CATCHING_UP", 3, token=5), stage("CAUGHT_UP", 4, token=5)],
+    ],
+)
+def test_each_catching_up_needs_a_caught_up_of_its_own(between: list[RecordedEvent]) -> None:
+    first = [stage("CATCHING_UP", 1), stage("CAUGHT_UP", 2), *between]
+    again = stage("CATCHING_UP", 5)
+    (early,) = early_joints([*first, again, stage("JOINT", 7)])
+    assert early.at_ns == 7
+    assert early_joints([*first, again, stage("CAUGHT_UP", 6), stage("JOINT", 7)]) == []
+
+
+@pytest.mark.parametrize("given_up", [{"reason": "n3 has not answered"}, {}])
+def test_a_leader_that_is_done_with_one_change_joins_no_other_at_once(
+    given_up: dict[str, str],
+) -> None:
+    done = [stage("CATCHING_UP", 1), stage("CAUGHT_UP", 2), stage("NONE", 3, **given_up)]
+    assert len(early_joints([*done, stage("JOINT", 4)])) == 1
+
+
+def test_a_change_that_takes_anothers_place_needs_a_caught_up_of_its_own() -> None:
+    older = [stage("CATCHING_UP", 1, token=4), stage("CAUGHT_UP", 2, token=4)]
+    newer = stage("CATCHING_UP", 3, token=5)
+    assert len(early_joints([*older, newer, stage("JOINT", 4, token=5)])) == 1
+    late = [stage("CAUGHT_UP", 4, token=4), stage("JOINT", 5, token=5)]
+    assert len(early_joints([*older, newer, *late])) == 1, "that one was of the older change"
 
 
 def test_joint_with_a_peer_behind_is_too_early_even_after_caught_up() -> None:
@@ -109,7 +144,30 @@ def test_joint_with_a_peer_behind_is_too_early_even_after_caught_up() -> None:
 
 
 def test_joint_that_a_new_leader_inherits_or_that_only_removes_is_legal() -> None:
+    """A new leader names the peers of a joint configuration that it found in its log as added."""
+    change = [stage("CATCHING_UP", 1), stage("CAUGHT_UP", 2), stage("JOINT", 3)]
+    inherited = stage("JOINT", 5, term=2, progress=None)
+    assert early_joints([*change, leader_changed(4, term=2), inherited]) == []
     assert early_joints([stage("JOINT", 2, term=4, adding=[])]) == []
+
+
+def test_a_leader_that_comes_back_inherits_what_another_one_began() -> None:
+    def of(node: str, event: RecordedEvent) -> RecordedEvent:
+        return structs.replace(event, node=node)
+
+    before = of("n1", stage("CATCHING_UP", 1, term=1))
+    meanwhile = [
+        of("n2", stage(name, at, term=2))
+        for at, name in enumerate(("CATCHING_UP", "CAUGHT_UP", "JOINT"), start=2)
+    ]
+    back = of("n1", stage("JOINT", 5, term=3))
+    assert early_joints([before, *meanwhile, back]) == []
+    # What a leader recorded as it stepped down may bear the term of its successor.
+    catching_up = of("n2", stage("CATCHING_UP", 4, term=3))
+    given_up = of("n2", stage("NONE", 6, term=3, status="LEADER_STEPPED_DOWN"))
+    assert early_joints([before, *meanwhile, catching_up, back, given_up]) == []
+    itself = of("n1", stage("NONE", 4, term=3, status="LEADER_STEPPED_DOWN"))
+    assert early_joints([before, *meanwhile, itself, back]) == []
 
 
 def test_joint_after_caught_up_is_legal() -> None:

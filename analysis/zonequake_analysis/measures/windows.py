@@ -7,8 +7,8 @@ vantage:
 
     possible   from the finish of the last success to the finish of the next
     certain    from the start of the first failed probe to the start of the last, of one vantage
-    proven     the part of the certain one after the last end of a pod that the API server showed in
-               the window: before it no node may act on a loss
+    proven     the part of the certain one after the last end of a member's pod that the API server
+               showed in the window: before it no node may act on a loss
 
 The outage is between the two; a vantage that did not probe for three intervals is *no data*,
 neither success nor failure: nothing is certain of that time, and the longest part of a run without
@@ -25,6 +25,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
+from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.fault_times import ends_of_faults
 from zonequake_analysis.measures.majorities import TimeRange
@@ -122,7 +125,7 @@ def availability(
     """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
     and the probes are of one."""
     return Availability(
-        windows=tuple(_merge(islands, vantages, _acting(events) if one_clock else None)),
+        windows=tuple(_merge(islands, vantages, _told(events) if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
@@ -134,16 +137,52 @@ _Acting = tuple[RecordedEvent, int]
 """An event, and until when what it tells of lasted."""
 
 
-def _acting(events: Sequence[RecordedEvent]) -> list[_Acting]:
-    """Returns what can take a partition away. A fault acts from its start until it has
-    recovered.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What the events tell of windows. `acting`: what can take a partition away; `members`: by zone
+    and partition, the nodes of each state of its resource, by time.
     """
+
+    acting: Sequence[_Acting]
+    members: Mapping[tuple[str, int], Sequence[tuple[int, frozenset[str]]]]
+
+    def proof_ns(self, zone: str, partition: int, start_ns: int, end_ns: int) -> int | None:
+        """Returns when the last end of a member's pod was shown within these bounds; where no event
+        names the members, of any pod.
+        """
+        states = self.members.get((zone, partition))
+        nodes: set[str] = set()
+        for at_ns, named in states or ():
+            if at_ns > end_ns:
+                break
+            nodes = {*named} if at_ns <= start_ns else nodes | named
+        return max(
+            (
+                event.time
+                for event, _ in self.acting
+                if event.kind == "pod.event"
+                and event.text("phase") in _ENDED
+                and start_ns <= event.time <= end_ns
+                and (states is None or (event.text("pod") or event.node) in nodes)
+            ),
+            default=None,
+        )
+
+
+def _told(events: Sequence[RecordedEvent]) -> _Told:
     ends = ends_of_faults(events)
-    return [
+    members: dict[tuple[str, int], list[tuple[int, frozenset[str]]]] = defaultdict(list)
+    for event in events:
+        if event.kind == "partition.changed" and event.partition is not None:
+            named = msgspec.convert(event.data, NamedNodes)
+            nodes = frozenset([*(named.stable or ()), *(named.pending or ())])
+            members[event.zone or "", event.partition].append((event.time, nodes))
+    acting = [
         (event, ends.get(position, event.time))
         for position, event in enumerate(events)
         if event.kind in _CAUSES
     ]
+    return _Told(acting=acting, members=members)
 
 
 _Series = tuple[str, int, str, str]
@@ -180,7 +219,7 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
 
 def _merge(
-    found: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[_Acting] | None
+    found: Iterable[Island], vantages: Sequence[Vantage], told: _Told | None
 ) -> list[Unavailability]:
     """Joins the vantages' runs that overlap in their possible parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
@@ -203,11 +242,11 @@ def _merge(
             # second one began.
             others = (end for vantage, end in ends.items() if vantage != island.vantage)
             if group and island.possible[0] > max(others, default=0):
-                windows.append(_window(group, watching[place], silences, events))
+                windows.append(_window(group, watching[place], silences, told))
                 group, ends = [], {}
             group.append(island)
             ends[island.vantage] = max(ends.get(island.vantage, 0), island.possible[1])
-        windows.append(_window(group, watching[place], silences, events))
+        windows.append(_window(group, watching[place], silences, told))
     return sorted(windows, key=lambda window: window.start_ns)
 
 
@@ -225,7 +264,7 @@ def _window(
     group: Sequence[Island],
     watching: Sequence[Vantage],
     silences: _Silences,
-    events: Sequence[_Acting] | None,
+    told: _Told | None,
 ) -> Unavailability:
     zone, partition, function = group[0].zone, group[0].partition, group[0].function
     saw = {island.vantage for island in group}
@@ -244,15 +283,10 @@ def _window(
     if not total or certain > end - start:
         start = min(i.possible[0] for i in group)
         end = max(i.possible[1] for i in group)
-    proof = max(
-        (
-            e.time
-            for e, _ in events or ()
-            if e.kind == "pod.event" and e.text("phase") in _ENDED and start <= e.time <= end
-        ),
-        default=start,
-    )
-    proven = max(max(0, until - max(begin, proof)) for begin, until in watched)
+    proof = None if told is None else told.proof_ns(zone, partition, start, end)
+    proven = certain
+    if proof is not None:
+        proven = max(max(0, until - max(begin, proof)) for begin, until in watched)
     return Unavailability(
         zone=zone,
         partition=partition,
@@ -265,21 +299,21 @@ def _window(
         vantages=tuple(sorted(saw)),
         total=total,
         causes=None
-        if events is None
-        else tuple(_causes(zone, partition, first_failed, end, events)),
+        if told is None
+        else tuple(_causes(zone, partition, first_failed, end, told.acting)),
     )
 
 
 def _causes(
-    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[_Acting]
+    zone: str, partition: int, first_failed_ns: int, end_ns: int, acting: Sequence[_Acting]
 ) -> list[Cause]:
     """Returns the nearest event of each kind that can explain a window, the most telling kind
     first.
 
-    One that began long before still counts if it lasted.
+    A fault acts from its start until it has recovered, so one that began long before still counts.
     """
     found = []
-    for event, until_ns in events:
+    for event, until_ns in acting:
         if event.time > end_ns:
             continue
         if event.kind in _OF_ONE_PARTITION and (event.zone, event.partition) != (zone, partition):

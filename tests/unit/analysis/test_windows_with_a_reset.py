@@ -100,6 +100,29 @@ def test_a_reset_has_its_time_from_the_proof_of_the_last_loss(
     assert ("4,000 ms after the proof" in check.summary) == (proof is ENDED_AT_12)
 
 
+@pytest.mark.parametrize(
+    ("members", "proven_s"),
+    [
+        # The pod is a member's, so its end may be what had to be proven.
+        ([(1, ["n0", "n1", "n2"])], 4),
+        ([(1, ["n0", "n2"]), (11, ["n0", "n1"])], 4),
+        # It is not, or not any more, or not yet: it says nothing about this partition.
+        ([(1, ["n0", "n2"])], 6),
+        ([(1, ["n0", "n1"]), (9, ["n0", "n2"])], 6),
+        ([(1, ["n0", "n2"]), (17, ["n0", "n1"])], 6),
+    ],
+)
+def test_the_end_of_another_partitions_pod_proves_no_loss(
+    members: list[tuple[float, list[str]]], proven_s: float
+) -> None:
+    changes = [event("partition.changed", at_s, stable=nodes) for at_s, nodes in members]
+    elsewhere = event("partition.changed", 2, partition=1, stable=["n1"])
+    told = sorted([*changes, elsewhere, ENDED_AT_12], key=lambda each: each.time)
+    assert window(*told).proven_ns == pytest.approx(proven_s * SECOND, abs=2)
+    pending = event("partition.changed", 1, stable=["n0", "n2"], pending=["n1"])
+    assert window(pending, ENDED_AT_12).proven_ns == pytest.approx(4 * SECOND, abs=2)
+
+
 def test_the_whole_window_is_judged_beside_what_lies_behind_the_proof() -> None:
     found = window(event("group.reset", 15.5, lineage=5), ENDED_AT_12)
     limits = Expectations(max_reset_window_ms=5000, max_reset_after_proof_ms=4000)

@@ -138,12 +138,14 @@ def phase_row(axis: Axis, events: Sequence[RecordedEvent]) -> str:
 
 
 def fault_rows(axis: Axis, faults: Sequence[FaultLanding]) -> str:
-    """Returns the faults as bars, from their start until they had recovered, in few rows."""
+    """Returns the faults as bars, from their start until they had recovered, in few rows; those
+    that did not, to the end of the run.
+    """
     lanes: list[_Lane] = []
     for fault in faults[:MOST_FAULTS]:
         if fault.start_ns is None:
             continue
-        end_ns = _end_ns(fault)
+        end_ns = _end_ns(axis, fault)
         x, end = axis.within(fault.start_ns), axis.within(end_ns)
         times = f" ×{fault.times}" if fault.times > 1 else ""
         title = (
@@ -171,8 +173,14 @@ class _Lane:
     names: list[str] = field(default_factory=list)
 
 
-def _end_ns(fault: FaultLanding) -> int:
-    return fault.recovered_ns or fault.stop_ns or fault.effective_ns or fault.start_ns or 0
+def _end_ns(axis: Axis, fault: FaultLanding) -> int:
+    """Returns when a fault had recovered: never, as far as is known, if no event says so, except
+    for one that was given up without an effect.
+    """
+    if fault.recovered_ns is not None:
+        return fault.recovered_ns
+    is_given_up = fault.effective_ns is None and bool(fault.missed)
+    return (fault.start_ns or 0) if is_given_up else axis.end_ns
 
 
 def behind(axis: Axis, faults: Sequence[FaultLanding], events: Sequence[RecordedEvent]) -> str:
@@ -181,7 +189,7 @@ def behind(axis: Axis, faults: Sequence[FaultLanding], events: Sequence[Recorded
         _rect(
             axis.within(fault.start_ns),
             0,
-            axis.within(_end_ns(fault)) - axis.within(fault.start_ns),
+            axis.within(_end_ns(axis, fault)) - axis.within(fault.start_ns),
             1,
             "fault",
         )

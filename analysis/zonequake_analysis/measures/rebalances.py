@@ -5,7 +5,9 @@ A rebalance is known by its partition and configuration token:
     CATCHING_UP → CAUGHT_UP → JOINT → STABLE, then NONE with a reason if it went back
 
 A rebalance has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
-partition's `pending` is empty at that token. If the resource wasn't watched, STABLE is enough.
+partition's `pending` is empty at that token. If the resource wasn't watched, STABLE is enough. A
+`pending` that is still there at the end, and that no leader took up, has not ended either; but if
+it is forced it is a reset, which `resets` knows.
 
 The leader's own last event outranks all that. A leader in another stage than NONE still works on a
 change, whichever process asked for it and whatever the resource says:
@@ -88,7 +90,9 @@ class FaultLanding:
 
 
 def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
-    """Returns every rebalance in the events, by time, zone and partition."""
+    """Returns every rebalance in the events, by time, zone and partition; one without a stage is a
+    `pending` that no leader took up.
+    """
     found: dict[tuple[str, int, int], Rebalance] = {}
     for event in events:
         if event.partition is None or event.kind not in ("rebalance.stage", "partition.changed"):
@@ -122,8 +126,39 @@ def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
             _end(rebalance, rebalance.stage_ns["STABLE"], "stable")
     for name in _still_running(events):
         found[name].ended_ns, found[name].ended_by = None, ""
-    moved = [r for r in found.values() if r.stage_ns]
-    return sorted(moved, key=lambda r: (min(r.stage_ns.values()), r.zone, r.partition))
+    moved = [(min(r.stage_ns.values()), r) for r in found.values() if r.stage_ns]
+    moved += _never_taken_up(events, [r for _, r in moved])
+    moved.sort(key=lambda pair: (pair[0], pair[1].zone, pair[1].partition))
+    return [rebalance for _, rebalance in moved]
+
+
+def _never_taken_up(
+    events: Sequence[RecordedEvent], moved: Sequence[Rebalance]
+) -> Iterator[tuple[int, Rebalance]]:
+    """Yields each partition's last `pending` if no leader had a stage with its token, or a later
+    one, and when it was seen.
+    """
+    last = {(e.zone or "", e.partition): e for e in events if e.kind == "partition.changed"}
+    newest: dict[tuple[str, int], int] = defaultdict(int)
+    for one in moved:
+        newest[one.zone, one.partition] = max(newest[one.zone, one.partition], one.token)
+    for (zone, partition), event in last.items():
+        pending, token = _nodes(event, "pending"), int(event.number("token") or 0)
+        forced = event.data.get("forced")
+        is_forced = isinstance(forced, list) and "pending" in forced
+        if partition is None or not pending or is_forced or token <= newest[zone, partition]:
+            continue
+        stable = _nodes(event, "stable")
+        yield (
+            event.time,
+            Rebalance(
+                zone=zone,
+                partition=partition,
+                token=token,
+                peers=pending,
+                adding=tuple(node for node in pending if node not in stable),
+            ),
+        )
 
 
 def _still_running(events: Sequence[RecordedEvent]) -> Iterator[tuple[str, int, int]]:

@@ -4,7 +4,12 @@ import pytest
 from msgspec import structs
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
+from zonequake_analysis.measures.rebalances import (
+    STAGES,
+    early_joints,
+    fault_landings,
+    rebalances,
+)
 
 
 def stage(name: str, at: int, *, token: int = 2, term: int = 1, **data: object) -> RecordedEvent:
@@ -78,6 +83,29 @@ def test_a_stage_that_a_deposed_leader_still_reports_says_nothing_about_the_new_
     ]
     (found,) = rebalances(events)
     assert found.ended_by == "applied"
+
+
+def pending(at: int, token: int, **data: object) -> RecordedEvent:
+    asked = {"stable": ["n1", "n2"], "pending": ["n2", "n3"], "token": token, **data}
+    return RecordedEvent(kind="partition.changed", time=at, zone="z1", partition=0, data=asked)
+
+
+def test_a_pending_that_nobody_took_up_has_not_ended() -> None:
+    (found,) = rebalances([pending(1, 4)])
+    assert (found.token, found.peers, found.adding) == (4, ("n2", "n3"), ("n3",))
+    assert (found.stage_ns, found.attempts, found.ended_ns) == ({}, 0, None)
+    applied = [stage(name, at, token=4) for at, name in enumerate((*STAGES, "NONE"), start=1)]
+    first, second = rebalances([*applied, pending(9, 5)])
+    assert (first.ended_by, second.token, second.ended_ns) == ("applied", 5, None)
+
+
+def test_a_pending_that_was_taken_up_emptied_or_forced_is_no_other_rebalance() -> None:
+    (taken_up,) = rebalances([pending(1, 4), stage("CATCHING_UP", 2, token=4)])
+    assert taken_up.stage_ns == {"CATCHING_UP": 2}
+    (later,) = rebalances([pending(1, 4), stage("CATCHING_UP", 2, token=5)])
+    assert later.token == 5
+    assert rebalances([pending(1, 4), pending_emptied(2, token=4)]) == []
+    assert rebalances([pending(1, 4, forced=["pending"])]) == []
 
 
 def test_a_later_lineage_goes_on_from_a_lower_term() -> None:

@@ -31,7 +31,7 @@ from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.fault_times import ends_of_faults
 from zonequake_analysis.measures.majorities import TimeRange
-from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.resets import RESET
 
 LOOK_BACK_NS = 5_000_000_000
@@ -49,6 +49,9 @@ _CAUSES = (
     "pod.event",
 )
 """Kinds of events that can take a partition away, the more telling first."""
+
+_LAST_OF_PROBES = "quiet"
+"""The phase of a run with which all probes end."""
 
 _ENDED = ("Failed", "Succeeded")
 """Phases of a pod whose containers have all ended, according to the kubelet."""
@@ -124,6 +127,9 @@ def availability(
 ) -> Availability:
     """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
     and the probes are of one."""
+    phases = ((e.text("phase"), e.time) for e in events if e.kind == "run.phase" and one_clock)
+    until_ns = next((at_ns for phase, at_ns in phases if phase == _LAST_OF_PROBES), None)
+    islands = [*islands, *_stopped(vantages, until_ns)]
     return Availability(
         windows=tuple(_merge(islands, vantages, _told(events) if one_clock else None)),
         vantages=tuple(vantages),
@@ -131,6 +137,32 @@ def availability(
         hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
     )
+
+
+def _stopped(vantages: Iterable[Vantage], until_ns: int | None) -> Iterator[Island]:
+    """Yields a silence for each vantage that stopped before `until_ns`, or, if that isn't known,
+    before another one of its partition and class.
+    """
+    last: dict[tuple[str, int, str], int] = defaultdict(int)
+    known = list(vantages)
+    for one in known:
+        place = one.zone, one.partition, one.function
+        last[place] = max(last[place], one.last_ns)
+    for one in known:
+        end_ns = until_ns
+        if end_ns is None:
+            end_ns = last[one.zone, one.partition, one.function]
+        if end_ns - one.last_ns > SILENT_INTERVALS * one.interval_ns:
+            yield Island(
+                zone=one.zone,
+                partition=one.partition,
+                function=one.function,
+                vantage=one.vantage,
+                silent=True,
+                failed=0,
+                possible=(one.last_ns, end_ns),
+                certain=(one.last_ns, one.last_ns),
+            )
 
 
 _Acting = tuple[RecordedEvent, int]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.analysis.made_up_probes import SECOND, island, vantage
-from zonequake_analysis.inputs.run_folder import Expectations
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.measures.probes import Island
@@ -30,6 +30,39 @@ def test_a_silence_hides_no_more_than_itself_and_the_failures_that_touch_it() ->
     of_another = island(10, 19, silent=False, name="load-1")
     assert seen(alone, of_another).hidden_ns == SECOND // 2
     assert seen(far).hidden_ns == 0
+
+
+def quiet(at_s: float) -> RecordedEvent:
+    return RecordedEvent(kind="run.phase", time=int(at_s * SECOND), data={"phase": "quiet"})
+
+
+@pytest.mark.parametrize(
+    ("last_s", "events", "one_clock", "silent_s"),
+    [
+        # One stops for good, and the other one goes on; or both stop long before the load does.
+        ((20, 30), [], True, [10]),
+        ((20, 30), [quiet(30)], True, [10]),
+        ((20, 20), [quiet(30)], True, [10, 10]),
+        ((20, 20), [quiet(30)], False, []),
+        # Both go on until the load ends, or nothing says that it went on.
+        ((30, 29.8), [], True, []),
+        ((30, 30.4), [quiet(30)], True, []),
+        ((20, 20), [], True, []),
+    ],
+)
+def test_a_vantage_that_stops_for_good_is_silent_until_the_load_ends(
+    last_s: tuple[float, float], events: list[RecordedEvent], one_clock: bool, silent_s: list[int]
+) -> None:
+    vantages = [vantage(f"load-{n}", last_s=last) for n, last in enumerate(last_s)]
+    found = availability(vantages, [], events, one_clock=one_clock)
+    silences = [(one.possible[1] - one.possible[0]) / SECOND for one in found.silences]
+    assert silences == silent_s
+    assert found.hidden_ns == max(silent_s, default=0) * SECOND
+
+
+def test_failures_until_a_vantage_stops_for_good_may_have_gone_on() -> None:
+    gone = [vantage("load-0", last_s=20), vantage("load-1", last_s=30)]
+    assert availability(gone, [island(15, 20)], []).hidden_ns == 15 * SECOND
 
 
 def judged(found: Availability, limits: Expectations) -> Check:

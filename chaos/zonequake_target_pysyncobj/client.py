@@ -37,7 +37,7 @@ class PysyncobjClient(HttpMemberClient):
             attempts=0,
             value=found["value"] if refused or operation.f is Function.READ else None,
             applied=found["applied"] if operation.f is Function.CAS else None,
-            node=attempt.address.partition(".")[0],
+            node=found["node"],
             lineage=0,
             term=1,
             index=found["index"],

@@ -51,7 +51,8 @@ class PysyncobjMembers:
         return {
             "command": ["python", f"{FOLDER}/server.py"],
             "args": [
-                *("--folder", DATA_FOLDER, "--port", str(PORTS.clients), "--own", own),
+                *("--folder", DATA_FOLDER, "--port", str(PORTS.clients)),
+                *("--name", "$(POD)", "--own", own),
                 *("--others", *addresses),
             ],
             "startupProbe": health | {"failureThreshold": 60},

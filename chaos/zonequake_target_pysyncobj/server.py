@@ -49,13 +49,16 @@ class Keys(SyncObjConsumer):
 
 
 class Member:
-    """One member, its journal and its dump in `folder`."""
+    """One member, its journal and its dump in `folder`; `name` is the one of its pod."""
 
-    def __init__(self, own: str, others: list[str], folder: Path, conf: dict[str, Any]) -> None:
-        name = folder / "identity"
-        if not name.exists():
-            name.write_text(uuid.uuid4().hex)
-        self.identity = name.read_text()
+    def __init__(
+        self, name: str, own: str, others: list[str], folder: Path, conf: dict[str, Any]
+    ) -> None:
+        self.name = name
+        identity = folder / "identity"
+        if not identity.exists():
+            identity.write_text(uuid.uuid4().hex)
+        self.identity = identity.read_text()
         self.keys = Keys()
         given = {
             "bindAddress": f"0.0.0.0:{own.rpartition(':')[2]}",
@@ -123,7 +126,7 @@ def handler_of(member: Member) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(member.execute(json.loads(body)))
+            self._answer({**member.execute(json.loads(body)), "node": member.name})
 
         def _answer(self, answer: object) -> None:
             body = json.dumps(answer).encode()
@@ -142,11 +145,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--name", required=True)
     parser.add_argument("--own", required=True, metavar="HOST:PORT")
     parser.add_argument("--others", nargs="*", default=[], metavar="HOST:PORT")
     parser.add_argument("--conf", type=json.loads, default={}, help="fields of SyncObjConf")
     given = parser.parse_args()
-    member = Member(given.own, given.others, given.folder, given.conf)
+    member = Member(given.name, given.own, given.others, given.folder, given.conf)
     ThreadingHTTPServer(("", given.port), handler_of(member)).serve_forever()
 
 

@@ -12,8 +12,9 @@ from zonequake_protocol.client import Value
 
 
 class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's answer, also to `/status`."""
+    """The server's answer, also to `/status`. `node`: the name of the member that gave it."""
 
+    node: str
     index: int
     term: int
     value: Value = None
@@ -40,7 +41,7 @@ class ToyClient(HttpMemberClient):
             attempts=0,
             value=found.value if refused or operation.f is Function.READ else None,
             applied=found.applied if operation.f is Function.CAS else None,
-            node=attempt.address,
+            node=found.node,
             lineage=0,
             term=found.term,
             index=found.index,

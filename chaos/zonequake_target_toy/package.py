@@ -55,7 +55,7 @@ class ToyMembers:
         port = str(PORTS.clients)
         return {
             "command": [PROGRAM, SERVER],
-            "args": ["--folder", DATA_FOLDER, "--port", port],
+            "args": ["--folder", DATA_FOLDER, "--port", port, "--name", "$(POD)"],
             "startupProbe": health | {"failureThreshold": 60},
             "readinessProbe": health | {"failureThreshold": 2},
             "resources": {

@@ -18,9 +18,13 @@ VERSION = "1.0"
 
 
 class Store:
-    """All keys, each with its value and the number of its last write; a file of all writes."""
+    """All keys, each with its value and the number of its last write; a file of all writes.
 
-    def __init__(self, folder: Path, *, sync: bool) -> None:
+    `name`: the member's own, by which its dump is known too: histories name it in each answer.
+    """
+
+    def __init__(self, folder: Path, *, name: str, sync: bool) -> None:
+        self.name = name
         self.lock = threading.Lock()
         self.keys: dict[str, tuple[Any, int]] = {}
         self.writes = self.starts = 0
@@ -52,7 +56,8 @@ class Store:
                 self._put({"key": asked["key"], "value": value, "index": self.writes})
                 if self._sync:
                     self.flush()
-            return {"value": held, "applied": applied, "index": self.writes, "term": self.starts}
+            told = {"value": held, "applied": applied, "index": self.writes, "term": self.starts}
+            return told | {"node": self.name}
 
     def flush(self) -> None:
         """Puts all writes on disk."""
@@ -60,7 +65,7 @@ class Store:
         os.fsync(self._file.fileno())
 
     def status(self) -> dict[str, object]:
-        facts = {"version": VERSION, "identity": self.identity}
+        facts = {"version": VERSION, "identity": self.identity, "node": self.name}
         return facts | {"index": self.writes, "term": self.starts}
 
     def _put(self, entry: dict[str, object]) -> None:
@@ -100,10 +105,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--name", required=True)
     parser.add_argument("--flush-seconds", type=float, default=1.0)
     parser.add_argument("--sync", action="store_true")
     options = parser.parse_args()
-    store = Store(options.folder, sync=options.sync)
+    store = Store(options.folder, name=options.name, sync=options.sync)
 
     def flush_for_ever() -> None:
         while True:

@@ -60,6 +60,7 @@ class Group:
         data.mkdir(exist_ok=True)
         command = [sys.executable, f"{self.folder}{package.FOLDER}/server.py"]
         command += ["--folder", str(data), "--port", str(self.clients[number])]
+        command += ["--name", f"m-{number}"]
         command += ["--own", self._peers[number], "--others", *self._peers]
         clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.Popen(command, env=clean)
@@ -125,6 +126,7 @@ def test_members_agree_on_what_was_written_and_keep_it_over_a_kill(group: Group)
         )
     )
     assert {one.type for one in done} == {Type.OK}
+    assert {one.node for one in done} == {"m-0", "m-1", "m-2"}, "each answers by its own name"
     assert [one.applied for one in done] == [None, True, False, None, None, None]
     assert (done[2].value, done[5].value) == (2, [7, 8])
     places = [one.index for one in done if one.index is not None]
@@ -188,4 +190,5 @@ def test_a_member_is_told_the_names_that_outlive_pods() -> None:
     members = MemberSet.of(place, target="pysyncobj", program="python", ports=package.PORTS)
     args = package.PysyncobjMembers(kube=None).container(members)["args"]  # type: ignore[arg-type]
     assert "zq-pysyncobj-default-2.zq-pysyncobj-default.ns.svc:7001" in args
+    assert args[args.index("--name") + 1] == "$(POD)"
     assert args[args.index("--own") + 1] == "$(POD).zq-pysyncobj-default.ns.svc:7001"

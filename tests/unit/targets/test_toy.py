@@ -45,7 +45,7 @@ class Running:
         folder.mkdir(exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        place = ["--folder", str(folder), "--port", str(self.port)]
+        place = ["--folder", str(folder), "--port", str(self.port), "--name", "member-0"]
         self.command = [sys.executable, server.__file__, *place, *words]
         self.start()
 
@@ -174,5 +174,6 @@ def test_a_member_is_seen_and_dumped_as_it_was_written(tmp_path: Path) -> None:
         assert (after.storage, after.term) == (before.storage, written.term)
         assert (dump.applied, dump.storage) == (after.applied, after.storage)
         assert dump.keys == [DumpedKey(key="k", value=7, index=1)]
+        assert written.node == "member-0", "as its dump is called"
 
     asyncio.run(story())

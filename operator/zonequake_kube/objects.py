@@ -41,7 +41,8 @@ class PodView:
 
     `container` is where commands run that signal the process under test: a child of PID 1 there, or
     those of the name `program`. `started_wall_ns`: when such a program's container started, in
-    whole seconds.
+    whole seconds. `runs`, `restarts`: of the container of that process alone, and of no other that
+    the pod has beside it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class PodView:
     labels: tuple[tuple[str, str], ...] = ()
     program: str = ""
     started_wall_ns: int | None = None
+    runs: bool = True
 
     @property
     def process(self) -> str:
@@ -104,6 +106,8 @@ def pod_view(pod: Json) -> PodView:
     program = labels.get(PROGRAM_LABEL, "")
     acts_in = next((n for n in (HANDS_CONTAINER, STORE_CONTAINER) if n in names), names[0])
     containers = status.get("containerStatuses") or []
+    holder = main_container(pod) if program else acts_in
+    held: Json = next((each for each in containers if each.get("name") == holder), {})
     return PodView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -112,19 +116,14 @@ def pod_view(pod: Json) -> PodView:
         phase=status.get("phase", "Unknown"),
         deleting=metadata.get("deletionTimestamp") is not None,
         container=acts_in,
-        restarts=sum(int(state.get("restartCount", 0)) for state in containers),
+        restarts=int(held.get("restartCount", 0)),
         address=status.get("podIP", ""),
         host=pod["spec"].get("nodeName", ""),
         labels=tuple(sorted(labels.items())),
         program=program,
-        started_wall_ns=next(
-            (
-                _started_ns(state)
-                for state in containers
-                if program and state.get("name") == main_container(pod)
-            ),
-            None,
-        ),
+        started_wall_ns=_started_ns(held) if program else None,
+        runs=status.get("phase") == "Running"
+        and not {"terminated", "waiting"} & set(held.get("state") or {}),
     )
 
 

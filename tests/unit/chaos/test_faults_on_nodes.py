@@ -160,7 +160,10 @@ class Api:
                     }
                 ],
             },
-            "status": {"phase": "Running", "containerStatuses": [{"restartCount": 1}]},
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [{"name": "store", "restartCount": 1}],
+            },
         }
 
     async def execute(

@@ -13,7 +13,9 @@ from zonequake_target_etcd.members import status_of
 PODS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]
 
 
-def pod(name: str, restarts: int = 0) -> PodView:
+def pod(
+    name: str, restarts: int = 0, *, of_hands: int = 0, state: str = "running"
+) -> PodView:
     return pod_view(
         {
             "metadata": {
@@ -28,13 +30,13 @@ def pod(name: str, restarts: int = 0) -> PodView:
                 "containerStatuses": [
                     {
                         "name": "hands",
-                        "restartCount": 0,
+                        "restartCount": of_hands,
                         "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
                     },
                     {
                         "name": "etcd",
                         "restartCount": restarts,
-                        "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}},
+                        "state": {state: {"startedAt": "2026-01-01T00:00:05Z"}},
                     },
                 ],
             },
@@ -86,3 +88,13 @@ def test_commands_run_beside_it_and_its_start_is_that_of_its_own_container() -> 
     assert (found.container, found.program) == ("hands", "etcd")
     assert found.process == "uid-zq-etcd-default-0/2"
     assert found.started_wall_ns == 1767225605 * 10**9
+
+
+def test_a_restart_of_the_container_beside_it_is_none_of_the_member() -> None:
+    before, after = pod("zq-etcd-default-0"), pod("zq-etcd-default-0", of_hands=1)
+    assert (after.process, after.restarts) == (before.process, 0)
+    assert [pod("m", state=state).runs for state in ("running", "waiting", "terminated")] == [
+        True,
+        False,
+        False,
+    ]

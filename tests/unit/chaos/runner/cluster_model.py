@@ -114,7 +114,9 @@ class ClusterModel:
             "status": {
                 "phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True"}],
-                "containerStatuses": [{"restartCount": 0, "state": {"running": {}}}],
+                "containerStatuses": [
+                    {"name": "store", "restartCount": 0, "state": {"running": {}}}
+                ],
             },
         }
         self._start_process(name)

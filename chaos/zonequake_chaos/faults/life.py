@@ -51,7 +51,7 @@ class FaultWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One target as it was just before the fault."""
+    """One target as it was just before the fault. `runs`: its container did, by the kubelet."""
 
     node: str
     pod_uid: str
@@ -61,6 +61,7 @@ class Victim:
     address: str
     host: str
     program: str = ""
+    runs: bool = True
 
     @property
     def on_node(self) -> PodOnNode:
@@ -77,6 +78,7 @@ class Victim:
             address=node.pod.address,
             host=node.pod.host,
             program=node.pod.program,
+            runs=node.pod.runs,
         )
 
 

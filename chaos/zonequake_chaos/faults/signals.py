@@ -131,7 +131,7 @@ async def ready_to_signal(
 
     SIGKILL may end the container before the command can report; then the wait for the proof
     decides. If it reports, the victim is known to be dead from then on. Raises FaultFailed if a
-    victim has no process to signal.
+    victim has no process to signal: what was dead before is not killed.
     """
 
     async def one(victim: Victim, command: Execution) -> None:
@@ -144,7 +144,7 @@ async def ready_to_signal(
         if result.code == 0 and result.stdout.strip():
             if number is signal.SIGKILL:
                 injection.killed_ns[victim.node] = injection.world.clock.now().time_ns
-        elif number is not signal.SIGKILL:
+        elif number is not signal.SIGKILL or result.code == 0:
             raise FaultFailed(
                 f"{injection.name}: {number.name} reached no process in pod {victim.node} "
                 f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'none was found'}"

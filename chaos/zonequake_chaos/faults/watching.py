@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.observe.view import ClusterView
+from zonequake_kube.errors import FaultFailed
 
 
 async def until_processes_gone(injection: Injection) -> Proof:
@@ -11,9 +12,19 @@ async def until_processes_gone(injection: Injection) -> Proof:
 
     Certain means: SIGKILL was reported, or another process answers in its place, or it is silent
     and the kubelet reports that its container ended. Silence alone may be a slow answer, and a
-    missing pod object proves nothing: a grace-0 delete removes it before the kubelet acts.
+    missing pod object proves nothing: a grace-0 delete removes it before the kubelet acts. Of a
+    victim that was silent before, an answer in the same pod proves nothing either.
+
+    Raises FaultFailed for a victim that was dead before: its end is no effect of the fault.
     """
     gone_ns = dict(injection.killed_ns)
+    dead = [v.node for v in injection.victims if not v.runs and v.node not in gone_ns]
+    if dead:
+        raise FaultFailed(
+            f"{injection.name}: the container of {', '.join(dead)} did not run before the fault, "
+            "expected a process to end: let the victim come back first (waitRecovered), or choose "
+            "another"
+        )
 
     def seen(view: ClusterView) -> bool:
         for victim in injection.victims:
@@ -59,10 +70,11 @@ def _ended(view: ClusterView, victim: Victim) -> bool:
     node = view.node(victim.node)
     if node is None:
         return False
-    if node.report is not None:
+    if node.report is not None and victim.process_incarnation is not None:
         return node.process_incarnation != victim.process_incarnation
-    same_pod = node.pod.uid == victim.pod_uid
-    return same_pod and (node.pod.restarts != victim.restarts or node.pod.phase != "Running")
+    if node.pod.uid != victim.pod_uid:
+        return node.answers
+    return node.pod.restarts != victim.restarts or not node.pod.runs
 
 
 def _new_process(view: ClusterView, victim: Victim) -> bool:

@@ -13,9 +13,7 @@ from zonequake_target_etcd.members import status_of
 PODS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]
 
 
-def pod(
-    name: str, restarts: int = 0, *, of_hands: int = 0, state: str = "running"
-) -> PodView:
+def pod(name: str, restarts: int = 0, *, of_hands: int = 0, state: str = "running") -> PodView:
     return pod_view(
         {
             "metadata": {

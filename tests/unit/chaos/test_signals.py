@@ -35,9 +35,9 @@ def victim(name: str) -> Victim:
 class Pods:
     """In which the command takes its time to begin: one loop turn more in each pod."""
 
-    def __init__(self, *, met: str = "7\n", missing: str = "") -> None:
+    def __init__(self, *, met: str = "7\n", missing: str = "", code: int = 0) -> None:
         self.happened: list[tuple[str, str]] = []
-        self._met, self._missing = met, missing
+        self._met, self._missing, self._code = met, missing, code
 
     @contextlib.asynccontextmanager
     async def executing(
@@ -60,7 +60,7 @@ class Pods:
             for _ in range(PODS.index(pod)):
                 await asyncio.sleep(0)
             self.happened.append(("heard", pod))
-            return ExecResult(code=0, stdout=self._met, stderr="")
+            return ExecResult(code=self._code, stdout=self._met, stderr="")
 
         yield SimpleNamespace(line=line, say=say, result=result)
         self.happened.append(("left", pod))
@@ -97,10 +97,17 @@ async def test_a_pod_in_which_the_command_does_not_begin_spares_the_others() -> 
     assert "told" not in {what for what, _ in pods.happened}
 
 
-async def test_a_signal_that_met_no_process_is_an_error_unless_it_kills() -> None:
-    with pytest.raises(FaultFailed, match="SIGSTOP reached no process in pod n0"):
-        await signal_all(Pods(met="").injection(), signal.SIGSTOP)
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+async def test_a_signal_that_met_no_process_is_an_error(number: signal.Signals) -> None:
+    """A process that was dead before is not killed, whatever the kubelet counts later."""
     injection = Pods(met="").injection()
+    with pytest.raises(FaultFailed, match=f"{number.name} reached no process in pod n0"):
+        await signal_all(injection, number)
+    assert injection.killed_ns == {}
+
+
+async def test_a_kill_that_ends_its_own_command_is_no_error_and_no_proof_yet() -> None:
+    injection = Pods(met="", code=137).injection()
     async with ready_to_signal(injection, signal.SIGKILL) as kill_all:
         await kill_all()
     assert injection.killed_ns == {}

@@ -40,6 +40,10 @@ async def until_processes_gone(injection: Injection) -> Proof:
             + ", ".join(v.node for v in injection.victims if v.node not in gone_ns)
         ),
     )
+    for victim in injection.victims:
+        injection.world.observer.process_ended(
+            victim.node, process=victim.process_incarnation, at_ns=gone_ns[victim.node]
+        )
     return {"gone_ns": gone_ns, "victims": [_described(victim) for victim in injection.victims]}
 
 

@@ -91,6 +91,8 @@ class Observer:
         self._pods: dict[str, PodView] = {}
         self._reports: dict[str, ReplicasReport] = {}
         self._keys: dict[tuple[str, int], KeysView] = {}
+        self._ended: dict[str, tuple[str | None, int]] = {}
+        """Of each node the process that ended last, and when it was dead for certain."""
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
@@ -148,6 +150,16 @@ class Observer:
         """Sets the instant from which timed triggers count."""
         self._began_ns = self._clock.now().time_ns
 
+    def process_ended(self, node: str, *, process: str | None, at_ns: int) -> None:
+        """Forgets what a node's process said before it ended, and what is on its way.
+
+        Else triggers would see it, and faults would target it, until the next poll.
+        """
+        self._ended[node] = process, at_ns
+        report = self._reports.get(node)
+        if report is not None and report.node.process_incarnation == process:
+            del self._reports[node]
+
     def view(self) -> ClusterView:
         """Returns the present view of the cluster."""
         own = self._member_source.own_keys
@@ -200,14 +212,19 @@ class Observer:
             started_ns = self._clock.now().time_ns
             try:
                 report = await self._member_source.report(self._pods[pod], timeout_s=POLL_TIMEOUT_S)
-                self._reports[pod] = report
-                if self._member_events is not None:
-                    self._member_events.report(report)
+                if not self._is_of_the_dead(pod, report, asked_ns=started_ns):
+                    self._reports[pod] = report
+                    if self._member_events is not None:
+                        self._member_events.report(report)
             except (ClusterError, msgspec.MsgspecError):
                 self._reports.pop(pod, None)
             await self._notify()
             spent_s = (self._clock.now().time_ns - started_ns) / 1e9
             await asyncio.sleep(max(self._interval_s - spent_s, 0.01))
+
+    def _is_of_the_dead(self, pod: str, report: ReplicasReport, *, asked_ns: int) -> bool:
+        process, ended_ns = self._ended.get(pod, (None, 0))
+        return asked_ns < ended_ns and report.node.process_incarnation == process
 
     async def _watch(
         self, kind: str, labels: str, on_event: Callable[[WatchEvent], Awaitable[None]]
@@ -243,6 +260,8 @@ class Observer:
         if event.kind == "DELETED":
             self._forget_pod(pod.name)
         else:
+            if before is not None and before.uid != pod.uid:
+                self._reports.pop(pod.name, None)  # its deletion came while no watch ran
             self._pods[pod.name] = pod
             if self._member_events is not None:
                 self._member_events.pod(pod)

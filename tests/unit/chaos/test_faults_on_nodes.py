@@ -208,6 +208,9 @@ class GoneAtOnce:
     async def wait(self, seen: Any, **_: object) -> None:
         assert seen(SimpleNamespace(node=lambda name: None, at_ns=0))
 
+    def process_ended(self, node: str, *, process: str | None, at_ns: int) -> None:
+        """Has heard nothing of it."""
+
 
 class Ticking:
     """A clock that goes on by a second at each look, so that waits end at once."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube, WatchEvent
@@ -73,6 +74,57 @@ class Deaf(DataNodeSource):
         except asyncio.CancelledError:
             raise ClusterError("no answer in time") from None
         raise AssertionError
+
+
+class Saying(DataNodeSource):
+    """Its process is `p1`; each answer waits until it is let go."""
+
+    def __init__(self, kube: Kube) -> None:
+        super().__init__(kube)
+        self.asked = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+        self.process = "p1"
+
+    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
+        said = ReplicasReport(
+            node=node_identity(pod.name, process_incarnation=self.process), replicas=[]
+        )
+        self.asked.set()
+        await self.let_go.wait()
+        return said
+
+
+async def test_what_a_process_said_before_it_was_killed_is_not_believed_any_more() -> None:
+    """Else a trigger after a kill that nobody waits for sees the dead one answer, and lead."""
+    clock = SystemClock()
+    source = Saying(cast("Kube", None))
+    observer = Observer(
+        kube=cast("Kube", Deleting(asyncio.Event())), clock=clock, member_source=source
+    )
+
+    def answers() -> bool:
+        return all(node.answers for node in observer.view().nodes.values())
+
+    async with observer.watching():
+        await observer.wait(
+            lambda view: bool(view.nodes) and answers(), timeout_s=60, waiting_for=lambda _: "-"
+        )
+        source.let_go.clear()
+        source.asked.clear()
+        with observer.armed():
+            await source.asked.wait()  # this answer is on its way when the process dies
+            ended_ns = clock.now().time_ns
+            observer.process_ended("zq-default-0", process="p1", at_ns=ended_ns)
+            assert not answers()
+            late, source.let_go = source.let_go, asyncio.Event()
+            source.asked.clear()
+            source.process = "p2"
+            late.set()
+            await source.asked.wait()
+            assert not answers(), "the late answer is of the dead one"
+            source.let_go.set()
+            await observer.wait(lambda view: answers(), timeout_s=60, waiting_for=lambda _: "p2")
 
 
 async def test_a_pod_that_is_gone_is_not_asked_again_though_its_request_was_not_cancelled() -> None:

@@ -106,6 +106,8 @@ class Injection:
     debts: list[int] = field(default_factory=list)
     killed_ns: dict[str, int] = field(default_factory=dict)
     """Time by which each victim's process is known to have got SIGKILL (monotonic ns), by name."""
+    signalled: dict[str, frozenset[int]] = field(default_factory=dict)
+    """The processes in each victim's pod that got the last signal, as that pod numbers them."""
     ended_early: str | None = None
     """The reason why the fault was over before its recovery began, as `recover` found it."""
 

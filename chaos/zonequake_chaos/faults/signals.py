@@ -142,6 +142,7 @@ async def ready_to_signal(
                 return
             raise
         if result.code == 0 and result.stdout.strip():
+            injection.signalled[victim.node] = frozenset(map(int, result.stdout.split()))
             if number is signal.SIGKILL:
                 injection.killed_ns[victim.node] = injection.world.clock.now().time_ns
         elif number is not signal.SIGKILL or result.code == 0:

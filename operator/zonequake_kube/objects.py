@@ -42,7 +42,8 @@ class PodView:
     `container` is where commands run that signal the process under test: a child of PID 1 there, or
     those of the name `program`. `started_wall_ns`: when such a program's container started, in
     whole seconds. `runs`, `restarts`: of the container of that process alone, and of no other that
-    the pod has beside it.
+    the pod has beside it. `patience_s`: how long the kubelet lets that container live while it
+    answers no liveness probe; None: forever.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PodView:
     program: str = ""
     started_wall_ns: int | None = None
     runs: bool = True
+    patience_s: float | None = None
 
     @property
     def process(self) -> str:
@@ -124,7 +126,28 @@ def pod_view(pod: Json) -> PodView:
         started_wall_ns=_started_ns(held) if program else None,
         runs=status.get("phase") == "Running"
         and not {"terminated", "waiting"} & set(held.get("state") or {}),
+        patience_s=_patience_s(pod, holder),
     )
+
+
+def _patience_s(pod: Json, name: str) -> float | None:
+    """Returns the time of `PodView.patience_s`; a probe that another container answers limits
+    nothing.
+    """
+    containers = pod["spec"]["containers"]
+    held: Json = next((each for each in containers if each["name"] == name), {})
+    probe = held.get("livenessProbe")
+    if probe is None:
+        return None
+    port = next((asked["port"] for asked in probe.values() if _asks_a_port(asked)), None)
+    others = (each for each in containers if each["name"] != name)
+    if port in {p["containerPort"] for each in others for p in each.get("ports") or []}:
+        return None
+    return float(probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3))
+
+
+def _asks_a_port(probe: object) -> bool:
+    return isinstance(probe, dict) and "port" in probe
 
 
 def _started_ns(container: Json) -> int | None:

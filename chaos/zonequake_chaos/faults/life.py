@@ -51,7 +51,7 @@ class FaultWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One target as it was just before the fault. `runs`: its container did, by the kubelet."""
+    """One target as it was just before the fault; `runs` and `patience_s` as in `PodView`."""
 
     node: str
     pod_uid: str
@@ -62,6 +62,7 @@ class Victim:
     host: str
     program: str = ""
     runs: bool = True
+    patience_s: float | None = None
 
     @property
     def on_node(self) -> PodOnNode:
@@ -79,6 +80,7 @@ class Victim:
             host=node.pod.host,
             program=node.pod.program,
             runs=node.pod.runs,
+            patience_s=node.pod.patience_s,
         )
 
 

@@ -163,6 +163,16 @@ async def ready_to_signal(
         yield lambda: together(one(*each) for each in commands.items())
 
 
+def check_patience(injection: Injection, pod: str, patience_s: float | None) -> None:
+    """Raises FaultFailed for a pause that the kubelet would end; `patience_s` as in `PodView`."""
+    if patience_s is not None and injection.hold_s >= patience_s:
+        raise FaultFailed(
+            f"{injection.name}: found holdSeconds {injection.hold_s:g}, expected less than "
+            f"{patience_s:g}: the kubelet restarts the container of pod {pod} when it has answered "
+            "no liveness probe for so long; hold it shorter, or give the probe more patience"
+        )
+
+
 async def continue_process(kube: Kube, *, pod: str, uid: str) -> None:
     """Resumes the store in exactly that pod, if it is stopped; a successor never was.
 

@@ -6,6 +6,7 @@ The pod and its processes are played.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,8 +19,9 @@ from zonequake_chaos.faults.kinds.processes import ProcessPause
 from zonequake_chaos.faults.life import Injection, Victim
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_kube.errors import NotFound, WaitExpired
+from zonequake_kube.errors import FaultFailed, NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
+from zonequake_kube.objects import pod_view
 
 
 class Pod:
@@ -147,3 +149,33 @@ async def test_a_pause_that_did_not_last_says_so(
     assert (injection.ended_early or "").startswith(f"n0: {why}")
     await life.clean_up(injection)
     assert injection.debts == []
+
+
+async def test_a_pause_that_the_kubelet_would_end_is_refused_before_the_signal(
+    injection: Injection, pod: Pod
+) -> None:
+    (victim,) = injection.victims
+    injection.victims = (dataclasses.replace(victim, patience_s=60.0),)
+    injection.hold_s = 75
+    with pytest.raises(FaultFailed, match="found holdSeconds 75, expected less than 60: the kube"):
+        await ProcessPause().prepare(injection)
+    assert (pod.signals, injection.debts) == ([], [])
+    injection.hold_s = 59
+    await ProcessPause().prepare(injection)
+
+
+def patience_s(probe: dict[str, Any] | None) -> float | None:
+    """That of a member whose container has this probe; its hands listen at 8082."""
+    member = {"name": "etcd"} | ({} if probe is None else {"livenessProbe": probe})
+    hands = {"name": "hands", "ports": [{"containerPort": 8082}]}
+    labels = {"zonequake.io/program": "etcd"}
+    metadata = {"name": "m", "uid": "u", "labels": labels}
+    return pod_view({"metadata": metadata, "spec": {"containers": [member, hands]}}).patience_s
+
+
+def test_the_kubelets_patience_is_that_of_the_probe_which_the_process_answers() -> None:
+    probe = {"httpGet": {"path": "/", "port": 2381}, "periodSeconds": 10, "failureThreshold": 6}
+    assert patience_s(None) is None
+    assert patience_s(probe) == 60
+    assert patience_s({"httpGet": {"port": "http"}}) == 30, "by the kubelet's defaults"
+    assert patience_s(probe | {"httpGet": {"port": 8082}}) is None, "its hands answer that one"

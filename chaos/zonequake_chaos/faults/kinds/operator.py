@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.signals import (
     STILL,
+    check_patience,
     continue_process,
     process_states,
     send_signal,
@@ -39,15 +40,18 @@ class _Operators:
 class OperatorPause:
     """Life of `OperatorPauseSpec`. Effective once the kernel reports the processes as stopped.
 
-    A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and is
-    reported so.
+    A kubelet ends a container that answers no probe for some time: a longer pause is refused, and
+    one that turns out to be longer is reported as ended early.
     """
 
     def __init__(self) -> None:
         self._operators = _Operators()
 
     async def prepare(self, injection: Injection) -> None:
-        for pod in await self._operators.find(injection):
+        found = await self._operators.find(injection)
+        for pod in found:
+            check_patience(injection, pod.name, pod.patience_s)
+        for pod in found:
             injection.owe(ContinueProcess(pod=pod.name, uid=pod.uid))
 
     async def inject(self, injection: Injection) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import signal
 
 from zonequake_chaos.faults.life import Injection, Proof, Victim
-from zonequake_chaos.faults.signals import continue_process, signal_all, stopped_processes
+from zonequake_chaos.faults.signals import (
+    check_patience,
+    continue_process,
+    signal_all,
+    stopped_processes,
+)
 from zonequake_chaos.faults.watching import until_answering, until_back, until_processes_gone
 from zonequake_chaos.record.cleanup_journal import ContinueProcess
 from zonequake_kube.errors import HarnessError, NotFound
@@ -39,11 +44,13 @@ class ProcessPause:
     connections.
 
     Effective once the kernel reports the processes as stopped, and the node is silent. A kubelet
-    ends a container that answers no probe for a minute: a longer pause ends early, and is reported
-    so.
+    ends a container that answers no probe for some time: a longer pause is refused, and one that
+    turns out to be longer is reported as ended early.
     """
 
     async def prepare(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            check_patience(injection, victim.node, victim.patience_s)
         for victim in injection.victims:
             injection.owe(ContinueProcess(pod=victim.node, uid=victim.pod_uid))
 

@@ -110,6 +110,9 @@ class Injection:
     """Time by which each victim's process is known to have got SIGKILL (monotonic ns), by name."""
     signalled: dict[str, frozenset[int]] = field(default_factory=dict)
     """The processes in each victim's pod that got the last signal, as that pod numbers them."""
+    back: Proof | None = None
+    """Facts that prove the end of the fault, for the event `fault.recovered`, where there are any
+    beside the members' own answers."""
     ended_early: str | None = None
     """The reason why the fault was over before its recovery began, as `recover` found it."""
 

@@ -191,7 +191,10 @@ async def finish(life: FaultLife, injection: Injection, described: dict[str, obj
     """Waits until the victims are back, and pays the fault's debts. Raises WaitExpired."""
     await life.wait_until_recovered(injection)
     await life.clean_up(injection)
-    injection.world.events.emit("fault.recovered", described, place=injection.sighting.place)
+    proof = {} if injection.back is None else {"proof": injection.back}
+    injection.world.events.emit(
+        "fault.recovered", described | proof, place=injection.sighting.place
+    )
 
 
 async def _wait_for_trigger(

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,8 @@ class ClusterModel:
         self.told: list[tuple[str, dict[str, Any]]] = []
         """Every change so far: a watch begins after those that its list has seen."""
         self.phases: dict[str, str] = {}
+        self.ended: Counter[str] = Counter()
+        """Operations of each load pod: one more at each look while it works."""
         self.load_lost_at: str | None = None
         """The phase into which the first load pod doesn't go, because it is gone."""
         self.deleted: list[str] = []

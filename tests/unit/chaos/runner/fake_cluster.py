@@ -245,6 +245,7 @@ class FakeCluster(ClusterModel):
             return web.json_response({"files": files})
         if path.startswith("files/"):
             return web.Response(body=b"{}\n")
+        self.ended[pod] += self.phases[pod] == "load"
         return web.json_response(
             {
                 "pod": pod,
@@ -253,7 +254,7 @@ class FakeCluster(ClusterModel):
                 "phase": self.phases[pod],
                 "complete": True,
                 "problem": None,
-                "counts": {},
+                "counts": {"load": {"operations": {"ok": self.ended[pod]}}},
                 "rate": self.rate,
                 "outstanding": 0,
                 "done_keys": 1,

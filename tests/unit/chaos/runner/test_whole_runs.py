@@ -390,7 +390,7 @@ async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
         {"name": "back", "type": "reached"},
         outage("again", "default-1", holdSeconds=0.1),
     ]
-    _, report = await run_once(
+    folder, report = await run_once(
         ask(
             "node-outage",
             tmp_path / "run",
@@ -403,6 +403,9 @@ async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
     assert report.problems == []
     assert seen[0] == {"quiet"}
     assert seen[-1] == {"load"}
+    recovered = of_kind(events_of(folder.path), "fault.recovered")
+    (back,) = [each["data"] for each in recovered if each["data"]["fault"] == "no-load"]
+    assert all(back["proof"]["operations"].values()), "each load pod works again"
 
 
 async def test_named_nodes_return_in_the_order_of_their_names(

@@ -34,7 +34,8 @@ class FaultWorld:
     """The surroundings of a fault: what it acts on and observes; `release` is the Helm release.
 
     `node`: the node itself, if it is on this machine; `shell`: runs commands on a pod's node.
-    `zones`: the run's own; `loads`: its load, one per zone.
+    `zones`: the run's own; `loads`: its load, one per zone. `tasks`: what faults do beside the run,
+    which ends it before it heals, however it came to its end.
     """
 
     kube: Kube
@@ -47,6 +48,7 @@ class FaultWorld:
     release: str
     zones: Sequence[str] = ()
     loads: Sequence[LoadPods] = ()
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,16 @@ class Injection:
             if self.world.clock.now().time_ns >= deadline_ns:
                 raise WaitExpired(f"not within {self.timeout_s:g} s: {waiting_for()}")
             await asyncio.sleep(_POLL_S)
+
+
+async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancels these tasks, and waits until none of them does anything any more."""
+    while tasks:
+        ending = list(tasks)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        tasks.difference_update(ending)
 
 
 async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:

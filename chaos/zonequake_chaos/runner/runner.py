@@ -19,7 +19,7 @@ from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.cleanup.undo import pay
-from zonequake_chaos.faults.life import FaultWorld
+from zonequake_chaos.faults.life import FaultWorld, end_tasks
 from zonequake_chaos.kit.collect import pod_logs
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.load.column_files import ColumnFiles
@@ -96,6 +96,7 @@ class Runner:
         self._problems = Problems()
         self._running: asyncio.Task[None] | None = None
         self._done = FaultResults()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._apart: frozenset[str] = frozenset()
         self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
         self._events = EventLog(folder.path / "events.jsonl", clock)
@@ -254,6 +255,7 @@ class Runner:
             release=self._installation.release,
             zones=[zone.name for zone in self._spec.zones],
             loads=self._loads,
+            tasks=self._tasks,
         )
 
     async def _faults(self) -> None:
@@ -336,6 +338,7 @@ class Runner:
     # The last phases, run in any case ------------------------------------------------------------
 
     async def _tail(self) -> None:
+        await end_tasks(self._tasks)
         self._problems.texts += await self._heal()  # `clean` tries the failed ones again
         self._events.emit("run.phase", {"phase": "end"})
         for key, action, failed in (

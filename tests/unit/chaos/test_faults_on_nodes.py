@@ -12,6 +12,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +29,7 @@ from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPau
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.kinds.power_loss import PowerLossLife
 from zonequake_chaos.faults.kinds.tampered_calls import FailedFsync, SlowDisk
-from zonequake_chaos.faults.life import FaultLife, Injection, Victim
+from zonequake_chaos.faults.life import FaultLife, Injection, Victim, end_tasks
 from zonequake_chaos.node_access.own_machine import is_stopped
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_chaos.record.cleanup_journal import (
@@ -237,7 +239,12 @@ def api(node: Node) -> Api:
 def injection(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> Injection:
     monkeypatch.setattr("zonequake_chaos.faults.life._POLL_S", 0)
     world: Any = SimpleNamespace(
-        kube=api, shell=node, node=node, journal=CleanupJournal(tmp_path), clock=Ticking()
+        kube=api,
+        shell=node,
+        node=node,
+        journal=CleanupJournal(tmp_path),
+        clock=Ticking(),
+        tasks=set(),
     )
     victim = Victim(
         node="n0",
@@ -505,6 +512,36 @@ async def test_an_outage_has_ended_early_only_if_a_request_is_answered(
     await life.recover(injection)
     assert injection.ended_early == ended
     await life.clean_up(injection)
+
+
+async def test_kills_of_a_fault_that_is_interrupted_end_with_the_tasks_of_its_run(
+    injection: Injection, sleeping: int
+) -> None:
+    injection.world.node = Component(sleeping)  # type: ignore[misc,assignment]
+    kills = await begun(ComponentKill(component="kube-apiserver"), injection)
+    await end_tasks(injection.world.tasks)
+    assert kills.cancelled()
+    assert injection.world.tasks == set()
+
+
+async def test_a_kill_that_has_begun_has_ended_when_the_kills_have(
+    injection: Injection, sleeping: int
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    class Slow(Component):
+        def kill(self, component: str) -> int:
+            began.set()
+            time.sleep(0.3)
+            ended.set()
+            return self.pid
+
+    injection.world.node = Slow(sleeping)  # type: ignore[misc,assignment]
+    life = ComponentKill(component="kube-apiserver")
+    await life.inject(injection)
+    await asyncio.to_thread(began.wait)
+    await life.clean_up(injection)
+    assert ended.is_set()
 
 
 async def test_a_command_in_a_pod_that_fails_is_no_proof_and_pays_nothing(

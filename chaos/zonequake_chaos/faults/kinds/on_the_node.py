@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Sequence
 
 from zonequake_chaos.faults.kinds.pod_kill import delete_pod
-from zonequake_chaos.faults.life import Injection, Proof
+from zonequake_chaos.faults.life import Injection, Proof, end_tasks
 from zonequake_chaos.faults.watching import until_back
 from zonequake_chaos.node_access.own_machine import OwnMachine, is_stopped
+from zonequake_chaos.node_access.shell import to_its_end
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import ResumeComponent
 from zonequake_chaos.scenario.faults import AnyFault, OnTheNode
@@ -120,7 +121,7 @@ class ComponentKill:
     """Life of `ComponentKillSpec`. Effective once it was killed and its port refuses connections.
 
     The node's supervisor restarts it within a second, so it is killed each time it is back. There
-    is nothing to undo: the kills end with the harness.
+    is nothing to undo: the kills end with the fault, with the run, and with the harness.
     """
 
     def __init__(self, *, component: str) -> None:
@@ -133,6 +134,7 @@ class ComponentKill:
 
     async def inject(self, injection: Injection) -> None:
         self._killing = asyncio.create_task(self._kill_again(_node(injection)))
+        injection.world.tasks.add(self._killing)
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
         async def refused() -> bool:
@@ -149,22 +151,25 @@ class ComponentKill:
         return {"component": self._component, "killed": list(self._killed), "refused": True}
 
     async def recover(self, injection: Injection) -> None:
-        if (why := self._kills_ended()) is not None:
-            injection.ended_early = why
-        elif await _api_answers(injection):
-            injection.ended_early = f"{self._component} answered before its outage ended"
-        await self._stop()
+        try:
+            if (why := self._kills_ended()) is not None:
+                injection.ended_early = why
+            elif await _api_answers(injection):
+                injection.ended_early = f"{self._component} answered before its outage ended"
+        finally:
+            await self._stop(injection)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await _until_all_answer(injection, through=self._component)
 
     async def clean_up(self, injection: Injection) -> None:
-        await self._stop()
+        await self._stop(injection)
         injection.pay()
 
     async def _kill_again(self, node: OwnMachine) -> None:
         while True:
-            killed = await asyncio.to_thread(node.kill, self._component)
+            # To its end: a kill that has begun must not come after the end of the kills.
+            killed = await to_its_end(asyncio.to_thread(node.kill, self._component))
             if killed:
                 self._killed.append(killed)
             await asyncio.sleep(_KILL_AGAIN_S)
@@ -176,10 +181,10 @@ class ComponentKill:
         error = self._killing.exception()
         return f"kills of {self._component} ended: {in_words(error) if error else 'cancelled'}"
 
-    async def _stop(self) -> None:
+    async def _stop(self, injection: Injection) -> None:
         if self._killing is not None:
-            self._killing.cancel()
-            await asyncio.gather(self._killing, return_exceptions=True)
+            await end_tasks({self._killing})
+            injection.world.tasks.discard(self._killing)
             self._killing = None
 
 

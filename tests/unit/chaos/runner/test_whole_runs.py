@@ -21,11 +21,14 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import RunOptions, print_dry_run, run_once
 from zonequake_chaos.load import pods
+from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.control import holding
 from zonequake_ctl.context import ReleasePlace
+from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
+from zonequake_kube.execution import ExecResult
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
@@ -571,6 +574,56 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
     assert cluster.zone is None
     assert list((folder.path / "history").iterdir()), "what there was is collected"
     assert CleanupJournal(folder.path).debts == []
+
+
+class KilledApi:
+    """A node whose API server is killed again and again, and serves on all the same."""
+
+    agent = ("agent",)
+
+    def __init__(self) -> None:
+        self.kills_ns: list[int] = []
+
+    def kill(self, component: str) -> int:
+        self.kills_ns.append(time.monotonic_ns())
+        return 7
+
+    def stopped_components(self) -> list[str]:
+        return []
+
+    def stopped_processes(self, pod_uid: str) -> list[int]:
+        return []
+
+    async def run(self, pod: object, argv: Sequence[str], *, timeout_s: float = 0) -> ExecResult:
+        return ExecResult(code=0, stdout="[]", stderr="")
+
+
+async def test_kills_of_a_component_end_with_the_run_that_is_interrupted(
+    cluster: Any,
+    place: ReleasePlace,
+    tmp_path: Path,
+    events_of: Events,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else nothing could be healed, collected or cleaned without the API server."""
+    node, held = KilledApi(), asyncio.Event()
+
+    async def is_refused(_: Kube) -> bool:
+        held.set()
+        return True
+
+    monkeypatch.setattr(OwnMachine, "of", lambda *_: node)
+    monkeypatch.setattr(Kube, "is_refused", is_refused)
+    fault = {"name": "dead", "type": "component_kill", "holdSeconds": 60}
+    asked = ask("node-outage", tmp_path / "run", f"faults={json.dumps([fault])}")
+    running = asyncio.create_task(run_once(asked, place, quiet_console()))
+    await asyncio.wait_for(held.wait(), timeout=120)
+    os.kill(os.getpid(), signal.SIGTERM)
+    folder, report = await asyncio.wait_for(running, timeout=120)
+    assert "interrupted" in report.problems
+    phases = of_kind(events_of(folder.path), "run.phase")
+    (end_ns,) = [each["time"] for each in phases if each["data"]["phase"] == "end"]
+    assert max(node.kills_ns) < end_ns
 
 
 async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_cluster(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zonequake_chaos.scenario.faults import least_duration_s
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_ctl.release.install import ALLOWED, CAP_LABEL, LABEL
 from zonequake_kube.client import Kube
@@ -74,11 +75,4 @@ def planned_s(run: ChaosRun) -> float:
     """Returns the least duration of the plan up to the end of its last fault, in seconds."""
     times = run.spec.times
     control_s = times.after_s if run.spec.control is not None else 0.0
-    return (
-        times.before_s
-        + control_s
-        + sum(
-            fault.hold_s * fault.times + fault.pause_s * (fault.times - 1)
-            for fault in run.spec.faults
-        )
-    )
+    return times.before_s + control_s + sum(map(least_duration_s, run.spec.faults))

@@ -321,6 +321,18 @@ ByAgent = (
 """Faults that need a shell on the node of a pod: the fault agent, or an embedded cluster here."""
 
 
+Bounded = LinkFaultSpec | FailedFsyncSpec | SlowDiskSpec
+"""Faults that the node ends by itself after some time, even if the harness has died."""
+
+HELD_AT_MOST_S = 1800.0
+"""That time of a `Bounded` fault that is held until another one takes effect."""
+
+
+def least_duration_s(fault: AnyFault) -> float:
+    """Returns how long the fault takes at least, by its holds and the pauses between them."""
+    return fault.hold_s * fault.times + fault.pause_s * (fault.times - 1)
+
+
 def fault_type(fault: AnyFault) -> str:
     """Returns the fault's `type`, as in the file and in the events."""
     return str(type(fault).__struct_config__.tag)

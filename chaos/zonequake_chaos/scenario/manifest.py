@@ -16,7 +16,9 @@ import yaml
 from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
+    HELD_AT_MOST_S,
     AnyFault,
+    Bounded,
     DiskCalls,
     FaultTarget,
     LinkFaultSpec,
@@ -27,6 +29,8 @@ from zonequake_chaos.scenario.faults import (
     SlowDiskSpec,
     TargetRole,
     Traffic,
+    fault_type,
+    least_duration_s,
 )
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnStage
@@ -156,6 +160,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         earlier.append(fault.name)
         later.remove(fault.name)
         yield from _hold_contradictions(fault, later)
+        yield from _bound_contradictions(fault, spec.faults[len(earlier) :])
 
 
 def _load_contradictions(load: RunLoad) -> Iterator[str]:
@@ -213,6 +218,23 @@ def _hold_contradictions(fault: AnyFault, later: list[str]) -> Iterator[str]:
         )
     if fault.hold_s or fault.times > 1:
         yield f"{here}: heldUntil can't be combined with holdSeconds or times"
+
+
+def _bound_contradictions(fault: AnyFault, after: Sequence[AnyFault]) -> Iterator[str]:
+    """Yields a problem of a fault that would end by itself before the one that it is held until."""
+    names = [each.name for each in after]
+    if not isinstance(fault, Bounded) or fault.held_until not in names:
+        return
+    between = after[: names.index(fault.held_until)]
+    triggers = (each.trigger for each in after[: len(between) + 1])
+    waited_s = [t.after_s for t in triggers if isinstance(t, AfterTime) and t.since is not None]
+    least_s = max([sum(map(least_duration_s, between)), *waited_s])
+    if least_s > HELD_AT_MOST_S:
+        yield (
+            f"fault {fault.name!r}: {fault.held_until!r} comes after {least_s:g} s at least, and a "
+            f"{fault_type(fault)} that is held ends by itself after {HELD_AT_MOST_S:g} s: hold it "
+            "until an earlier fault, or make those between shorter"
+        )
 
 
 def _fault_contradictions(

@@ -42,7 +42,7 @@ from zonequake_chaos.record.cleanup_journal import (
 )
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_chaos.scenario.faults import FaultTarget, SlowDiskSpec, TargetRole
+from zonequake_chaos.scenario.faults import HELD_AT_MOST_S, FaultTarget, SlowDiskSpec, TargetRole
 from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, FaultFailed, WaitExpired
@@ -346,6 +346,18 @@ async def test_a_slow_disk_is_told_what_to_delay(injection: Injection, node: Nod
     await life.prepare(injection)
     await life.inject(injection)
     assert node.asked == [("slow-disk", "34", "20", "syncs", "/data/*.wal")]
+
+
+@pytest.mark.parametrize("make", [FailedFsync, lambda: SlowDisk(SLOW)])
+async def test_changed_calls_that_are_held_until_another_fault_do_not_end_by_themselves_before(
+    injection: Injection, node: Node, make: Callable[[], FaultLife]
+) -> None:
+    """The step that ends it may come long after the time-out: its hold is not known."""
+    injection.held, injection.hold_s = True, 0
+    life = make()
+    await life.prepare(injection)
+    await life.inject(injection)
+    assert float(node.asked[0][1]) == HELD_AT_MOST_S + injection.timeout_s + 30
 
 
 async def test_a_power_loss_is_owed_before_it_and_proven_by_what_is_gone(

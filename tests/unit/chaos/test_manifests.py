@@ -159,6 +159,34 @@ def test_an_error_names_path_value_and_what_is_allowed(
         assert word in str(error.value)
 
 
+HELD = """
+    - {name: slow, type: TYPE, target: {role: any}, MOREheldUntil: kill}
+    - {name: cut, type: network_partition, target: {role: any}, holdSeconds: HOLD, times: 2}
+    - {name: here, type: reached}
+    - {name: kill, type: pod_kill, trigger: TRIGGER, target: {role: any}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["slow_disk", "failed_fsync", "network_partition"])
+@pytest.mark.parametrize(
+    ("hold", "trigger"),
+    [(901, "{when: now}"), (1, "{when: time, afterSeconds: 1802, since: here}")],
+)
+def test_a_fault_that_would_end_by_itself_before_the_one_that_ends_it_is_refused(
+    kind: str, hold: int, trigger: str
+) -> None:
+    head, _, _ = GOOD.partition("    - {name: grow")
+
+    def parsed(hold: int, trigger: str) -> None:
+        more = "delayMilliseconds: 5, " if kind == "slow_disk" else ""
+        held = HELD.replace("TYPE", kind).replace("MORE", more).replace("HOLD", str(hold))
+        manifest.parse(head + held.replace("TRIGGER", trigger), where="my.yaml")
+
+    with pytest.raises(ManifestError, match=r"'slow': 'kill' comes after 1802 s at least.* 1800 s"):
+        parsed(hold, trigger)
+    parsed(900, "{when: time, afterSeconds: 1800, since: here}")
+
+
 SCALE = "type: scale, pool: default, replicas: 4"
 
 

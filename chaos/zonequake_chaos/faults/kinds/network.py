@@ -22,15 +22,18 @@ from zonequake_chaos.node_access.agent_links import (
 )
 from zonequake_chaos.node_access.shell import NodeShell, shell_of
 from zonequake_chaos.record.cleanup_journal import JoinNetwork
-from zonequake_chaos.scenario.faults import AnyFault, ByAgent, Direction, Traffic
+from zonequake_chaos.scenario.faults import (
+    HELD_AT_MOST_S,
+    AnyFault,
+    ByAgent,
+    Direction,
+    Traffic,
+)
 from zonequake_kube.errors import UsageError
 
 API_PORTS = (443, 6443)
 MARGIN_S = 30.0
 """Longest time that a fault lasts beyond its end if the harness has died."""
-
-HELD_AT_MOST_S = 1800.0
-"""Longest duration of a fault that is held until another one takes effect."""
 
 _FELT = 0.7
 """Least growth of the median round trip, as a share of the delay."""

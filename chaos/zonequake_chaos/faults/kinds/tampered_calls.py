@@ -14,7 +14,7 @@ from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.node_access.shell import asked, shell_of
 from zonequake_chaos.record.cleanup_journal import LetSyncsPass, QuickenDisk
-from zonequake_chaos.scenario.faults import SlowDiskSpec
+from zonequake_chaos.scenario.faults import HELD_AT_MOST_S, SlowDiskSpec
 
 _BOUND_S = 30.0
 """Time beyond the fault's own limits after which calls pass again, even if the harness has died."""
@@ -48,7 +48,8 @@ class _TamperedLife:
             injection.owe(self._debt(pod=victim.node, uid=victim.pod_uid, host=victim.host))
 
     async def inject(self, injection: Injection) -> None:
-        at_most_s = injection.hold_s + injection.timeout_s + _BOUND_S
+        lasts_s = HELD_AT_MOST_S if injection.held else injection.hold_s
+        at_most_s = lasts_s + injection.timeout_s + _BOUND_S
         for victim in injection.victims:
             words = (f"{at_most_s:g}", *self._words)
             found = await _ask(injection, victim, self._verbs.begin, *words)

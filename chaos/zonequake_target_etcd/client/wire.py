@@ -85,6 +85,8 @@ class _Link:
             raise NotSent(
                 f"cannot connect to {self._address} within {timeout_s * 1e3:.0f} ms"
             ) from None
+        except grpc.aio.UsageError as error:
+            raise _given_up(self._address, error) from None
         if state is _FAILED:
             raise NotSent(f"cannot connect to {self._address}{await self._why()}")
 
@@ -96,6 +98,11 @@ class _Link:
 
     async def close(self, grace_s: float | None = None) -> None:
         await self._channel.close(grace_s)
+
+
+def _given_up(address: str, error: grpc.aio.UsageError) -> NotSent:
+    """Returns the error of a request that gRPC refused to take, as its channel was closed."""
+    return NotSent(f"the connection to {address} was given up before it was used: {error}")
 
 
 class EtcdWire:
@@ -126,7 +133,7 @@ class EtcdWire:
         """Returns the answer, of the type that `method` names.
 
         Raises:
-            NotSent: there was no connection.
+            NotSent: there was no connection, or it was given up before.
             OutcomeUnknown: no answer, or none of etcd's, came within `timeout_s`.
             EtcdError: etcd answered with an error.
         """
@@ -159,6 +166,9 @@ class EtcdWire:
                 ) from None
             link.received += 1
             raise answered(code.value[0], error.details() or code.name) from None
+        except grpc.aio.UsageError as error:
+            # Another request gave the connection up while this one waited for it.
+            raise _given_up(address, error) from None
         except DecodeError as error:
             raise OutcomeUnknown(f"{address} sent what isn't etcd's: {error}") from None
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.unit.load.reference_etcd import Endpoint, ReferenceEtcd, Spoilt
-from zonequake_load.errors import TargetError
+from zonequake_load.errors import NotSent, TargetError
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -24,8 +24,10 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
+from zonequake_target_etcd.client.messages import PUT
 from zonequake_target_etcd.client.records import key_of
 from zonequake_target_etcd.client.target import EtcdTarget
+from zonequake_target_etcd.client.wire import EtcdWire, _Link
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
@@ -197,6 +199,29 @@ async def test_a_member_that_went_silent_is_asked_over_a_new_connection(
     )  # fmt: skip
     assert (await target.execute(read(), limits())).value == 1
     assert endpoint.connected == before + 1
+
+
+@pytest.mark.parametrize("when", ["connecting", "connected"])
+async def test_a_connection_that_another_request_gave_up_before_has_sent_nothing(
+    etcd: ReferenceEtcd, target: EtcdTarget, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """gRPC raises an error of its own for a closed channel, which no operation may end in."""
+    (endpoint,) = etcd.endpoints
+    connect = _Link.connect
+
+    async def given_up_meanwhile(link: _Link, timeout_s: float) -> None:
+        if when == "connected":
+            await connect(link, timeout_s)
+        await link.close()
+        if when == "connecting":
+            await connect(link, timeout_s)
+
+    wire = EtcdWire(None, target.host_of)
+    monkeypatch.setattr(_Link, "connect", given_up_meanwhile)
+    put = PUT.request(key=b"k", value=b"1")
+    with pytest.raises(NotSent, match="was given up before it was used"):
+        await wire.ask(endpoint.address, PUT, put, timeout_s=30, needs_leader=True)
+    await wire.close()
 
 
 async def test_a_full_database_leaves_it_open_whether_the_write_happened(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -125,6 +126,29 @@ async def test_a_target_that_does_not_open_is_said_and_tried_again(
     status, answer = await ask(client, OperationRequest(steps=(WRITE,)))
     assert (status, answer) == (503, b"no member answers\n")
     assert (await ask(client, OperationRequest(steps=(WRITE,))))[0] == 200
+
+
+async def test_a_target_that_refuses_at_once_is_not_asked_in_a_spin(
+    load: LoadPod, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a pause nothing else had a turn: neither this test nor a probe of the kubelet."""
+    monkeypatch.setattr("zonequake_load.pod.load.REOPEN_PAUSE_S", 0.2)
+    target.refusals = 1_000
+    load.enter(Phase.PRELOAD)
+    running = asyncio.create_task(load.run())
+    while target.refusals == 1_000:
+        await asyncio.sleep(0)
+    before = target.refusals
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert target.refusals >= before - 1
+    assert load.status().problem == "no member answers"
+    target.refusals = 0
+    while not load.status().complete:
+        await asyncio.sleep(0.01)
+    load.end()
+    await running
+    assert target.opened == 1
 
 
 async def test_beside_the_load_and_with_unknown_fields_it_is_refused(

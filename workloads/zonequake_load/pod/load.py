@@ -18,13 +18,15 @@ from zonequake_load.pod.control import LoadPlan, LoadStatus, OperationRequest, P
 from zonequake_load.pod.execution import OperationExecutor
 from zonequake_load.pod.history import Recorder
 from zonequake_load.pod.identity import Numbers, replace_file
-from zonequake_load.pod.pacing import StopSignal
+from zonequake_load.pod.pacing import StopSignal, sleep_until
 from zonequake_load.pod.phases import Phases
 from zonequake_load.pod.recovery import RecoveredHistory
 from zonequake_load.pod.tally import OperationTally
 from zonequake_load.targets.protocol import Target
 
 STATE_FILE = "state.json"
+REOPEN_PAUSE_S = 0.5
+"""Before a target that could not be opened is opened again."""
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +241,10 @@ class LoadPod:
             except TargetError as error:
                 self._problem = str(error)
                 log.warning("%s", error)
+                # It may be raised at once, and without a pause nothing else would have a turn.
+                clock = self._recorder.clock
+                again_ns = clock.monotonic_ns() + int(REOPEN_PAUSE_S * 1e9)
+                await sleep_until(again_ns, clock, stop)
                 continue
             self._problem = None
             self._phases = Phases(

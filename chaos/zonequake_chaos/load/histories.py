@@ -52,10 +52,13 @@ class HistoryCopy:
         """Bytes of all pieces together."""
 
     def write(self, content: bytes) -> None:
-        """Appends what follows. Raises OSError; then it may be written again."""
+        """Appends what follows the first `size_bytes` bytes of the history.
+
+        Raises OSError; `size_bytes` then says from where to go on, in the same piece.
+        """
         while content:
             if self._ended:
-                self._number, self._in_piece = self._number + 1, 0
+                self._number, self._in_piece, self._ended = self._number + 1, 0, False
             part = content[: self._left(content)]
             self._append(part)
             content = content[len(part) :]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,3 +61,55 @@ def test_a_write_that_failed_on_its_way_is_repeated_without_a_trace(tmp_path: Pa
         file.write(b"a part of what didn't fit")  # as a full disk leaves it
     copy.write(b"second\n")
     assert pieces(tmp_path) == [b"first\nsecond\n"]
+
+
+class FullDisk:
+    """Takes `room` bytes, of one write a part, and then no more until it is emptied."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        opened = Path.open
+
+        def limited(path: Path, mode: str = "r") -> Any:
+            file = opened(path, mode, buffering=0)
+            disk = self
+
+            class Limited:
+                def __enter__(self) -> Limited:
+                    return self
+
+                def __exit__(self, *_: object) -> None:
+                    file.close()
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(file, name)
+
+                def write(self, part: bytes) -> None:
+                    taken, disk.room = part[: disk.room], disk.room - len(part[: disk.room])
+                    file.write(taken)
+                    if len(taken) < len(part):
+                        raise OSError(errno.ENOSPC, "no space left on device")
+
+            return Limited() if "b" in mode and mode != "rb" else file
+
+        monkeypatch.setattr(Path, "open", limited)
+
+
+@pytest.mark.parametrize("room", range(0, 130, 7))
+def test_a_copy_goes_on_where_a_full_disk_stopped_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Also at the beginning of a piece, of which a part may be there."""
+    whole = b"".join(b"%d" % number * 11 + b"\n" for number in range(1, 12))
+    copy = HistoryCopy(tmp_path, "a.jsonl", piece_bytes=PIECE_BYTES)
+    disk = FullDisk(monkeypatch, room)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no space left"):
+            copy.write(whole[copy.size_bytes :])
+    disk.room = len(whole)
+    copy.write(whole[copy.size_bytes :])
+    monkeypatch.undo()
+    found = pieces(tmp_path)
+    assert b"".join(found) == whole, "nothing is lost, and nothing there twice"
+    assert len(found) == len(list(tmp_path.iterdir())), "no piece is left out"
+    assert copy.size_bytes == len(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -118,6 +119,32 @@ def test_a_full_disk_stops_the_load(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="give the history more room"):
         recorder.invoke(call(Operation(f=Function.READ, key="k")))
     os.close(file._descriptor)
+
+
+def test_no_line_follows_one_that_was_written_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operations that end while the load stops would be glued to it, and both be lost."""
+    recorder = Recorder(tmp_path, "pod-1", "z1", CLOCK)
+    begun = [call(Operation(f=Function.WRITE, key="k", value=n), n=n) for n in (1, 2)]
+    for each in begun:
+        recorder.invoke(each)
+    write, left = os.write, [10]
+
+    def full(descriptor: int, content: bytes) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return write(descriptor, content[: left.pop()])
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full)
+        with pytest.raises(HistoryError, match="no space left"):
+            recorder.complete(begun[0], Outcome(type=Type.OK, attempts=1))
+    with pytest.raises(HistoryError, match="a line before was not written in full"):
+        recorder.complete(begun[1], Outcome(type=Type.INFO, attempts=1))
+    recorder.close()
+    recovered = read_past(tmp_path)
+    assert (recovered.damaged, recovered.touched) == ([], {"k": 12})
 
 
 async def test_a_sync_while_the_file_is_closed_is_harmless(tmp_path: Path) -> None:

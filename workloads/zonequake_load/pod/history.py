@@ -139,12 +139,21 @@ class HistoryWriter:
         self.path = path
         self._descriptor: int | None = None
         self._closed = False
+        self._torn = False
         self._dirty = False
         self._encoder = msgspec.json.Encoder()
 
     def append(self, event: HistoryEvent | RecordedTransaction) -> None:
-        """Hand one line to the kernel. Raises HistoryError; the load must then stop."""
-        line = memoryview(self._encoder.encode(event) + b"\n")
+        """Hand one line to the kernel. Raises HistoryError; the load must then stop.
+
+        A line that was taken in part stays the file's last: one behind it would be lost with it.
+        """
+        if self._torn:
+            raise HistoryError(
+                f"cannot append to {self.path}: a line before was not written in full; the load "
+                "goes on in a new file when its pod is started again"
+            )
+        line = whole = memoryview(self._encoder.encode(event) + b"\n")
         try:
             if self._descriptor is None:
                 if self._closed:
@@ -154,6 +163,7 @@ class HistoryWriter:
             while line:
                 line = line[os.write(self._descriptor, line) :]
         except OSError as error:
+            self._torn = len(line) < len(whole)
             raise HistoryError(
                 f"cannot append to {self.path}: {error}; give the history more room"
             ) from error

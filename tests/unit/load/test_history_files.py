@@ -25,7 +25,7 @@ from zonequake_load.pod.history import (
     RecordedCall,
     Recorder,
 )
-from zonequake_load.pod.identity import begin_incarnation
+from zonequake_load.pod.identity import begin_incarnation, replace_file
 from zonequake_load.pod.recovery import read_past
 
 CLOCK = HistoryClock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
@@ -229,3 +229,16 @@ def test_a_damaged_line_in_the_middle_is_reported(tmp_path: Path) -> None:
 def test_incarnations_grow_on_disk_also_within_one_second(tmp_path: Path) -> None:
     assert [begin_incarnation(tmp_path, 1_000) for _ in range(3)] == [1_000, 1_001, 1_002]
     assert begin_incarnation(tmp_path, 5_000) == 5_000
+
+
+def test_a_full_disk_leaves_what_is_kept_beside_the_history_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half of it could not be read, and the pod would never start again."""
+    file = tmp_path / "state.json"
+    replace_file(file, b'{"phase":"load"}')
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:5]))
+    with pytest.raises(OSError, match="5 of 17 bytes written"):
+        replace_file(file, b'{"phase":"final"}')
+    assert file.read_bytes() == b'{"phase":"load"}'

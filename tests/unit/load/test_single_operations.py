@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -136,7 +137,7 @@ async def test_a_target_that_refuses_at_once_is_not_asked_in_a_spin(
     target.refusals = 1_000
     load.enter(Phase.PRELOAD)
     running = asyncio.create_task(load.run())
-    while target.refusals == 1_000:
+    while target.refusals == 1_000:  # noqa: ASYNC110 - each of its turns is counted
         await asyncio.sleep(0)
     before = target.refusals
     for _ in range(100):
@@ -144,11 +145,28 @@ async def test_a_target_that_refuses_at_once_is_not_asked_in_a_spin(
     assert target.refusals >= before - 1
     assert load.status().problem == "no member answers"
     target.refusals = 0
-    while not load.status().complete:
+    while not load.status().complete:  # noqa: ASYNC110 - a status tells nobody
         await asyncio.sleep(0.01)
     load.end()
     await running
     assert target.opened == 1
+
+
+async def test_a_phase_that_could_not_be_kept_is_not_taken_and_may_be_asked_for_again(
+    load: LoadPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the second request would be answered well, and the phase never begin."""
+    with monkeypatch.context() as disk:
+        disk.setattr("zonequake_load.pod.load.replace_file", Mock(side_effect=OSError("full")))
+        with pytest.raises(OSError, match="full"):
+            load.enter(Phase.PRELOAD)
+    assert load.status().phase is Phase.QUIET
+    running = asyncio.create_task(load.run())
+    load.enter(Phase.PRELOAD)
+    while not load.status().complete:  # noqa: ASYNC110 - a status tells nobody
+        await asyncio.sleep(0.01)
+    load.end()
+    await running
 
 
 async def test_beside_the_load_and_with_unknown_fields_it_is_refused(

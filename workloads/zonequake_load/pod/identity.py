@@ -9,6 +9,7 @@ values written twice would look like a store that duplicates.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -82,11 +83,14 @@ def begin_incarnation(directory: Path, unix_s: int) -> int:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path`; a crash leaves the old content or the new. Raises OSError."""
+    """Write `content` to `path`; a crash leaves the old content or the new. So does a full disk,
+    which may take a part without an error. Raises OSError.
+    """
     draft = path.with_name(path.name + ".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(descriptor, content)
+        if (written := os.write(descriptor, content)) < len(content):
+            raise OSError(errno.ENOSPC, f"{written} of {len(content)} bytes written", str(draft))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

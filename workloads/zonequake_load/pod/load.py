@@ -98,6 +98,7 @@ class LoadPod:
 
         Raises:
             PhaseRefusedError: the files are closed.
+            OSError: it can't be kept; the phase is still the one before.
         """
         if phase is self._state.phase:
             return
@@ -109,8 +110,9 @@ class LoadPod:
         began = self._state.load_began_wall_ns
         if phase is Phase.LOAD and began is None:
             began = self._recorder.clock.wall_ns()
-        self._state = SavedState(phase=phase, load_began_wall_ns=began)
-        replace_file(self._directory / STATE_FILE, msgspec.json.encode(self._state))
+        state = SavedState(phase=phase, load_began_wall_ns=began)
+        replace_file(self._directory / STATE_FILE, msgspec.json.encode(state))
+        self._state = state
         self._complete = False
         self._problem = None
         self._stop.asked = True

@@ -5,12 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.record.event_log import EventLog, RunEvent
+from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.observe.observer import Observer
+from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
 from zonequake_chaos.runner.injection import FaultResults
 from zonequake_chaos.runner.landings import Hit, Landing, Miss, judge, stopped_gracefully
 from zonequake_chaos.runner.plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
+
+
+async def record_and_judge(
+    deployment: Deployment,
+    observer: Observer,
+    done: FaultResults,
+    *,
+    since_wall_ns: int,
+    log: EventLog,
+    progress: RunProgress,
+    problems: Problems,
+) -> list[str]:
+    """Writes the members' own events to `log`, and judges the faults by them; returns what could
+    not be collected.
+    """
+    nodes = sorted(observer.view().nodes)
+    recorded, missing = await deployment.recorded(nodes, since_wall_ns=since_wall_ns)
+    events: list[RunEvent] = []
+    for node, found in recorded.items():
+        log.append_store_events(node, found)
+        events += [from_store(node, event) for event in found]
+    seen = [*events, *observer.stages_seen]
+    judge_faults(done, seen, log=log, progress=progress, problems=problems)
+    return missing
 
 
 def judge_faults(

@@ -32,10 +32,11 @@ from zonequake_chaos.node_access.shell import NodeShell
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.record.cleanup_journal import HEALING, CleanupJournal, DeleteLoad
 from zonequake_chaos.record.clock import Moment, RunClock
-from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
+from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.injection import FaultResults, finish, inject_fault, release
-from zonequake_chaos.runner.judged_faults import judge_faults
+from zonequake_chaos.runner.judged_faults import record_and_judge
+from zonequake_chaos.runner.pieces import each_piece
 from zonequake_chaos.runner.plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
@@ -355,35 +356,33 @@ class Runner:
         return await self._journal.pay_all(self._pay, HEALING)
 
     async def _collect(self) -> None:
-        ended = self._clock.now()
-        nodes = sorted(self._observer.view().nodes)
-        recorded, problems = await self._deployment.recorded(
-            nodes, since_wall_ns=self._started.wall_ns
-        )
-        events: list[RunEvent] = []
-        for node, found in recorded.items():
-            self._events.append_store_events(node, found)
-            events += [from_store(node, event) for event in found]
-        judge_faults(
-            self._done,
-            [*events, *self._observer.stages_seen],
-            log=self._events,
-            progress=self._progress,
-            problems=self._problems,
-        )
-        problems += await self._collect_histories()
-        problems += await pod_logs(self._kube, self._folder.folder("logs"))
-        for problem in await pull_metrics(
+        pieces = {
+            "events": partial(
+                record_and_judge,
+                self._deployment,
+                self._observer,
+                self._done,
+                since_wall_ns=self._started.wall_ns,
+                log=self._events,
+                progress=self._progress,
+                problems=self._problems,
+            ),
+            "histories": self._collect_histories,
+            "logs": partial(pod_logs, self._kube, self._folder.folder("logs")),
+            "metrics": partial(self._collect_metrics, self._clock.now()),
+        }
+        await each_piece(pieces, self._problems)
+
+    async def _collect_metrics(self, ended: Moment) -> list[str]:
+        # Metrics explain a run, they don't judge it: a run without them can pass.
+        self._problems.texts += await pull_metrics(
             self._kube,
             self._installation.prometheus_service,
             self._folder.folder("metrics"),
             start_ms=self._started.wall_ns // 1_000_000,
             end_ms=ended.wall_ns // 1_000_000,
-        ):
-            # Metrics explain a run, they don't judge it: a run without them can pass.
-            self._problems.texts.append(problem)
-        for problem in problems:
-            self._problems.add(Verdict.UNKNOWN, problem)
+        )
+        return []
 
     async def _collect_histories(self) -> list[str]:
         problems = []
@@ -396,8 +395,8 @@ class Runner:
         for load in self._loads:
             try:
                 await load.collect(self._folder.folder("history"))
-            except HarnessError as error:
-                problems.append(f"history: {error}")
+            except (HarnessError, OSError) as error:  # a full disk takes no other's history
+                problems.append(f"history: {in_words(error)}")
         return problems
 
     async def _clean(self) -> None:

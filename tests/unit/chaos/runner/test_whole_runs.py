@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -249,6 +250,21 @@ async def test_a_load_pod_that_is_lost_at_the_end_takes_neither_the_others_histo
     assert kept.startswith("history: GET " + refused.format("files"))
     assert cluster.phases["zq-load-chaos-1"] == "done"
     assert [f.name for f in (folder.path / "history").iterdir()] == ["zq-load-chaos-1.jsonl"]
+    assert list((folder.path / "logs").iterdir())
+
+
+async def test_faults_that_can_not_be_judged_take_no_history_and_no_log(
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an event of a data node that this version doesn't know."""
+    broken = Mock(side_effect=ValueError("no such stage"))
+    monkeypatch.setattr("zonequake_chaos.runner.judged_faults.judge_faults", broken)
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.HARNESS_FAILED
+    assert report.problems == ["collect: events: ValueError: no such stage"]
+    assert len(list((folder.path / "history").iterdir())) == 2
     assert list((folder.path / "logs").iterdir())
 
 

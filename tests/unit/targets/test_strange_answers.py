@@ -18,7 +18,7 @@ from zonequake_target_toy.client import connect
 @pytest.mark.parametrize("answer", [b"{}", b"[]", b"busy", b'{"index": "1", "term": 1}', b""])
 async def test_a_strange_answer_is_an_unknown_outcome(answer: bytes) -> None:
     async def status(_: web.Request) -> web.Response:
-        return web.Response(body=b'{"index": 1, "term": 1}')
+        return web.Response(body=b'{"node": "m-0", "index": 1, "term": 1}')
 
     async def execute(_: web.Request) -> web.Response:
         return web.Response(body=answer)

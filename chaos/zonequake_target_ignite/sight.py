@@ -45,7 +45,9 @@ HEALTHY, CATCHING_UP = "HEALTHY", "CATCHING_UP"
 EVERY_S = 0.1
 COMPARE_S = 0.5
 STALE_S = 2.0
-"""A status that is older is none: the node has not answered since."""
+"""A status that is older is none: the node has not answered since. That of a node whose process is
+gone is none at once.
+"""
 
 ASK_TIMEOUT_S = 1.0
 DEFINE_TIMEOUT_S = 60.0
@@ -176,8 +178,10 @@ class Sight:
             try:
                 self._newest = await self._look(session)
                 self._at_s = time.monotonic()
-            except _SILENT:
+            except _SILENT as error:
                 self._table = None  # it may come back as another cluster's
+                if _is_gone(error):
+                    self._newest = None
             await asyncio.sleep(EVERY_S)
 
     async def watch_others(self, session: aiohttp.ClientSession) -> None:
@@ -276,6 +280,13 @@ class Sight:
         async with session.get(url, timeout=aiohttp.ClientTimeout(ASK_TIMEOUT_S)) as response:
             response.raise_for_status()
             return msgspec.json.decode(await response.read())
+
+
+def _is_gone(error: Exception) -> bool:
+    """Returns whether no process answered at all, as one that is only slow would: its connection
+    was refused, or has ended. Nothing that it said before is its status then.
+    """
+    return isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, TimeoutError)
 
 
 def _names(nodes: list[dict[str, Any]]) -> list[str]:

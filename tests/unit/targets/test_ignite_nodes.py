@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import pytest
 
 from zonequake_chaos.kit.member_set import MemberSet
@@ -322,3 +325,40 @@ def test_replicas_lie_where_a_real_ignite_puts_them() -> None:
     """
     placed = rendezvous(["n1", "n2", "n3"], 8, 1)
     assert [number for number, nodes in enumerate(placed) if "n2" in nodes] == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [
+        (aiohttp.ServerDisconnectedError(), False),
+        (aiohttp.ClientOSError(104, "connection reset"), False),
+        (aiohttp.ServerTimeoutError(), True),
+        (TimeoutError(), True),
+        (ValueError("not JSON"), True),
+    ],
+)
+async def test_a_status_outlives_a_slow_answer_and_not_the_process(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, stays: bool
+) -> None:
+    """A dead node would be seen to answer, and to be primary, until its status is old."""
+    watched = Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+    looked, calls = asyncio.Event(), itertools.count(1)
+
+    async def look(_: object) -> NodeSight:
+        match next(calls):
+            case 1:
+                return sight()
+            case 2:
+                raise error
+        looked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(watched, "_look", look)
+    monkeypatch.setattr("zonequake_target_ignite.sight.EVERY_S", 0)
+    monkeypatch.setattr("zonequake_target_ignite.sight.STALE_S", 600)
+    watching = asyncio.create_task(watched.watch(cast("aiohttp.ClientSession", None)))
+    await looked.wait()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert (watched.newest is not None) == stays

@@ -89,7 +89,7 @@ class IgniteTarget(MemberClient):
         self._zone = zone
         self._partitions = 0
         self._table: int | None = None
-        self._checked = False
+        self._checked = self._checking = False
         self._wire: IgniteWire | None = None
 
     # --- partitions ------------------------------------------------------------------------------
@@ -127,10 +127,7 @@ class IgniteTarget(MemberClient):
             self._table = read_as(table_of, await self._ask(attempt, connection, TABLE_GET, name))
             if self._table is None:
                 raise OutcomeUnknown(f"{connection.node} knows no table {self._zone!r} yet")
-        if not self._checked:
-            with contextlib.suppress(AttemptError):  # a partition may be away: another time
-                await self._check_placement(attempt, connection, count)
-                self._checked = True
+        await self._check_once(attempt, connection, count)
         self._partitions = count
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
@@ -144,6 +141,9 @@ class IgniteTarget(MemberClient):
         value = statements.stored(operation.value)
         written = row([operation.key, value, operation.filler or None])
         await self._ask(attempt, connection, ROW_UPSERT, rows(self._known, written))
+        # The table was empty when it was opened. Not a request of this operation, which is done.
+        beside = Attempt(attempt.address, attempt.limits, now_ns=self._now_ns)
+        await self._check_once(beside, connection, self._partitions)
         return _ok(connection)
 
     async def _replaced(
@@ -201,15 +201,32 @@ class IgniteTarget(MemberClient):
         assert self._table is not None, "looked up before the first operation"
         return self._table
 
-    async def _check_placement(
+    async def _check_once(
         self, attempt: Attempt, connection: NodeConnection, partitions: int
     ) -> None:
-        """Compares where some rows lie with what is calculated; raises MisplacedKey."""
+        """Checks the placement until rows were compared. Raises MisplacedKey."""
+        if self._checked or self._checking:
+            return
+        self._checking = True
+        try:
+            with contextlib.suppress(AttemptError):  # a partition may be away: another time
+                self._checked = await self._check_placement(attempt, connection, partitions)
+        finally:
+            self._checking = False
+
+    async def _check_placement(
+        self, attempt: Attempt, connection: NodeConnection, partitions: int
+    ) -> bool:
+        """Compares where some rows lie with what is calculated; returns whether there were any.
+
+        Raises MisplacedKey.
+        """
         statement = (
             f'SELECT K, "__part" FROM {statements.quoted(self._zone)} '  # noqa: S608
             f"LIMIT {CHECKED_ROWS}"
         )
-        for key, partition in (await self._query(attempt, connection, statement)).rows:
+        found = (await self._query(attempt, connection, statement)).rows
+        for key, partition in found:
             assert isinstance(key, str), "the column is a text"
             calculated = placement.partition_of(key, partitions)
             if calculated != partition:
@@ -217,6 +234,7 @@ class IgniteTarget(MemberClient):
                     f"key {key!r} lies in partition {partition!r}, and {calculated} of "
                     f"{partitions} is calculated: this Ignite places keys otherwise than 3.1"
                 )
+        return bool(found)
 
     async def _connection(self, attempt: Attempt) -> NodeConnection:
         wire = self._wire

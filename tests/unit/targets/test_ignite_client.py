@@ -41,7 +41,9 @@ async def node() -> AsyncIterator[PretendedNode]:
 @pytest.fixture
 async def target(node: PretendedNode) -> AsyncIterator[IgniteTarget]:
     target = made(node)
+    node.rows["placed"] = "0"  # so that the placement is checked at once
     await target.open()
+    node.rows.clear()
     node.asked.clear()
     yield target
     await target.close()
@@ -232,3 +234,24 @@ async def test_keys_are_placed_as_the_node_places_them(
         await other.open()
     assert isinstance(raised.value, TargetError)
     await other.close()
+
+
+async def test_the_placement_is_checked_at_the_first_row_of_a_table_that_was_empty(
+    node: PretendedNode,
+) -> None:
+    """Each run makes its table, which is empty when the load opens it: no row says anything."""
+    node.shift = 1
+    target = made(node)
+    await target.open()
+    with pytest.raises(MisplacedKey, match="places keys otherwise"):
+        await ask(target, Function.WRITE, value=1)
+    await target.close()
+    node.shift = 0
+    node.rows.clear()
+    sound = made(node)
+    await sound.open()
+    node.asked.clear()
+    done = [await ask(sound, Function.WRITE, value=n) for n in (1, 2)]
+    assert [each.attempts for each in done] == [1, 1], "the check is no attempt of the operation"
+    assert node.asked == ["UPSERT", "SELECT", "UPSERT"], "once"
+    await sound.close()

@@ -25,7 +25,8 @@ import pytest
 from zonequake_chaos.cleanup import undo
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
-from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause
+from zonequake_chaos.faults.kinds.node_outage import FINALIZER, NodeOutage
+from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause, ForceDelete
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.kinds.power_loss import PowerLossLife
 from zonequake_chaos.faults.kinds.tampered_calls import FailedFsync, SlowDisk
@@ -45,7 +46,7 @@ from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import HELD_AT_MOST_S, FaultTarget, SlowDiskSpec, TargetRole
 from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, FaultFailed, WaitExpired
+from zonequake_kube.errors import ClusterError, FaultFailed, NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
 
 PID = 77
@@ -358,6 +359,47 @@ async def test_changed_calls_that_are_held_until_another_fault_do_not_end_by_the
     await life.prepare(injection)
     await life.inject(injection)
     assert float(node.asked[0][1]) == HELD_AT_MOST_S + injection.timeout_s + 30
+
+
+@pytest.mark.parametrize(
+    ("uid", "finalizers", "held"),
+    [
+        ("uid-n0", [FINALIZER], True),
+        ("uid-n0", [], False),
+        ("next", [FINALIZER], False),
+        (None, [], False),
+    ],
+)
+async def test_an_outage_has_lasted_only_if_the_pod_was_kept_to_its_end(
+    injection: Injection, uid: str | None, finalizers: list[str], held: bool
+) -> None:
+    """A member that came back by itself was up while faults counted on its absence."""
+    patched: list[dict[str, Any]] = []
+
+    async def get(kind: str, name: str) -> dict[str, Any]:
+        if uid is None:
+            raise NotFound(f"{kind} {name} not found")
+        return {"metadata": {"uid": uid, "finalizers": finalizers}}
+
+    async def patch(kind: str, name: str, change: dict[str, Any]) -> None:
+        patched.append(change["metadata"])
+
+    injection.world.kube = SimpleNamespace(get=get, patch=patch)  # type: ignore[misc,assignment]
+    await NodeOutage().recover(injection)
+    assert (injection.ended_early is None) == held
+    assert len(patched) == len(finalizers), "what is there of it is undone in any case"
+
+
+@pytest.mark.parametrize("stopped", [["kubelet"], []])
+async def test_a_forced_deletion_has_lasted_only_if_the_kubelet_hung_to_its_end(
+    injection: Injection, stopped: list[str]
+) -> None:
+    resumed: list[str] = []
+    node = SimpleNamespace(stopped_components=lambda: stopped, resume=resumed.append)
+    injection.world.node = node  # type: ignore[misc,assignment]
+    await ForceDelete().recover(injection)
+    assert (injection.ended_early is None) == bool(stopped)
+    assert resumed == ["kubelet"]
 
 
 async def test_a_power_loss_is_owed_before_it_and_proven_by_what_is_gone(

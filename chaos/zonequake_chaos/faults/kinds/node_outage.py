@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
-from zonequake_chaos.faults.life import Injection, Proof
+from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.record.cleanup_journal import RemoveFinalizer
 from zonequake_kube.client import Kube
@@ -48,6 +48,9 @@ class NodeOutage:
         return await until_processes_gone(injection)
 
     async def recover(self, injection: Injection) -> None:
+        for victim in injection.victims:
+            if not await _is_held(injection, victim):
+                injection.ended_early = f"{victim.node} was let back before its outage ended"
         for number, victim in enumerate(injection.victims):
             if number:
                 await asyncio.sleep(self._return_gap_s)
@@ -60,6 +63,15 @@ class NodeOutage:
         for victim in injection.victims:
             await remove_finalizer(injection.world.kube, pod=victim.node, finalizer=FINALIZER)
         injection.pay()
+
+
+async def _is_held(injection: Injection, victim: Victim) -> bool:
+    """Returns whether the victim's own object is still there, and keeps a successor away."""
+    try:
+        metadata = (await injection.world.kube.get("Pod", victim.node))["metadata"]
+    except NotFound:
+        return False
+    return metadata["uid"] == victim.pod_uid and FINALIZER in (metadata.get("finalizers") or [])
 
 
 async def remove_finalizer(kube: Kube, *, pod: str, finalizer: str) -> None:

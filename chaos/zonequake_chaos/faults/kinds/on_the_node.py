@@ -72,13 +72,15 @@ class ForceDelete:
         return {"surviving": surviving}
 
     async def recover(self, injection: Injection) -> None:
+        if KUBELET not in _node(injection).stopped_components():
+            injection.ended_early = f"the {KUBELET} was resumed before its fault ended"
         _node(injection).resume(KUBELET)
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_back(injection)
 
     async def clean_up(self, injection: Injection) -> None:
-        await self.recover(injection)
+        _node(injection).resume(KUBELET)
         injection.pay()
 
 

@@ -122,6 +122,24 @@ async def test_a_process_that_is_stopped_to_the_end_is_continued(
     assert injection.debts == []
 
 
+async def test_all_processes_of_a_pause_are_continued_at_the_same_moment(
+    injection: Injection, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (victim,) = injection.victims
+    injection.victims = (victim, dataclasses.replace(victim, node="n1"))
+    life = ProcessPause()
+    await life.inject(injection)
+    together: list[tuple[str, ...]] = []
+
+    async def all_at_once(asked: Injection, number: signal.Signals) -> None:
+        assert number is signal.SIGCONT
+        together.append(tuple(each.node for each in asked.victims))
+
+    monkeypatch.setattr("zonequake_chaos.faults.kinds.processes.signal_all", all_at_once)
+    await life.recover(injection)
+    assert together == [("n0", "n1")]
+
+
 async def test_a_process_that_runs_on_is_not_proven_to_be_paused(
     injection: Injection, pod: Pod
 ) -> None:

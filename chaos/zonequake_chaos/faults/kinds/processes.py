@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
+from dataclasses import replace
 
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.signals import (
@@ -77,16 +80,18 @@ class ProcessPause:
         return {"silent": sorted(silent), "stopped": stopped}
 
     async def recover(self, injection: Injection) -> None:
-        for victim in injection.victims:
-            why = await _resumed(injection, victim)
+        looks = [_resumed(injection, victim) for victim in injection.victims]
+        found = dict(zip(injection.victims, await asyncio.gather(*looks), strict=True))
+        lasting = tuple(victim for victim, why in found.items() if why is None)
+        if lasting:
+            await signal_all(replace(injection, victims=lasting), signal.SIGCONT)
+        for victim, why in found.items():
             if why is not None:
                 injection.ended_early = f"{victim.node}: {why}"
-            try:
-                await continue_process(injection.world.kube, pod=victim.node, uid=victim.pod_uid)
-            except HarnessError:
-                if why is None:
-                    raise
-                # Its process was replaced; what may be left is owed still.
+                with contextlib.suppress(HarnessError):  # what may be left is owed still
+                    await continue_process(
+                        injection.world.kube, pod=victim.node, uid=victim.pod_uid
+                    )
 
     async def wait_until_recovered(self, injection: Injection) -> None:
         await until_answering(injection)

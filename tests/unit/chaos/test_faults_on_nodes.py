@@ -612,6 +612,31 @@ async def test_a_command_in_a_pod_that_fails_is_no_proof_and_pays_nothing(
     assert injection.debts, "it is still owed"
 
 
+async def test_a_member_that_ended_on_its_full_disk_is_waited_for_and_its_volume_emptied(
+    injection: Injection, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet starts it again after a while; until then nothing can reach the volume."""
+    life = DiskFull()
+    await life.prepare(injection)
+    await life.inject(injection)
+    answer, away = node._answer, [True, True]
+
+    async def run(pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = 0) -> ExecResult:
+        if away:
+            away.pop()
+            return ExecResult(code=3, stdout="", stderr="no process")
+        return ExecResult(code=0, stdout=json.dumps(answer(argv[1], list(argv[3:]))), stderr="")
+
+    monkeypatch.setattr(node, "run", run)
+    await life.recover(injection)
+    assert injection.ended_early is None
+    assert not node.filled
+    away += [True] * 9
+    with pytest.raises(WaitExpired, match="nothing has the volume now: .*no process"):
+        await life.clean_up(injection)
+    assert injection.debts, "it is still owed"
+
+
 async def test_a_volume_is_emptied_through_the_pod_that_has_it_now(
     injection: Injection, node: Node, api: Api
 ) -> None:

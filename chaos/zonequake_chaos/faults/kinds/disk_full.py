@@ -15,7 +15,7 @@ from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell
 from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_chaos.record.cleanup_journal import EmptyVolume
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed
+from zonequake_kube.errors import FaultFailed, NoProcess, NotFound
 from zonequake_kube.objects import claim_path, pod_view
 
 
@@ -54,7 +54,7 @@ class DiskFull:
 
     async def recover(self, injection: Injection) -> None:
         for victim in injection.victims:
-            found = await self._ask(injection, victim, "filled")
+            found = await self._ask_patiently(injection, victim, "filled")
             if not found.refuses:
                 injection.ended_early = f"the volume of {victim.node} takes writes again: {found}"
         await self._empty(injection)
@@ -79,9 +79,28 @@ class DiskFull:
         injection.pay()
 
     async def _empty(self, injection: Injection) -> None:
-        shell = shell_of(injection.world.shell)
-        for name, path in self._paths.items():
-            await empty_volume(injection.world.kube, shell, pod=name, path=path)
+        for victim in injection.victims:
+            if victim.node in self._paths:
+                await self._ask_patiently(injection, victim, "empty")
+
+    async def _ask_patiently(self, injection: Injection, victim: Victim, verb: str) -> VolumeState:
+        """Asks until a process has the volume: a member may have ended on its full disk, and be
+        started again later. Raises WaitExpired.
+        """
+        answers: list[VolumeState] = []
+        refusals: list[str] = []
+
+        async def answered() -> bool:
+            try:
+                answers.append(await self._ask(injection, victim, verb))
+            except (NoProcess, NotFound) as error:
+                refusals.append(str(error))
+            return bool(answers)
+
+        await injection.until(
+            answered, waiting_for=lambda: f"nothing has the volume now: {refusals[-1]}"
+        )
+        return answers[-1]
 
     async def _ask(self, injection: Injection, victim: Victim, verb: str) -> VolumeState:
         kube, shell = injection.world.kube, shell_of(injection.world.shell)

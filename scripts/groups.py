@@ -55,7 +55,7 @@ GROUPS = (
             ("python", "scripts/words.py"),
         ),
     ),
-    Group(name="unit", folder="tests/unit", options=("-n", "2", _NO_DEADLINE), limit_s=1500),
+    Group(name="unit", folder="tests/unit", options=("-n", "2", _NO_DEADLINE), limit_s=2400),
     Group(
         name="images",  # built once, for `cluster`
         commands=(("zonequake", "images", "build"),),
@@ -81,12 +81,12 @@ GROUPS = (
         lane=Lane.WAITS,
         needs=("programs",),
     ),
-    Group(name="spark", folder="tests/spark", limit_s=1800, lane=Lane.OTHERS),
+    Group(name="spark", folder="tests/spark", limit_s=2700, lane=Lane.OTHERS),
     Group(name="model", folder="tests/model", limit_s=1200, lane=Lane.OTHERS),
     Group(
         name="foreign",
         folder="tests/foreign",
-        limit_s=1800,  # compiles, the first time
+        limit_s=2700,  # compiles, the first time
         needs=("programs",),
         lane=Lane.SERVERS,
     ),

@@ -155,6 +155,7 @@ def renamed(*, lists: bool) -> list[list[SyntheticOperation]]:
     ]
 
 
+@pytest.mark.long
 def test_both_pass_a_run_without_a_fault(
     porcupine: Judge, spark: SparkSession, tmp_path: Path
 ) -> None:

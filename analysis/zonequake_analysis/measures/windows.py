@@ -171,7 +171,7 @@ _Acting = tuple[RecordedEvent, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What the events tell of windows. `acting`: what can take a partition away; `members`: by zone
+    """The facts of windows that events tell. `acting`: what can take a partition away; `members`: by zone
     and partition, the nodes of each state of its resource, by time.
     """
 

@@ -632,7 +632,7 @@ async def test_a_member_that_ended_on_its_full_disk_is_waited_for_and_its_volume
     assert injection.ended_early is None
     assert not node.filled
     away += [True] * 9
-    with pytest.raises(WaitExpired, match="nothing has the volume now: .*no process"):
+    with pytest.raises(WaitExpired, match=r"nothing has the volume now: .*no process"):
         await life.clean_up(injection)
     assert injection.debts, "it is still owed"
 

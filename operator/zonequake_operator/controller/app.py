@@ -6,9 +6,10 @@ kopf's indexes, change handlers and patches are not used: see design §3 for wha
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -279,6 +280,18 @@ class App:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
+class EndlessBackoffs:
+    """Pauses in seconds between the attempts of one call of kopf's, without end.
+
+    kopf gives up an object whose patch failed for the last time until its next event. A zone that
+    is being deleted has none any more: nothing writes it but that patch.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (0.2, 0.5, 1.0, 2.0)
+        yield from itertools.repeat(4.0)
+
+
 async def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401
     """Connects with the pod's service account, or else the current kubeconfig context, as
     `NamespaceApi`.
@@ -297,7 +310,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.client_timeout = 310
     settings.watching.connect_timeout = 30
     settings.networking.request_timeout = 15
-    settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 4)
+    settings.networking.error_backoffs = EndlessBackoffs()
     settings.execution.default_backoff = 5
     settings.posting.reporting_component = "zonequake-operator"
     settings.posting.loggers = False

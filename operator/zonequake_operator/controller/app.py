@@ -44,6 +44,10 @@ back.
 """
 ERASE_PATIENCE_S = 30.0
 """How long a zone's deletion waits for nodes that don't answer, from the last one that did."""
+WATCH_S, WATCH_LATE_S = 30, 5
+"""Whole seconds that one watch lasts, and how much later it is given up: nothing else tells of a connection
+that ended while this pod had no network, and meanwhile kopf would hear of no deletion.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,9 +310,9 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
         prefix=GROUP, key="last", v1=False
     )
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 310
-    settings.watching.connect_timeout = 30
+    settings.watching.server_timeout = WATCH_S
+    settings.watching.client_timeout = WATCH_S + WATCH_LATE_S
+    settings.watching.connect_timeout = WATCH_S
     settings.networking.request_timeout = 15
     settings.networking.error_backoffs = EndlessBackoffs()
     settings.execution.default_backoff = 5

@@ -60,3 +60,14 @@ async def test_a_finalizer_is_removed_also_after_an_outage_of_the_api_server(
     assert answer.status == 200
     assert len(pauses) == OUTAGE_CALLS
     assert max(pauses) <= 5
+
+
+def test_a_watch_whose_end_was_lost_is_given_up_before_a_clean_up_gives_up() -> None:
+    """The API server ended while the operator had no network: a zone's deletion was not seen."""
+    settings = kopf.OperatorSettings()
+    configure(settings)
+    server_s, client_s = settings.watching.server_timeout, settings.watching.client_timeout
+    assert server_s is not None
+    assert client_s is not None
+    assert str(server_s).isdecimal(), "the API server takes whole seconds only"
+    assert server_s < client_s <= 40

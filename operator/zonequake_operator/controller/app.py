@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,22 @@ class _Running:
     ended.
     """
 
+    def begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Runs what never ends by itself; logs an end by an error at once."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_tell_failure)
+        self.tasks.append(task)
+
+    @property
+    def ended(self) -> list[str]:
+        """Returns the names of the tasks that have ended."""
+        return [task.get_name() for task in self.tasks if task.done()]
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.critical("the task %s ended, and /healthz fails", task.get_name(), exc_info=error)
+
 
 def wall_ms() -> int:
     """Unix milliseconds."""
@@ -127,10 +143,10 @@ class App:
         tables = TableKeeper(kube, fleet, resync_s=self.options.resync_s, wall_ms=wall_ms)
         rights = RightsKeeper(kube, tell=fleet.rights_missing)
         running = _Running(kube=kube, store=store, fleet=fleet, events=events, tables=tables)
-        running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
-        running.tasks.append(asyncio.create_task(events.run(), name="events"))
-        running.tasks.append(asyncio.create_task(tables.run(), name="tables"))
-        running.tasks.append(asyncio.create_task(rights.run(), name="rights"))
+        running.begin("fleet", fleet.run())
+        running.begin("events", events.run())
+        running.begin("tables", tables.run())
+        running.begin("rights", rights.run())
         self._running = running
 
     async def stop(self, **_: object) -> None:
@@ -272,6 +288,8 @@ class App:
             return web.Response(text="another operator leads, this one stands by")
         if self._running is None:
             return web.Response(status=503, text="starting")
+        if ended := self._running.ended:
+            return web.Response(status=500, text=f"ended by an error: {', '.join(ended)}")
         fleet, now_s = self._running.fleet, time.monotonic()
         stuck_s, silent_s = now_s - fleet.ended_s, now_s - fleet.heard_s
         if stuck_s > LIVE_WITHIN_S:

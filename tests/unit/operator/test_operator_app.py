@@ -83,6 +83,31 @@ async def test_an_api_server_that_is_away_for_minutes_is_no_reason_to_be_restart
     assert (await made._healthz(request)).status == status
 
 
+async def test_a_background_task_that_ended_is_logged_and_a_reason_to_be_restarted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Events, or the look for missing rights, had stopped for good, and nothing said so."""
+
+    async def fail() -> None:
+        raise ValueError("unexpected")
+
+    async def last() -> None:
+        await asyncio.Event().wait()
+
+    made, running, _ = app()
+    request: Any = web.Request
+    running.begin("rights", last())
+    running.begin("events", fail())
+    assert (await made._healthz(request)).status == 200
+    await asyncio.wait(running.tasks, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.sleep(0)
+    answer = await made._healthz(request)
+    assert (answer.status, answer.text) == (500, "ended by an error: events")
+    assert "the task events ended" in caplog.text
+    assert "unexpected" in caplog.text
+    running.tasks[0].cancel()
+
+
 class Heard:
     """Views in which `a` answers or not, and a reconciler that finds its replica while it does."""
 

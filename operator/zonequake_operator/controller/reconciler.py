@@ -350,8 +350,10 @@ class ZoneReconciler:
                 orders.setdefault(node, []).append(
                     StopReplica(group=group, token=token, incarnation=replica.incarnation)
                 )
+        # A pod that is made again may have no address yet, while its answer still stands.
+        known = orders.keys() & view.addresses.keys()
         await asyncio.gather(
-            *(self._orders.give(node, told, view.addresses) for node, told in orders.items())
+            *(self._orders.give(node, orders[node], view.addresses) for node in sorted(known))
         )
         silent = view.topology.nodes.keys() - view.reports.keys()
         return set(orders), set(silent)

@@ -209,3 +209,12 @@ async def test_a_replica_whose_start_order_is_newer_than_the_view_is_erased_too(
     holders, _ = await reconciler.erase(edges.view)
     assert holders == {"a"}
     assert isinstance(edges.sent[-1], StopReplica)
+
+
+async def test_a_pod_without_an_address_holds_up_no_other_nodes_erasure() -> None:
+    """Its last answer still stood; the whole erasure failed, and began again with all patience."""
+    edges = Edges()
+    edges.view = replace(view("z.01234567.0", nodes="ab"), addresses={"b": "b"})
+    holders, silent = await edges.reconciler().erase(edges.view)
+    assert [type(order) for order in edges.sent] == [StopReplica], "to b"
+    assert (holders, silent) == ({"a", "b"}, set())

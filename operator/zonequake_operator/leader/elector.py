@@ -80,6 +80,9 @@ class Elector:
                     await self._step()
             except (KubeError, TimeoutError) as error:
                 logger.warning("the Lease %s was not renewed: %r", self._lease, error)
+            except Exception:
+                # Otherwise a process that stands by would do so forever, and look well.
+                logger.exception("the Lease %s was not renewed", self._lease)
             await asyncio.sleep(pause_s)
 
     async def _step(self) -> None:

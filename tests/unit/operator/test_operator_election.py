@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.errors import KubeNotFound
 from zonequake_operator.leader.election import Ballot, Candidate
-from zonequake_operator.leader.elector import ballot_of, object_of
+from zonequake_operator.leader.elector import Elector, ballot_of, object_of
 
 DURATION_S = 9.0
 NOBODY = Ballot(holder="", transitions=0, version=None)
@@ -97,3 +102,28 @@ def test_two_never_lead_at_once_however_slow_their_calls_and_clocks_are(
                 candidates[name].wrote(asked_s)
         leading = [n for n, each in candidates.items() if each.leads(now_s * clocks[n])]
         assert len(leading) < 2
+
+
+class Leases:
+    """An API server without a Lease, and with one unexpected error first."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get_lease(self, name: str) -> dict[str, Any]:
+        self.asked += 1
+        if self.asked == 1:
+            raise ValueError("unexpected")
+        raise KubeNotFound(f"GET {name}", 404, "no such Lease")
+
+    async def create_lease(self, _: object) -> None:
+        """Takes it."""
+
+
+async def test_an_unexpected_error_does_not_end_the_election_of_a_process() -> None:
+    """It stood by forever, and /healthz said that it stands by."""
+    elector = Elector(cast("NamespaceApi", Leases()), "zq-operator", Candidate("a", 5.0))
+    await asyncio.wait_for(elector.won(), 20)
+    assert elector.leads
+    elector._candidate.resigned()
+    await elector.resign()

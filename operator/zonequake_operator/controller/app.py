@@ -44,6 +44,10 @@ back.
 """
 ERASE_PATIENCE_S = 30.0
 """How long a zone's deletion waits for nodes that don't answer, from the last one that did."""
+ERASE_TELL_S = 10.0
+"""How often the log names the nodes that a zone's deletion waits for: it may wait forever for one
+that answers and can't erase.
+"""
 WATCH_S, WATCH_LATE_S = 30, 5
 """Whole seconds that one watch lasts, and how much later it is given up: nothing else tells of a connection
 that ended while this pod had no network, and meanwhile kopf would hear of no deletion.
@@ -190,27 +194,38 @@ class App:
         self._forget(name, uid)
 
     async def _erase(self, reconciler: ZoneReconciler) -> None:
-        give_up_s = time.monotonic() + ERASE_PATIENCE_S
+        now_s = time.monotonic()
+        give_up_s, tell_s = now_s + ERASE_PATIENCE_S, now_s + ERASE_TELL_S
         seen = 0
         holding: set[str] = set()
         while True:
             view = await self._fleet.next_view(seen, 5.0)
             seen = view.edition
             holders, silent = await reconciler.erase(view)
+            now_s = time.monotonic()
             # A node that held a replica in its last answer is waited for, also if it has left
             # since: a node that must be started again before it can erase anything comes back with
             # it.
             holding = holders | (holding - view.reports.keys())
             silent |= holding - holders
             if holders:
-                give_up_s = time.monotonic() + ERASE_PATIENCE_S
-            if not holders and (not silent or time.monotonic() > give_up_s):
+                give_up_s = now_s + ERASE_PATIENCE_S
+            if not holders and (not silent or now_s > give_up_s):
                 break
+            if now_s > tell_s:
+                tell_s = now_s + ERASE_TELL_S
+                logger.warning(
+                    "the deletion of zone %s waits for %s, which still hold replicas, and %s, "
+                    "which don't answer",
+                    reconciler.name,
+                    _named(holders),
+                    _named(silent),
+                )
         if silent:
             logger.warning(
                 "zone %s is deleted, but %s didn't answer and may keep its files",
                 reconciler.name,
-                ", ".join(sorted(silent)),
+                _named(silent),
             )
         await reconciler.delete_partitions()
 
@@ -300,6 +315,10 @@ class App:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _named(nodes: set[str]) -> str:
+    return ", ".join(sorted(nodes)) or "no node"
 
 
 class EndlessBackoffs:

@@ -141,7 +141,7 @@ class Heard:
 
 @pytest.mark.parametrize("member", [True, False])
 async def test_a_node_that_restarts_before_it_could_erase_is_waited_for(
-    member: bool, monkeypatch: pytest.MonkeyPatch
+    member: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It had been heard for longer than the patience lasts; and it may have left meanwhile."""
     heard = Heard([True, True, False, False, True], member=member)
@@ -154,3 +154,10 @@ async def test_a_node_that_restarts_before_it_could_erase_is_waited_for(
     await made._erase(edges)
     assert heard.erased
     assert heard.partitions_gone
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "the deletion of zone z waits for a, which still hold replicas, and no node, which don't "
+        "answer",
+        "the deletion of zone z waits for a, which still hold replicas, and no node, which don't "
+        "answer",
+    ], "at 29 and 58 s; 61 and 66 s are too soon after that"

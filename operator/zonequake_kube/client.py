@@ -150,6 +150,10 @@ class Kube(ApiConnection):
         )
         await self._json("DELETE", self.path(kind), params=params)
 
+    async def nodes(self) -> list[Json]:
+        """Lists the cluster's nodes; an account for one namespace may not."""
+        return list((await self._json("GET", "/api/v1/nodes"))["items"])
+
     async def namespace_labels(self) -> Mapping[str, str]:
         """Labels of the namespace itself. Raises NotFound."""
         found = await self._json("GET", f"/api/v1/namespaces/{self.namespace}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_ctl.release.installed import InstalledRelease, look_at_release
+from zonequake_kube.diagnosis import look_at_pods
 from zonequake_kube.errors import HarnessError, UsageError
 from zonequake_kube.pulls import unless_not_pulled
 
@@ -22,6 +23,10 @@ CAP_LABEL = "zonequake.io/chaos-max-seconds"
 TIMEOUT_S = 300
 _IMAGES = ("store", "operator", "agent", "analysis", "prometheus", "load")
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}
+
+
+class HelmFailed(HarnessError):
+    """helm did not end well; the text holds its last lines."""
 
 
 async def install_release(
@@ -36,8 +41,8 @@ async def install_release(
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
     further `--set` words; `chart` is a chart's folder in place of our own. On our own cluster the
     namespace is made, with the label that allows chaos; on another one that label is its owner's
-    word. Raises ImageNotPulled as soon as a pod can't get its image, else HarnessError with helm's
-    last lines.
+    word. Raises ImageNotPulled as soon as a pod can't get its image, else HelmFailed with helm's
+    last lines, and with a line for each pod that isn't ready and each node in trouble.
     """
     if place.embedded:
         async with await place.connect() as kube:
@@ -52,12 +57,17 @@ async def install_release(
     words += ["--create-namespace", "--wait", "--timeout", f"{TIMEOUT_S}s"]
     async with await place.connect() as kube:
         selector = f"app.kubernetes.io/name=zonequake,app.kubernetes.io/instance={place.release}"
-        await unless_not_pulled(kube, (selector,), _helm_beside(place, words))
+        try:
+            await unless_not_pulled(kube, (selector,), _helm_beside(place, words))
+        except HelmFailed as error:
+            # Its own words are "context deadline exceeded", whatever it waited for.
+            unready = await look_at_pods(kube, (selector,))
+            raise HelmFailed("\n".join([f"{error}", *unready])) from error
         return await look_at_release(kube, place.release)
 
 
 def uninstall_release(place: ReleasePlace) -> None:
-    """helm uninstall; resource definitions stay, as the chart says. Raises HarnessError."""
+    """helm uninstall; resource definitions stay, as the chart says. Raises HelmFailed."""
     _helm(place, ["uninstall", place.release, "--ignore-not-found", "--wait"])
 
 
@@ -95,7 +105,7 @@ def _command(place: ReleasePlace, words: list[str]) -> list[str]:
 def _check(words: list[str], code: int, said: str) -> None:
     if code != 0:
         tail = "\n".join(said.strip().splitlines()[-8:])
-        raise HarnessError(f"helm {words[0]} ended with {code}: {tail}")
+        raise HelmFailed(f"helm {words[0]} ended with {code}: {tail}")
 
 
 def next_steps(place: ReleasePlace, found: InstalledRelease) -> list[str]:

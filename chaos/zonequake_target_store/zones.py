@@ -15,6 +15,7 @@ from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteZone
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
+from zonequake_kube.diagnosis import look_at_operator
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
 from zonequake_kube.objects import Json
 
@@ -56,7 +57,7 @@ async def wait_departed(kube: Kube, observer: Observer, *, timeout_s: float) -> 
         if loop.time() >= deadline_s:
             raise WaitExpired(
                 f"not within {timeout_s:g} s: the operator still counts "
-                f"{', '.join(sorted(ghosts))}, whose pods are gone: is it running?"
+                f"{', '.join(sorted(ghosts))}, whose pods are gone: {await look_at_operator(kube)}"
             )
         await asyncio.sleep(LOOK_S)
 

@@ -32,6 +32,7 @@ from zonequake_chaos.record.cleanup_journal import (
 )
 from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase_all
+from zonequake_kube.diagnosis import look_at_operator
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
 
 ZONE_GONE_S = 60.0
@@ -99,7 +100,9 @@ def _there(node: OwnMachine | None, debt: Debt) -> OwnMachine:
 
 
 async def delete_zone(kube: Kube, zone: str) -> None:
-    """Deletes a zone and waits until its finalizer is removed. Raises WaitExpired."""
+    """Deletes a zone and waits until its finalizer is removed. Raises WaitExpired, with the state
+    of the operator, which is to remove it.
+    """
     for _ in range(int(ZONE_GONE_S / _POLL_S)):
         try:
             await kube.delete("DistributionZone", zone)
@@ -111,5 +114,6 @@ async def delete_zone(kube: Kube, zone: str) -> None:
                 raise
             await asyncio.sleep(_POLL_S)
     raise WaitExpired(
-        f"zone {zone} is still there {ZONE_GONE_S:g} s after its deletion: is the operator running?"
+        f"zone {zone} is still there {ZONE_GONE_S:g} s after its deletion: "
+        f"{await look_at_operator(kube)}"
     )

@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from zonequake_kube.client import Kube
+from zonequake_kube.diagnosis import look_at_operator
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
 from zonequake_kube.objects import Json
 
@@ -29,7 +30,7 @@ async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
         if time.monotonic() > deadline_s:
             raise WaitExpired(
                 f"zone {zone}: spec.paused is {str(paused).lower()}, but no operator has "
-                f"processed it within {PATIENCE_S:.0f} s: look at its pod"
+                f"processed it within {PATIENCE_S:.0f} s: {await look_at_operator(kube)}"
             )
         await asyncio.sleep(POLL_S)
         try:

@@ -47,6 +47,7 @@ from zonequake_chaos.scenario.faults import AnyFault
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
+from zonequake_kube.diagnosis import explained
 from zonequake_kube.errors import HarnessError, UsageError, WaitExpired, in_words
 from zonequake_kube.objects import STORE_LABELS
 from zonequake_kube.pulls import unless_not_pulled
@@ -192,7 +193,8 @@ class Runner:
     async def _set_up(self) -> None:
         ours = f"{STORE_LABELS},app.kubernetes.io/instance={self._installation.release}"
         selectors = (f"{RUN_LABEL}={self._run_id}", ours)
-        await unless_not_pulled(self._kube, selectors, self._start_all())
+        start = explained(self._kube, selectors, self._start_all)
+        await unless_not_pulled(self._kube, selectors, start)
 
     async def _start_all(self) -> None:
         spec = self._spec

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zonequake_chaos.cleanup.run_marker import RunMark
-from zonequake_chaos.cleanup.undo import delete_zone
+from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S, delete_zone
 from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
 from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process, stopped_processes
@@ -141,7 +141,10 @@ async def _zones(places: SearchPlaces) -> list[Leftover]:
         zone["metadata"]["name"] for zone in await places.kube.find("DistributionZone", selector)
     ]
     return [
-        Leftover(what=f"zone {name} is there", mend=partial(delete_zone, places.kube, name))
+        Leftover(
+            what=f"zone {name} is there",
+            mend=partial(delete_zone, places.kube, name, within_s=ZONE_GONE_AGAIN_S),
+        )
         for name in names
     ]
 

@@ -11,6 +11,7 @@ look an unrecorded fault, or one whose undoing had no effect, would stay.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,15 +26,17 @@ from zonequake_chaos.cleanup.leftovers import (
     stopped_components,
 )
 from zonequake_chaos.cleanup.run_marker import RunMark, read_mark, remove_mark
-from zonequake_chaos.cleanup.undo import pay
+from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S, pay
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import HarnessError
+from zonequake_kube.errors import HarnessError, in_words
 
 CLEAN_S = 60.0
-"""Time for undone objects to be gone: pods end, volumes wait for them."""
+"""Time for undone objects to be gone, from the first time on that all were undone: pods end,
+volumes wait for them.
+"""
 
 _POLL_S = 0.5
 
@@ -66,22 +69,29 @@ async def clean_up(
 
     Never raises a HarnessError: a step or check that fails is a problem of the proof.
     """
-    deadline_s = time.monotonic() + within_s
     payer = partial(pay, kube, node=node, shell=shell)
+    deadline_s = math.inf
+    unmended: dict[str, str] = {}
     while True:
-        unpaid = await _mend(stopped_components(node)) if node is not None else []
+        unpaid = [*(await _mend(stopped_components(node))).values()] if node is not None else []
         if journal is not None:
             if journal.owes(RestoreScale):
                 # Once nodes are removed, faults at their volumes can't be seen.
-                unpaid += await _mend(await at_pods(kube, node, shell))
+                unpaid += (await _mend(await at_pods(kube, node, shell))).values()
             unpaid += await journal.pay_all(payer)
         mark, search = await _look(kube, node, shell, release, run)
         if search.proven and not unpaid:
             break
-        unpaid += await _mend(search.left)
         if time.monotonic() >= deadline_s:
             break
+        if deadline_s == math.inf:
+            # From here on: a zone that stays took all of the time, and what is left beside it was
+            # undone, and not looked at again.
+            deadline_s = time.monotonic() + within_s
+            payer = partial(pay, kube, node=node, shell=shell, zone_gone_s=ZONE_GONE_AGAIN_S)
+        unmended = await _mend(search.left)
         await asyncio.sleep(_POLL_S)
+    unpaid += [unmended[each.what] for each in search.left if each.what in unmended]
     proof = CleanupProof(checked=search.checked, problems=_problems(search, unpaid, journal))
     if journal is not None:
         proof.checked.insert(0, "debts of the cleanup journal")
@@ -110,13 +120,16 @@ async def _look(
     return mark, await look(SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=mark))
 
 
-async def _mend(leftovers: Sequence[Leftover]) -> list[str]:
-    problems = []
+async def _mend(leftovers: Sequence[Leftover]) -> dict[str, str]:
+    """Undoes them all, also if one fails; returns the problems by what is left."""
+    problems = {}
     for leftover in leftovers:
         try:
             await leftover.mend()
-        except HarnessError as error:
-            problems.append(f"{leftover.what}, which could not be undone: {error}")
+        except Exception as error:  # noqa: BLE001 - the others must be undone in any case
+            problems[leftover.what] = (
+                f"{leftover.what}, which could not be undone: {in_words(error)}"
+            )
     return problems
 
 

@@ -36,10 +36,19 @@ from zonequake_kube.diagnosis import look_at_operator
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
 
 ZONE_GONE_S = 60.0
+ZONE_GONE_AGAIN_S = 5.0
+"""How long a zone that stayed once is waited for when its deletion is asked for again."""
 _POLL_S = 0.5
 
 
-async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShell | None) -> None:
+async def pay(
+    kube: Kube,
+    debt: Debt,
+    *,
+    node: OwnMachine | None,
+    shell: NodeShell | None,
+    zone_gone_s: float = ZONE_GONE_S,
+) -> None:
     """Brings about the state that `debt` names. Raises HarnessError."""
     match debt:
         case JoinNetwork():
@@ -76,7 +85,7 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnMachine | None, shell: NodeShe
         case DeleteLoad():
             await delete_load(kube, debt.name)
         case DeleteZone():
-            await delete_zone(kube, debt.zone)
+            await delete_zone(kube, debt.zone, within_s=zone_gone_s)
         case DeleteObjects():
             await erase_all(kube, debt.labels, debt.kinds)
 
@@ -99,11 +108,11 @@ def _there(node: OwnMachine | None, debt: Debt) -> OwnMachine:
     return node
 
 
-async def delete_zone(kube: Kube, zone: str) -> None:
+async def delete_zone(kube: Kube, zone: str, *, within_s: float = ZONE_GONE_S) -> None:
     """Deletes a zone and waits until its finalizer is removed. Raises WaitExpired, with the state
     of the operator, which is to remove it.
     """
-    for _ in range(int(ZONE_GONE_S / _POLL_S)):
+    for _ in range(int(within_s / _POLL_S)):
         try:
             await kube.delete("DistributionZone", zone)
             await asyncio.sleep(_POLL_S)
@@ -114,6 +123,6 @@ async def delete_zone(kube: Kube, zone: str) -> None:
                 raise
             await asyncio.sleep(_POLL_S)
     raise WaitExpired(
-        f"zone {zone} is still there {ZONE_GONE_S:g} s after its deletion: "
+        f"zone {zone} is still there {within_s:g} s after its deletion: "
         f"{await look_at_operator(kube)}"
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from zonequake_chaos.cleanup import prove
-from zonequake_chaos.cleanup.leftovers import SearchPlaces, look
+from zonequake_chaos.cleanup.leftovers import Leftover, LeftoverSearch, SearchPlaces, look
+from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, RestoreScale
+from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, DeleteZone, RestoreScale
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import NotFound
+from zonequake_kube.errors import NotFound, WaitExpired, in_words
 from zonequake_kube.execution import ExecResult
 from zonequake_kube.objects import STORE_LABELS
 
@@ -95,3 +100,47 @@ async def test_pods_are_looked_at_before_a_debt_takes_them_away(
         journal=journal,
     )
     assert (seen, proof.problems) == ([[]], [])
+
+
+@pytest.mark.parametrize("trouble", [WaitExpired("the zone stays"), ValueError("unexpected")])
+async def test_a_zone_that_stays_leaves_nothing_beside_it_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """Its deletion took all of the time: a volume was deleted after the only look, and listed."""
+    journal, left = CleanupJournal(tmp_path), ["zone", "volume"]
+    journal.owe(RestoreScale(stateful_set="zq-default", replicas=3))
+    journal.owe(DeleteZone(zone="chaos"))
+    patience_s: list[float] = []
+
+    async def pay(_: Kube, debt: Debt, *, zone_gone_s: float = 60.0, **__: object) -> None:
+        if isinstance(debt, DeleteZone):
+            patience_s.append(zone_gone_s)
+            await asyncio.sleep(0.2)
+            raise trouble
+
+    async def mend(what: str) -> None:
+        if what == "zone":
+            raise trouble
+        left.remove(what)
+
+    async def look(_: object) -> LeftoverSearch:
+        return LeftoverSearch(left=[Leftover(what=each, mend=partial(mend, each)) for each in left])
+
+    monkeypatch.setattr(prove, "pay", pay)
+    monkeypatch.setattr(prove, "look", look)
+    proof = await prove.clean_up(
+        cast("Kube", OnePod()),
+        node=None,
+        shell=None,
+        release="zq",
+        run="r",
+        journal=journal,
+        within_s=0.1,
+    )
+    assert [type(debt) for _, debt in journal.debts] == [DeleteZone], "the others were paid"
+    assert proof.problems == [
+        f"DeleteZone(zone='chaos'): {trouble}",
+        f"zone, which could not be undone: {in_words(trouble)}",
+        "left: zone",
+    ]
+    assert patience_s == [60.0, ZONE_GONE_AGAIN_S]

@@ -51,6 +51,9 @@ SLOWEST = ("--durations=12", "--durations-min=3")
 END_S = 60.0
 """How long a group may take to end once it was interrupted."""
 
+COLD_RUN_BYTES = 12 * 2**30
+"""Programs, images, volumes and run folders of a run that begins with none of them."""
+
 ALL = "--all"
 
 
@@ -171,6 +174,8 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 254
+    if warning := little_room(shutil.disk_usage(ROOT).free):
+        print(warning, flush=True)
     start_s = time.monotonic()
     groups = [known[name] for name in names] or list(GROUPS)
     outcomes = run_groups([group for group in groups if group in GROUPS])
@@ -184,6 +189,16 @@ def main(names: list[str]) -> int:
     cpu_s = sum(outcome.cpu_s for outcome in outcomes)
     print(f"{'all':<14} {'':>6} {time.monotonic() - start_s:>6.0f} s {cpu_s:>6.0f} s")
     return 1 if any(outcome.problem for outcome in outcomes) else 0
+
+
+def little_room(free_bytes: int) -> str:
+    """A warning if a cold run needs more than is free; empty if there is enough."""
+    if free_bytes >= COLD_RUN_BYTES:
+        return ""
+    return (
+        f"warning: {free_bytes / 2**30:,.1f} GiB are free on the file system of {ROOT}, a cold run "
+        f"needs {COLD_RUN_BYTES / 2**30:,.0f}: without room the embedded node evicts its pods"
+    )
 
 
 def run_groups(groups: Sequence[Group]) -> list[Outcome]:

@@ -44,6 +44,21 @@ def test_a_group_without_folder_or_tests_fails(run_tests: ModuleType, tmp_path: 
     assert run_tests.run_group(empty).problem == "FAILED: pytest ended with 5"
 
 
+def test_too_little_room_for_a_cold_run_is_warned_of_first(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def usage(_: object) -> SimpleNamespace:
+        return SimpleNamespace(free=run_tests.COLD_RUN_BYTES - 2**30)
+
+    monkeypatch.setattr(run_tests.shutil, "disk_usage", usage)
+    monkeypatch.setattr(run_tests, "run_groups", lambda _: [])
+    assert run_tests.main([]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("warning: 11.0 GiB are free on the file system of ")
+    assert "a cold run needs 12" in first
+    assert run_tests.little_room(run_tests.COLD_RUN_BYTES) == ""
+
+
 def test_in_ci_a_skipped_test_needs_a_written_reason(
     run_tests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import yaml
 
+from zonequake_cluster.host.disk_room import EVICTION_PERCENT
 from zonequake_cluster.instance import INSIDE, InstanceSpec
 
 PAUSE_IMAGE = "localhost/zonequake/pause:1"
@@ -138,7 +139,10 @@ def kubelet(spec: InstanceSpec) -> str:
             "oomScoreAdj": 0,
             # The disk is shared with the machine: other data on it must not evict pods, and a
             # removed image can't be pulled again.
-            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
+            "evictionHard": {
+                "memory.available": "100Mi",
+                "nodefs.available": f"{EVICTION_PERCENT}%",
+            },
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "featureGates": {

@@ -23,8 +23,9 @@ import msgspec
 from zonequake_cluster import requirements
 from zonequake_cluster.api import Api
 from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
-from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
+from zonequake_cluster.errors import DiskFull, NotRunning, ProviderError, StartFailed
 from zonequake_cluster.host import cgroups, limited_volumes, network, processes
+from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.instance import MARK, InstanceSpec, find_instance
 from zonequake_cluster.provider import ClusterStatus, ComponentStatus
 from zonequake_cluster.supply.image_import import import_archive, list_images, program_archive
@@ -74,13 +75,16 @@ class EmbeddedCluster:
     def up(self) -> None:
         """Starts the node and returns when it is Ready; does nothing if it runs.
 
-        Removes first what an unfinished `up` left. Raises ProviderError.
+        Removes first what an unfinished `up` left. Says at its start if there is little room on the
+        disk, and doesn't start a node whose pods would be evicted. Raises ProviderError.
         """
         requirements.check(requirements.missing(), os.geteuid())
         with self._instance.locked(wait_s=_LOCK_WAIT_S):
+            runs = self.kubeconfig.is_file() and self._init() is not None
+            self._look_at_room(runs=runs)
             mark = {MARK: str(self._instance.folder)}
             programs = ensure_programs(self._instance.bin, say=self._say, environment=mark)
-            if self.kubeconfig.is_file() and self._init() is not None:
+            if runs:
                 self._say(f"cluster {self.name} runs already")
                 return
             self._end()
@@ -91,6 +95,15 @@ class EmbeddedCluster:
                 self._end_keeping_logs()
                 raise
             self._say(f"cluster {self.name} is Ready after {time.monotonic() - started_s:.1f} s")
+
+    def _look_at_room(self, *, runs: bool) -> None:
+        """Raises DiskFull; of a node that runs it only says so."""
+        room = disk_room(self._instance.folder)
+        problem = room.problem()
+        if problem is not None and room.is_too_little and not runs:
+            raise DiskFull(problem)
+        if problem is not None:
+            self._say(f"warning: {problem}")
 
     def down(self) -> None:
         """Ends the node and removes all its traces except programs and image caches."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from zonequake_cluster import requirements
 from zonequake_cluster.errors import FileNotShipped
+from zonequake_cluster.host.disk_room import DiskRoom, disk_room
 from zonequake_cluster.images.base import base_of_this_machine
 from zonequake_cluster.images.content import IMAGES
 from zonequake_cluster.images.errors import BaseUnusableError
@@ -54,7 +54,7 @@ def examine(own: OwnFiles) -> Iterator[DoctorFinding]:
     yield node_programs(own)
     yield from images(requirements.missing_for_images(), own)
     yield java(java_version())
-    yield space(own.root, shutil.disk_usage(_existing(own.state)).free)
+    yield space(disk_room(own.state))
 
 
 def own_files(own: OwnFiles) -> DoctorFinding:
@@ -150,17 +150,15 @@ def java_version() -> int | None:
     return int(match.group(1)) if match else None
 
 
-def space(folder: Path, free_bytes: int) -> DoctorFinding:
-    """Room for programs, images and runs."""
-    found = f"{free_bytes / 2**30:,.0f} GiB free below {folder}"
-    if free_bytes >= SPACE_BYTES:
+def space(room: DiskRoom) -> DoctorFinding:
+    """Room for programs, images and runs, above that at which the kubelet evicts pods."""
+    found = f"{room.free_bytes / 2**30:,.0f} GiB free below {room.folder}"
+    needed_bytes = room.threshold_bytes + SPACE_BYTES
+    if room.free_bytes >= needed_bytes:
         return DoctorFinding(work="disk", found=found)
     return DoctorFinding(
         work="disk",
-        found=f"{found}, {SPACE_BYTES / 2**30:,.0f} are needed for a first cluster",
-        mend=f"free some room on the file system of {folder}",
+        found=f"{found}, {needed_bytes / 2**30:,.0f} are needed for a first cluster; below "
+        f"{room.threshold_bytes / 2**30:,.1f} the kubelet evicts pods",
+        mend=f"free some room on the file system of {room.folder}",
     )
-
-
-def _existing(folder: Path) -> Path:
-    return folder if folder.exists() else _existing(folder.parent)

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from zonequake_cluster.errors import DiskFull
+from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_ctl.release.installed import InstalledRelease, look_at_release
@@ -41,10 +43,12 @@ async def install_release(
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
     further `--set` words; `chart` is a chart's folder in place of our own. On our own cluster the
     namespace is made, with the label that allows chaos; on another one that label is its owner's
-    word. Raises ImageNotPulled as soon as a pod can't get its image, else HelmFailed with helm's
+    word. Raises DiskFull, before anything is done, if our own cluster would evict the pods for
+    want of disk; ImageNotPulled as soon as a pod can't get its image; else HelmFailed with helm's
     last lines, and with a line for each pod that isn't ready and each node in trouble.
     """
     if place.embedded:
+        _look_at_room()
         async with await place.connect() as kube:
             await kube.ensure_namespace(_NAMESPACE_LABELS)
     chart = chart or find_own_files().find("charts/zonequake")
@@ -64,6 +68,13 @@ async def install_release(
             unready = await look_at_pods(kube, (selector,))
             raise HelmFailed("\n".join([f"{error}", *unready])) from error
         return await look_at_release(kube, place.release)
+
+
+def _look_at_room() -> None:
+    """Raises DiskFull: the kubelet would evict the pods that helm waits for."""
+    room = disk_room(find_own_files().state)
+    if room.is_too_little:
+        raise DiskFull(str(room.problem()))
 
 
 def uninstall_release(place: ReleasePlace) -> None:

@@ -9,10 +9,16 @@ from typer.testing import CliRunner
 
 from zonequake_chaos.commands.cli import app
 from zonequake_cluster import requirements
+from zonequake_cluster.host.disk_room import DiskRoom
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 from zonequake_cluster.requirements import FOR_IMAGES, REQUIREMENTS
 from zonequake_ctl.release import doctor
 from zonequake_ctl.release.doctor import DoctorFinding
+
+
+def room(free_bytes: int) -> DiskRoom:
+    """Of a disk whose pods are evicted below 1 GiB."""
+    return DiskRoom(folder=Path("/somewhere"), free_bytes=free_bytes, total_bytes=100 * 2**30)
 
 
 def test_a_machine_with_everything_needs_nothing() -> None:
@@ -23,7 +29,7 @@ def test_a_machine_with_everything_needs_nothing() -> None:
         doctor.embedded_cluster([], user=0),
         next(doctor.images([], own)),
         doctor.java(17),
-        doctor.space(Path("/somewhere"), doctor.SPACE_BYTES),
+        doctor.space(room(doctor.SPACE_BYTES + 2**30)),
     ]
     assert [finding for finding in found if not finding.well] == []
 
@@ -40,7 +46,7 @@ def test_each_thing_that_is_missing_has_its_command(tmp_path: Path) -> None:
         next(doctor.images([buildah], own)),
         doctor.java(None),
         doctor.java(11),
-        doctor.space(Path("/somewhere"), doctor.SPACE_BYTES - 1),
+        doctor.space(room(doctor.SPACE_BYTES + 2**30 - 1)),
     ]
     assert [finding.mend for finding in found] == [
         "make setup",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zonequake_cluster.errors import DiskFull
+from zonequake_cluster.host.disk_room import DiskRoom
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.release import install
 from zonequake_kube.errors import ImageNotPulled
@@ -37,13 +40,15 @@ class Server:
         return [{"metadata": {"name": "n"}, "status": {"conditions": [pressure, ready]}}]
 
 
-def place(monkeypatch: pytest.MonkeyPatch, server: Server) -> ReleasePlace:
+def place(
+    monkeypatch: pytest.MonkeyPatch, server: Server, *, embedded: bool = False
+) -> ReleasePlace:
     async def connect(_: ReleasePlace) -> Server:
         return server
 
     monkeypatch.setattr(ReleasePlace, "connect", connect)
     return ReleasePlace(
-        kubeconfig=None, context=None, namespace="zonequake", release="zq", embedded=False
+        kubeconfig=None, context=None, namespace="zonequake", release="zq", embedded=embedded
     )
 
 
@@ -75,3 +80,10 @@ async def test_an_image_that_is_missing_is_still_told_of_alone(
     server = Server(containerStatuses=[{"name": "c", "image": "i", "state": waiting}])
     with pytest.raises(ImageNotPulled):
         await install.install_release(place(monkeypatch, server), images={})
+
+
+async def test_on_a_full_disk_helm_is_not_even_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = DiskRoom(folder=Path("/state"), free_bytes=2**30, total_bytes=200 * 2**30)
+    monkeypatch.setattr(install, "disk_room", lambda _: full)
+    with pytest.raises(DiskFull, match=r"1\.0 GiB are free .* evicts pods"):
+        await install.install_release(place(monkeypatch, Server(), embedded=True), images={})

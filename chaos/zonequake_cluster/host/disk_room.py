@@ -1,0 +1,57 @@
+"""Room on the node's file system: below a share of it the kubelet evicts pods, and takes no new
+ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+EVICTION_PERCENT = 1
+"""The kubelet's threshold, of the whole file system, as its configuration sets it."""
+NEAR_BYTES = 2 * 2**30
+"""Room above the threshold for some runs, images and logs; with less a run may end in evictions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskRoom:
+    """Bytes of the file system that holds `folder`; `free_bytes` are those for anyone."""
+
+    folder: Path
+    free_bytes: int
+    total_bytes: int
+
+    @property
+    def threshold_bytes(self) -> int:
+        """Returns the free bytes below which the kubelet evicts pods."""
+        return self.total_bytes * EVICTION_PERCENT // 100
+
+    @property
+    def is_too_little(self) -> bool:
+        """Returns whether the kubelet would evict pods now."""
+        return self.free_bytes < self.threshold_bytes
+
+    def problem(self) -> str | None:
+        """Returns what was found and what is needed, as one line; None if there is enough."""
+        needed_bytes = self.threshold_bytes + NEAR_BYTES
+        if self.free_bytes >= needed_bytes:
+            return None
+        what = "evicts pods" if self.is_too_little else "soon evicts pods"
+        return (
+            f"{_gib(self.free_bytes)} GiB are free on the file system of {self.folder}: below "
+            f"{_gib(self.threshold_bytes)} GiB ({EVICTION_PERCENT} % of it) the kubelet {what} for "
+            f"DiskPressure; free some room, {_gib(needed_bytes)} GiB are needed"
+        )
+
+
+def disk_room(folder: Path) -> DiskRoom:
+    """Measures the file system of a folder, or of the nearest one above that exists."""
+    while not folder.exists():
+        folder = folder.parent
+    usage = shutil.disk_usage(folder)
+    return DiskRoom(folder=folder, free_bytes=usage.free, total_bytes=usage.total)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:,.1f}"

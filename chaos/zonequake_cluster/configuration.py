@@ -143,6 +143,8 @@ def kubelet(spec: InstanceSpec) -> str:
                 "memory.available": "100Mi",
                 "nodefs.available": f"{EVICTION_PERCENT}%",
             },
+            # Else pods wait for 5 minutes after room was made, as long as helm waits for them.
+            "evictionPressureTransitionPeriod": "30s",
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "featureGates": {

@@ -208,8 +208,9 @@ def _own_image(place: TargetPlace) -> str:
     """Builds and loads the image on the embedded cluster; returns its name."""
     if place.node is None:
         raise UsageError(
-            "target patroni on a cluster that isn't the embedded one needs --image, a build of "
-            "Dockerfile.patroni that the cluster can pull"
+            "target patroni on a cluster that isn't the embedded one needs --image, which the "
+            "cluster can pull: REGISTRY/OWNER/zonequake/patroni:VERSION of a release, or a build "
+            "of Dockerfile.patroni"
         )
     from zonequake_cluster.images.build import build_all
 

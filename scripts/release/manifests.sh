@@ -13,7 +13,7 @@ digest=$(mktemp)
 trap 'rm "$digest"' EXIT
 read -ra options <<<"${BUILDAH_OPTIONS:-}"
 
-for name in store operator agent analysis; do
+for name in store operator agent analysis patroni; do
     image=$REPOSITORY/$name:$VERSION
     list=$(buildah manifest create "zonequake-release-$name-$$")
     for arch in "$@"; do

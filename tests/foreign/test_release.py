@@ -34,7 +34,7 @@ SCRIPTS = ROOT / "scripts" / "release"
 VERSION = version("zonequake")
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 IN_WORKLOADS = ("store", "operator", "agent")
-OURS = (*IN_WORKLOADS, "analysis")
+OURS = (*IN_WORKLOADS, "analysis", "patroni")
 _SOURCES = Path(__file__).parent / "registry"
 _PROGRAM = "github.com/distribution/distribution/v3/cmd/registry"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 import typer
 import yaml
 from typer.core import TyperGroup
 
+from tests.unit.repository.exported_metrics import MODULES, exported, modules_with_metrics
 from tests.unit.repository.test_layout import ROOT
 from zonequake_chaos.commands.cli import app
 from zonequake_chaos.commands.mounted import MOUNTED
@@ -80,3 +82,18 @@ def test_the_latency_allowed_to_rolling_restarts_is_what_the_page_says() -> None
         assert wanted.p99_ratio == 3
         said = f"if p99 is above {wanted.p99_ratio_above_ms:g} ms, and {wanted.max_p99_ms:g} ms in"
         assert said in page, name
+
+
+def metrics_of(page: str) -> dict[str, tuple[str, ...]]:
+    """The metrics that the first cells of a page's tables name, with their labels."""
+    cells = re.findall(r"^\| (`zonequake_[^|]+?) \|", page, flags=re.MULTILINE)
+    named = re.findall(r"`(zonequake_\w+)(?:\{([\w,]+)\})?`", " ".join(cells))
+    assert " ".join(cells).count("`zonequake_") == len(named)
+    return {name: tuple(labels.split(",")) if labels else () for name, labels in named}
+
+
+async def test_the_metrics_that_processes_tell_are_those_of_the_page(tmp_path: Path) -> None:
+    assert modules_with_metrics() == MODULES
+    told = await exported(tmp_path)
+    assert len(told) > 60
+    assert metrics_of((DOCS / "operator.md").read_text()) == told

@@ -16,6 +16,13 @@ RUN python3 -m venv /opt/zonequake \
     && /opt/zonequake/bin/python -m pip install --no-cache-dir --require-hashes ${PIP_OPTIONS} \
        --requirement "/build/${EXTRA}.txt" \
     && /opt/zonequake/bin/python -m pip uninstall --quiet --yes pip setuptools
+COPY operator workloads /app/
+# Each image holds only what it runs: no commands, and not the other one's program.
+RUN cd /app && rm -rf zonequake_ctl zonequake_kube \
+    && case "${EXTRA}" in \
+       operator) rm -rf zonequake_store zonequake_load ;; \
+       *) rm -rf zonequake_operator ;; \
+       esac
 
 FROM ${BASE}
 # tini is PID 1, so that the process below it can be killed from inside its container.
@@ -25,7 +32,7 @@ RUN test -x /usr/bin/tini \
 # Nobody becomes anybody else in here: su, mount and the like are plain programs.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 COPY --from=dependencies /opt/zonequake /opt/zonequake
-COPY operator workloads /app/
+COPY --from=dependencies /app /app
 # The root file system is read-only when it runs: the byte code is written now or never.
 RUN ["/opt/zonequake/bin/python", "-m", "compileall", "-q", "/app"]
 ENV PATH=/opt/zonequake/bin:/usr/local/bin:/usr/bin:/bin \

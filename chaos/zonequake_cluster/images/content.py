@@ -81,7 +81,6 @@ IMAGES = (
         sources=(
             "operator/zonequake_operator",
             "workloads/zonequake_protocol",
-            "workloads/zonequake_store",
             "workloads/zonequake_tls",
         ),
     ),

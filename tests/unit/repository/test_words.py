@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from scripts.words import tracked
+from tests.unit.repository.test_layout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -24,6 +29,16 @@ def words(*files: str) -> subprocess.CompletedProcess[str]:
 def test_no_text_of_the_repository_has_such_a_word() -> None:
     done = words()
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_before_a_commit_the_same_files_are_looked_at() -> None:
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = {hook["id"]: hook for hook in local["hooks"]}
+    assert hooks["words"]["entry"] == ".venv/bin/python scripts/words.py"
+    chosen, left_out = (re.compile(hooks["words"][key]) for key in ("files", "exclude"))
+    names = [path.relative_to(ROOT).as_posix() for path in tracked_files()]
+    looked_at = {name for name in names if chosen.search(name) and not left_out.search(name)}
+    assert looked_at == {*names} & {*tracked()}
 
 
 def test_a_new_file_is_looked_at_before_it_is_added(tmp_path: Path) -> None:

@@ -24,5 +24,7 @@ lock requirements/patroni.txt pyproject.toml --extra store --extra patroni \
 # The site, and what the reference of the command line imports; no Spark.
 lock requirements/docs.txt pyproject.toml --extra store --extra operator --extra chaos --group docs \
     --constraint requirements/all.txt "$@"
+# What the workflow `release` builds and publishes with.
+lock requirements/release.txt --group release --constraint requirements/all.txt
 # A Go toolchain for machines without one.
 lock requirements/go.txt requirements/go.in "$@"

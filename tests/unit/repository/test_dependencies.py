@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests.unit.images.test_hardening import unpinned
 from tests.unit.repository.test_layout import ROOT, imported_names, tracked_files
 
 MODULES = {
@@ -46,6 +47,7 @@ def test_no_lock_names_an_address() -> None:
         "go",
         "operator",
         "patroni",
+        "release",
         "store",
     ]
     for lock in locks:
@@ -93,6 +95,23 @@ def test_every_direct_dependency_has_its_reason_written_down() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text()
     wanted = {name for name in wanted_of("dev", "docs") if not name.startswith("types-")}
     assert [name for name in sorted(wanted) if f"`{name}`" not in page] == []
+
+
+def test_a_release_is_made_with_the_versions_that_the_tests_have() -> None:
+    assert {"hatchling", "uv"} <= pinned("release").keys()
+    assert pinned("release").items() <= pinned("all").items()
+    assert wanted_of("release") - wanted_of() <= pinned("release").keys()
+
+
+def test_the_workflow_of_a_release_installs_nothing_but_from_its_lock() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    installs = re.findall(
+        r"^ *(?:run: )?((?:\S*pip|uv|pipx|python -m pip) .*)$", workflow, re.MULTILINE
+    )
+    assert [each for each in installs if "install" in each] == [
+        "pip install --require-hashes --requirement requirements/release.txt"
+    ]
+    assert unpinned((ROOT / "requirements" / "release.txt").read_text()) == []
 
 
 @cache

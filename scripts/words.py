@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 INSTEAD = {
     r"anew": '"again"; of something that begins empty: "starts over"',
     r"for ever": '"forever"',
-    r"wrong words": '"usage error", or what is wrong with them',
+    r"wrong (?:words|usage)": '"usage error", or what is wrong with them',
     r"half is let go": '"is discarded"',
     r"whose error it is": '"tells … from …"',
     r"nobody (?:knows|expected|reads)": "the passive, or the process that does not",

@@ -38,7 +38,7 @@ from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 USAGE_EXIT_CODE = 254
-"""Wrong usage has an exit code and no verdict (docs/interfaces.md)."""
+"""A usage error has an exit code and no verdict (docs/interfaces.md)."""
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
@@ -101,8 +101,8 @@ def analyze(
     """Runs `judge_folder`, but returns the exit code.
 
     A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
-    run folder is wrong usage, and is left as it is. `begun` is called with the analysis's claim of
-    the folder, before it holds it.
+    run folder is a usage error, and is left as it is. `begun` is called with the analysis's claim
+    of the folder, before it holds it.
     """
     try:
         record = RecordedRun.of(run)

@@ -31,7 +31,7 @@ def remote_or_environment(remote: str | None, *, others: Sequence[str | None]) -
 
 
 def _folder_or_uri(given: str) -> str:
-    """Refuses, as wrong usage, a path that is no folder, and a URI that there can't be."""
+    """Refuses, as a usage error, a path that is no folder, and a URI that there can't be."""
     try:
         path = Place.of(given).local
     except PlaceError as error:
@@ -47,7 +47,7 @@ def folders_or_uris(given: list[str] | None) -> list[str] | None:
 
 
 def path_or_uri(given: str | None) -> str | None:
-    """Refuses, as wrong usage, a URI that there can't be, for a file or a folder to write."""
+    """Refuses, as a usage error, a URI that there can't be, for a file or a folder to write."""
     try:
         return given and str(Place.of(given))
     except PlaceError as error:
@@ -55,7 +55,7 @@ def path_or_uri(given: str | None) -> str | None:
 
 
 def file_or_uri(given: str | None) -> str | None:
-    """Refuses, as wrong usage, what can't be a file to write, on this machine or in a store."""
+    """Refuses, as a usage error, what can't be a file to write, on this machine or in a store."""
     try:
         if given is None:
             return None
@@ -86,7 +86,7 @@ def path_here(given: str) -> Path:
 
 
 def file_here(given: str | None) -> str | None:
-    """Refuses, as wrong usage, what can't be a file to write on this machine."""
+    """Refuses, as a usage error, what can't be a file to write on this machine."""
     try:
         return None if given is None else str(file_to_write(given))
     except PlaceError as error:

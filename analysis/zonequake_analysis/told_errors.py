@@ -23,7 +23,7 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 @contextmanager
 def told_errors(command: str) -> Iterator[None]:
     """Ends the command as a failed harness at an error inside: with a sentence, or with the trace
-    of an error that has none. Passes on wrong usage and exit codes.
+    of an error that has none. Passes on usage errors and exit codes.
     """
     try:
         yield

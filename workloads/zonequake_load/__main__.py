@@ -5,7 +5,7 @@ Environment: `ZQ_LOAD_PLAN` (JSON file with a `LoadPlan`), `ZQ_LOAD_DIR` (defaul
 `ZQ_LOAD_ORDINAL` (default the number after the last dash of the pod's name); `ZQ_TLS_DIR` and
 `ZQ_TLS_DOMAIN` (docs/tls.md).
 
-Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be written, 254 wrong usage.
+Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be written, 254 usage error.
 """
 
 from __future__ import annotations

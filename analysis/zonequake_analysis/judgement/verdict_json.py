@@ -192,7 +192,7 @@ def without_analysis(
 
 
 def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
-    """Returns the same with another exit code: wrong usage has one and is no verdict."""
+    """Returns the same with another exit code: a usage error has one and is no verdict."""
     return msgspec.structs.replace(document, exit_code=code)
 
 

@@ -1,7 +1,7 @@
 """`zonequake compare`: two runs, or two sets of runs, side by side.
 
 Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show too little to decide,
-254 wrong usage, 255 a folder can't be read.
+254 usage error, 255 a folder can't be read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`zonequake trend FOLDER`: how objectives changed over many runs, as a page and as a table.
 
-Exit codes: 0 the page is written, 254 wrong usage, 255 it could not be written. A change for the
+Exit codes: 0 the page is written, 254 usage error, 255 it could not be written. A change for the
 worse has no exit code: it may be old and known; `zonequake compare` has one.
 """
 

@@ -22,7 +22,7 @@ _WORK = Path("/work")
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Replaces this process by the one that `arguments` name.
 
-    Returns only if it can't, with the exit code: of wrong usage, or of a failed harness.
+    Returns only if it can't, with the exit code: of a usage error, or of a failed harness.
     """
     try:
         command = command_of(arguments, environment)

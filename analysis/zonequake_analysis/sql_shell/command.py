@@ -1,6 +1,6 @@
 """`zonequake sql-shell RUN`: the tables of an analyzed run, in SQL.
 
-Exit codes: 0 answered, 254 wrong usage, as a statement that can't be answered or a run without
+Exit codes: 0 answered, 254 usage error, as a statement that can't be answered or a run without
 tables is, 255 the tables can't be opened.
 """
 

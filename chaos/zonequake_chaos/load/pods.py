@@ -31,7 +31,7 @@ from zonequake_load.pod.control import (
     PhaseRequest,
 )
 
-WRONG_USAGE = 254
+USAGE_EXIT_CODE = 254
 """Exit code of a load that can't read its plan (`zonequake_load.__main__`)."""
 
 _POLL_S = 0.3
@@ -102,7 +102,7 @@ class LoadPods:
                 try:
                     found = await self._kube.get("Pod", pod)
                     ended = container_end(found, CONTAINER, in_last_life=True)
-                    if ended is not None and ended["exitCode"] == WRONG_USAGE:
+                    if ended is not None and ended["exitCode"] == USAGE_EXIT_CODE:
                         raise HarnessError(await self._refusal(pod, found))
                     if not is_ready(found):
                         waiting.append(pod)
@@ -121,9 +121,9 @@ class LoadPods:
         _, _, words = (lines[-1] if lines else b"").decode(errors="replace").partition(" ")
         image = found["spec"]["containers"][0]["image"]
         return (
-            f"{pod} ended with exit code {WRONG_USAGE}: {words or 'its log is empty'}; expected an "
-            f"image of this harness's version, found {image}: upgrade the release by `zonequake "
-            "install`, or name the load's image by its value images.load"
+            f"{pod} ended with exit code {USAGE_EXIT_CODE}: {words or 'its log is empty'}; "
+            f"expected an image of this harness's version, found {image}: upgrade the release by "
+            "`zonequake install`, or name the load's image by its value images.load"
         )
 
     async def enter(self, phase: Phase) -> None:

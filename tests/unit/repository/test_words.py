@@ -58,6 +58,7 @@ def test_a_new_file_is_looked_at_before_it_is_added(tmp_path: Path) -> None:
         ("The group begins anew.", "'anew': write"),
         ("It waits For ever.", "'For ever': write"),
         ('raise ValueError("wrong words")', "'wrong words': write"),
+        ("Exit codes: 0 done, 254 wrong usage", "'wrong usage': write"),
         ("an error that nobody expected", "'nobody expected': write"),
         ("4,000 ms behind the proof", "'behind the proof': write"),
         ("an analysed run", "'analysed': write"),

@@ -171,8 +171,10 @@ _Acting = tuple[RecordedEvent, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """The facts of windows that events tell. `acting`: what can take a partition away; `members`: by zone
-    and partition, the nodes of each state of its resource, by time.
+    """The facts of windows that events tell.
+
+    `acting`: what can take a partition away; `members`: by zone and partition, the nodes of each
+    state of its resource, by time.
     """
 
     acting: Sequence[_Acting]

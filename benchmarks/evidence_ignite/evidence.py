@@ -11,9 +11,7 @@ Ends with 0 if nothing is left to do, 2 if something is, and why it can't be run
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,7 +21,8 @@ from benchmarks.evidence_ignite.page import RELEASE, page
 from benchmarks.evidence_ignite.picture import picture
 from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, first_of, read_rows
 from benchmarks.evidence_ignite.seen import seen
-from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, read_lines, zonequake
+from benchmarks.record.loop import Work, asked, run_all
+from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, read_lines, zonequake
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.kit.suited import check_suited
 from zonequake_chaos.scenario import manifest
@@ -62,14 +61,14 @@ def scenario_of(row: Row) -> str:
     return str(own) if own.is_file() else row.scenario
 
 
-def given(row: Row, system: System) -> list[str]:
+def overrides_of(row: Row, system: System) -> list[str]:
     """Returns the overrides of a row's runs on one system."""
     return [*RATES, *row.given(system)]
 
 
 def planned(row: Row, system: System) -> ChaosRun:
     """Returns the run of a row. Raises ChaosError if the system can't be put through it."""
-    run = manifest.load(scenario_of(row), given(row, system))
+    run = manifest.load(scenario_of(row), overrides_of(row, system))
     check_plan(run)
     check_suited(find_target(system), run)
     return with_target(run, name=system)
@@ -95,14 +94,14 @@ def run_one(row: Row, run: Next) -> Done:
         volumes = ("--count", str(row.volumes), "--mebibytes", str(VOLUME_MIB))
         zonequake("cluster", "limited-volumes", *volumes)
     out = folder_of(row, run.system, run.seed)
-    asked = Asked(
+    wanted = Asked(
         scenario=scenario_of(row),
         seed=run.seed,
         out=out,
         target=run.system,
-        overrides=given(row, run.system),
+        overrides=overrides_of(row, run.system),
     )
-    document, took_s = judged(asked, _beside(row, run, out))
+    document, took_s = judged(wanted, _beside(row, run, out))
     version = str(document["run"].get("target") or run.system)
     return done_of(row, run, document, version=version, took_s=took_s)
 
@@ -141,44 +140,26 @@ def _drawn(row: Row) -> str | None:
     return None
 
 
+def begin() -> None:
+    zonequake("cluster", "up")
+    zonequake("install", *(word for each in INSTALL for word in ("--set", each)))
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
     rows = read_rows(LIST.read_text())
-    unknown = sorted(set(asked.names) - {row.name for row in rows})
-    if unknown:
-        parser.error(f"found {unknown}, expected names of {LIST}")
-    to_run = {row.name: row for row in rows if not asked.names or row.name in asked.names}
-    left = False
-    for row in [*to_run.values()]:
-        if (why := obstacle(row)) is not None:
-            left = True
-            del to_run[row.name]
-            print(f"{row.name} can't be run: {why}")
-    end_s, begun = time.monotonic() + asked.seconds, False
-    while (first := first_of([*to_run.values()], read_lines(RESULTS, Done))) is not None:
-        row, run = first
-        if asked.page or time.monotonic() >= end_s:
-            left = True
-            break
-        if not begun:
-            zonequake("cluster", "up")
-            zonequake("install", *(word for each in INSTALL for word in ("--set", each)))
-            begun = True
-        try:
-            done = run_one(row, run)
-        except ChaosError as error:
-            left = True
-            del to_run[row.name]
-            print(f"{row.name} is left: {error}")
-            continue
-        keep(done, RESULTS)
-        write_page(rows, [row])
-        print(f"{row.name}, {run.system}, seed {run.seed}: {done.verdict}: {done.headline}")
-    write_page(rows, rows if asked.page else [])
+    given = asked(None, __doc__, rows, LIST)
+    work = Work(
+        results=RESULTS,
+        obstacle=obstacle,
+        first=lambda to_run: first_of(to_run, read_lines(RESULTS, Done)),
+        begin=begin,
+        run_one=run_one,
+        write=lambda row: write_page(rows, [row]),
+        label=lambda run: f"{run.system}, seed {run.seed}",
+        goes_on=True,
+    )
+    left = run_all(work, rows, given)
+    write_page(rows, rows if given.page else [])
     return 2 if left else 0
 
 

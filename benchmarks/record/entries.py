@@ -92,5 +92,11 @@ def next_run(entry: Entry, done: Sequence[Done]) -> Next | None:
     return None
 
 
+def first_of(entries: Sequence[Entry], done: Sequence[Done]) -> tuple[Entry, Next] | None:
+    """Returns the run to make first: all of an entry, before any of the next one."""
+    runs = ((entry, run) for entry in entries if (run := next_run(entry, done)) is not None)
+    return next(runs, None)
+
+
 def _first_free(done: Sequence[Done]) -> int:
     return max((one.seed for one in done), default=0) + 1

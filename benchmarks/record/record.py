@@ -10,17 +10,16 @@ Ends with 0 if nothing is left to do, 2 if something is, and why it can't be run
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record.beside import working_beside
-from benchmarks.record.entries import Done, Entry, Next, next_run, read_done, read_entries
+from benchmarks.record.entries import Done, Entry, Next, first_of, read_done, read_entries
+from benchmarks.record.loop import Work, asked, run_all
 from benchmarks.record.page import page, witnesses
-from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, keep, zonequake
+from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, zonequake
 from zonequake_chaos.scenario import manifest
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.etcd import build_etcd_release
@@ -28,6 +27,7 @@ from zonequake_kube.errors import ChaosError
 
 LIST = Path(__file__).with_name("record.yaml")
 SCENARIOS = Path(__file__).with_name("scenarios")
+RESULTS = EVIDENCE / "record.jsonl"
 RUNS = ROOT / ".zonequake" / "record"
 VOLUME_MIB = 512
 
@@ -72,7 +72,7 @@ def run_one(entry: Entry, run: Next) -> Done:
     cluster = EmbeddedCluster(None, say=print)
     if built.ref not in cluster.images():
         cluster.load_image(built.archive)
-    asked = Asked(
+    wanted = Asked(
         scenario=scenario_of(entry),
         seed=run.seed,
         out=RUNS / f"{entry.name}-{run.release}-{run.seed}",
@@ -80,7 +80,7 @@ def run_one(entry: Entry, run: Next) -> Done:
         image=built.ref,
         overrides=entry.overrides,
     )
-    document, took_s = judged(asked, working_beside(entry.beside, cluster.kubeconfig))
+    document, took_s = judged(wanted, working_beside(entry.beside, cluster.kubeconfig))
     return done_of(entry, run, document, took_s)
 
 
@@ -92,39 +92,26 @@ def write_page(entries: Sequence[Entry], done: Sequence[Done], folder: Path = EV
         (folder / name).write_text(content)
 
 
+def begin() -> None:
+    zonequake("cluster", "up")
+    zonequake("install")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--page", action="store_true")
-    given = parser.parse_args()
     entries = read_entries(LIST.read_text())
-    unknown = sorted(set(given.names) - {entry.name for entry in entries})
-    if unknown:
-        parser.error(f"found {unknown}, expected names of {LIST}")
-    results = EVIDENCE / "record.jsonl"
-    end_s, left = time.monotonic() + given.seconds, False
-    begun = given.page
-    for entry in entries:
-        if given.names and entry.name not in given.names:
-            continue
-        if (why := obstacle(entry)) is not None:
-            left = True
-            print(f"{entry.name} can't be run: {why}")
-            continue
-        while (run := next_run(entry, read_done(results))) is not None:
-            if given.page or time.monotonic() >= end_s:
-                left = True
-                break
-            if not begun:
-                zonequake("cluster", "up")
-                zonequake("install")
-                begun = True
-            done = run_one(entry, run)
-            keep(done, results)
-            write_page(entries, read_done(results))
-            print(f"{entry.name}, {run.release}, seed {run.seed}: {done.verdict}: {done.headline}")
-    write_page(entries, read_done(results))
+    given = asked(None, __doc__, entries, LIST)
+    work = Work(
+        results=RESULTS,
+        obstacle=obstacle,
+        first=lambda to_run: first_of(to_run, read_done(RESULTS)),
+        begin=begin,
+        run_one=run_one,
+        write=lambda _: write_page(entries, read_done(RESULTS)),
+        label=lambda run: f"{run.release}, seed {run.seed}",
+        goes_on=False,
+    )
+    left = run_all(work, entries, given)
+    write_page(entries, read_done(RESULTS))
     return 2 if left else 0
 
 

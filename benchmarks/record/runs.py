@@ -72,7 +72,7 @@ def judged(
     return json.loads((out / "verdict.json").read_text()), time.monotonic() - begun_s
 
 
-def keep(done: msgspec.Struct, file: Path) -> None:
+def keep(done: object, file: Path) -> None:
     """Appends a run, on disk when it returns; a half line that a crash left is ended first."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as out:

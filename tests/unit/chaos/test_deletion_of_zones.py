@@ -24,8 +24,10 @@ class Held:
             "reason": "Unschedulable",
             "message": "0/1 nodes are available.",
         }
-        pod = {"metadata": {"name": "zq-operator-x"}}
-        pod["status"] = {"phase": "Pending", "conditions": [unmet]}
+        pod = {
+            "metadata": {"name": "zq-operator-x"},
+            "status": {"phase": "Pending", "conditions": [unmet]},
+        }
         lease = {"metadata": {"name": "zq-operator"}, "spec": {"holderIdentity": ""}}
         return {"Pod": [pod], "Lease": [lease]}[kind]
 

@@ -11,6 +11,7 @@ from zonequake_analysis.checks.transactions.of_operations import TransactionFind
 from zonequake_analysis.inputs.run_folder import RunDescription
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.measures.answered_writes import HistoryWrites
+from zonequake_analysis.measures.availability.windows import Availability
 from zonequake_analysis.measures.load_rate import LoadRate
 from zonequake_analysis.measures.lost_groups import LostGroup
 from zonequake_analysis.measures.majorities import Unfounded
@@ -20,7 +21,6 @@ from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
 from zonequake_analysis.measures.tally import TRANSACTION
 from zonequake_analysis.measures.timeline import OperationCounts
-from zonequake_analysis.measures.windows import Availability
 from zonequake_analysis.metrics.metric_facts import MetricFacts
 from zonequake_analysis.spark_pass.ingest import Quality
 

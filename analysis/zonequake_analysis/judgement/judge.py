@@ -46,6 +46,7 @@ from zonequake_analysis.judgement.safety import safety_checks
 from zonequake_analysis.judgement.sufficiency import sufficiency_checks
 from zonequake_analysis.judgement.writes_at_two_places import counted, meaning
 from zonequake_analysis.measures.answered_writes import answered_writes
+from zonequake_analysis.measures.availability.windows import availability
 from zonequake_analysis.measures.hidden_writes import LOST, count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.lost_groups import leaderless, lost_groups, with_writes
@@ -54,7 +55,6 @@ from zonequake_analysis.measures.rebalances import early_joints, fault_landings,
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
-from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.metrics.metric_facts import metric_facts
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime, findings_over_time
 from zonequake_analysis.post_mortem.shown import Shown, witnesses

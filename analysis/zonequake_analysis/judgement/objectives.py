@@ -6,7 +6,7 @@ import math
 
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.latency import latency_check
-from zonequake_analysis.measures.windows import Unavailability
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 

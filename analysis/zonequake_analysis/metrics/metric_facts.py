@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SamplesError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.scrapes import Targets, targets_of

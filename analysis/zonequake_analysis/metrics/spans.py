@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.windows import Unavailability
 
 LONGEST_MS = 10 * 60 * 1000
 MIN_SPAN_MS = 10_000

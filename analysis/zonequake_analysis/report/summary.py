@@ -10,8 +10,8 @@ from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.sufficiency import LOAD
 from zonequake_analysis.judgement.verdict_json import MOST_TOLD
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (

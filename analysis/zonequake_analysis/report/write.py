@@ -19,7 +19,7 @@ from zonequake_analysis.judgement.verdict_json import (
     read_facts,
 )
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.measures.windows import Unavailability
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check

@@ -32,7 +32,7 @@ from zonequake_analysis.inputs.ids import spread_bucket
 from zonequake_analysis.inputs.integer_columns import EVENTS
 from zonequake_analysis.inputs.layout import blobs, joined, laid_out
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
-from zonequake_analysis.measures.probes import Island, Vantage, watched
+from zonequake_analysis.measures.availability.probes import Island, Vantage, watched
 
 
 def _some(*names: str) -> pa.Schema:

@@ -24,9 +24,9 @@ from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, seen_lineages, viewed, with_seen
 from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
+from zonequake_analysis.measures.availability.probes import Island, Vantage, watched
 from zonequake_analysis.measures.lost_groups import AcknowledgedWrites, acknowledged_writes
 from zonequake_analysis.measures.majorities import TimeRange, Unfounded, unfounded
-from zonequake_analysis.measures.probes import Island, Vantage, watched
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.measures.tally import Tally, extent, tally
 from zonequake_analysis.spark_pass.across_keys import Across, judged_across

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.windows import Availability, Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
-from zonequake_analysis.measures.windows import Availability, Unavailability
 from zonequake_analysis.metrics.spans import Span, Spans, longest_first
 from zonequake_analysis.tables.unix_time import UnixTime
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.metric_facts import MetricFacts, Moved, metric_facts, of_nodes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec.structs import replace as replaced
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.metrics.metric_facts import MetricFacts, moved_of
 from zonequake_analysis.metrics.metric_names import family, is_counter, unit
 from zonequake_analysis.metrics.scrapes import Targets

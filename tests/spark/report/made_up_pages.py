@@ -25,10 +25,10 @@ from zonequake_analysis.checks.search.witness import Witness, WitnessOperation
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.measures.availability.windows import Cause, Unavailability
 from zonequake_analysis.measures.rebalances import fault_landings, rebalances
 from zonequake_analysis.measures.tally import BINS
 from zonequake_analysis.measures.timeline import Latencies, PartitionRow, Timeline
-from zonequake_analysis.measures.windows import Cause, Unavailability
 from zonequake_analysis.post_mortem.examples import Example, chosen
 from zonequake_analysis.post_mortem.finding_cells import FindingCell, coarse
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime

@@ -10,8 +10,8 @@ from zonequake_analysis.checks.search.witness import Finding
 from zonequake_analysis.inputs.run_folder import Expectations, RunDescription
 from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.measures.availability.windows import Availability
 from zonequake_analysis.measures.replica_audit import Audit
-from zonequake_analysis.measures.windows import Availability
 from zonequake_analysis.spark_pass.ingest import Quality
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.availability.probes import Island, Vantage
 
 SECOND = 1_000_000_000
 EVERY_NS = SECOND // 10

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.analysis.made_up_probes import SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.windows import availability
+from zonequake_analysis.measures.availability.windows import availability
 
 KILL = {"fault": "kill", "type": "pod_kill"}
 ROLL = {"fault": "roll", "type": "rolling_restart"}

@@ -16,14 +16,18 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.availability.probes import Island, Vantage
+from zonequake_analysis.measures.availability.windows import (
+    Availability,
+    Unavailability,
+    availability,
+)
 from zonequake_analysis.measures.lost_groups import LostGroup
 from zonequake_analysis.measures.majorities import Unfounded
-from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.rebalances import EarlyJoint, fault_landings, rebalances
 from zonequake_analysis.measures.replica_audit import Audit, Disagreement
 from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
-from zonequake_analysis.measures.windows import Availability, Unavailability, availability
 from zonequake_analysis.metrics.spans import spans_of
 from zonequake_analysis.report.witness_text import check_of
 from zonequake_analysis.storage.place import Place

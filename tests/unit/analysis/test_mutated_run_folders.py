@@ -29,13 +29,13 @@ from zonequake_analysis.inputs.run_folder import (
     read_events,
 )
 from zonequake_analysis.judgement.verdict_json import read_facts, started
+from zonequake_analysis.measures.availability.probes import Island
+from zonequake_analysis.measures.availability.windows import availability
 from zonequake_analysis.measures.lost_groups import lost_groups
 from zonequake_analysis.measures.majorities import without_majority
-from zonequake_analysis.measures.probes import Island
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
-from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.report import time_rows
 from zonequake_analysis.report.summary import faults_in_words
 

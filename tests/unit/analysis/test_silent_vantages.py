@@ -11,8 +11,8 @@ from tests.unit.analysis.made_up_probes import SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
-from zonequake_analysis.measures.probes import Island
-from zonequake_analysis.measures.windows import Availability, availability
+from zonequake_analysis.measures.availability.probes import Island
+from zonequake_analysis.measures.availability.windows import Availability, availability
 from zonequake_analysis.verdict import Check, Verdict
 
 

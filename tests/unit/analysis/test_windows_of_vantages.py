@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.analysis.made_up_probes import EVERY_NS, SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.probes import Island
-from zonequake_analysis.measures.windows import availability
+from zonequake_analysis.measures.availability.probes import Island
+from zonequake_analysis.measures.availability.windows import availability
 
 Run = tuple[str, float, float]
 """A vantage's name, and its last success before and the next one after, in seconds."""

@@ -14,7 +14,11 @@ from tests.unit.analysis.made_up_probes import SECOND, island, vantage
 from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
-from zonequake_analysis.measures.windows import Availability, Unavailability, availability
+from zonequake_analysis.measures.availability.windows import (
+    Availability,
+    Unavailability,
+    availability,
+)
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.write import verdict_document
 from zonequake_analysis.verdict import Check, Verdict

@@ -29,9 +29,9 @@ import msgspec
 
 from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.fault_times import ends_of_faults
+from zonequake_analysis.measures.availability.fault_times import ends_of_faults
+from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.majorities import TimeRange
-from zonequake_analysis.measures.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.resets import RESET
 
 LOOK_BACK_NS = 5_000_000_000

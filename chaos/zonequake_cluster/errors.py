@@ -6,7 +6,7 @@ zonequake_kube.errors.HarnessError
     ├── BuildFailed           the node's programs could not be built
     ├── NoFreeNetwork         every address range that may be used is taken
     ├── InstanceBusy          another `up` or `down` works on the same instance
-    ├── DiskFull              the kubelet would evict pods for want of disk
+    ├── TooLittleDisk         the kubelet would evict pods for want of disk
     ├── StartFailed           a component did not become ready in time
     ├── NotRunning            the call needs a running cluster
     ├── FileNotShipped        a file of zonequake's own is missing: the installation is broken
@@ -38,7 +38,7 @@ class InstanceBusy(ProviderError):
     """Another process holds the instance's lock."""
 
 
-class DiskFull(ProviderError):
+class TooLittleDisk(ProviderError):
     """The file system has so little room that the kubelet would evict pods."""
 
 

@@ -8,11 +8,11 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.runner.problems import Problems
 from zonequake_kube.errors import in_words
 
-Piece = Callable[[], Awaitable[list[str]]]
+CollectedPiece = Callable[[], Awaitable[list[str]]]
 """Collects something; returns what of it is missing, in words."""
 
 
-async def each_piece(pieces: Mapping[str, Piece], problems: Problems) -> None:
+async def each_piece(pieces: Mapping[str, CollectedPiece], problems: Problems) -> None:
     """Collects all pieces, in their order. What is missing makes the run unknown; a piece that
     raises fails the harness, once the others are there.
     """

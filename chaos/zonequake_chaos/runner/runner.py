@@ -36,7 +36,7 @@ from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.injection import FaultResults, finish, inject_fault, release
 from zonequake_chaos.runner.judged_faults import record_and_judge
-from zonequake_chaos.runner.pieces import Piece, each_piece
+from zonequake_chaos.runner.pieces import CollectedPiece, each_piece
 from zonequake_chaos.runner.plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
@@ -358,7 +358,7 @@ class Runner:
         return await self._journal.pay_all(self._pay, HEALING)
 
     async def _collect(self) -> None:
-        pieces: dict[str, Piece] = {
+        pieces: dict[str, CollectedPiece] = {
             "events": partial(
                 record_and_judge,
                 self._deployment,

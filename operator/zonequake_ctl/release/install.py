@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zonequake_cluster.errors import DiskFull
+from zonequake_cluster.errors import TooLittleDisk
 from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
@@ -43,7 +43,7 @@ async def install_release(
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
     further `--set` words; `chart` is a chart's folder in place of our own. On our own cluster the
     namespace is made, with the label that allows chaos; on another one that label is its owner's
-    word. Raises DiskFull, before anything is done, if our own cluster would evict the pods for
+    word. Raises TooLittleDisk, before anything is done, if our own cluster would evict the pods for
     want of disk; ImageNotPulled as soon as a pod can't get its image; else HelmFailed with helm's
     last lines, and with a line for each pod that isn't ready and each node in trouble.
     """
@@ -71,10 +71,10 @@ async def install_release(
 
 
 def _look_at_room() -> None:
-    """Raises DiskFull: the kubelet would evict the pods that helm waits for."""
+    """Raises TooLittleDisk: the kubelet would evict the pods that helm waits for."""
     room = disk_room(find_own_files().state)
     if room.is_too_little:
-        raise DiskFull(str(room.problem()))
+        raise TooLittleDisk(str(room.problem()))
 
 
 def uninstall_release(place: ReleasePlace) -> None:

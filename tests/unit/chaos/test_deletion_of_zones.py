@@ -29,7 +29,8 @@ class Held:
             "status": {"phase": "Pending", "conditions": [unmet]},
         }
         lease = {"metadata": {"name": "zq-operator"}, "spec": {"holderIdentity": ""}}
-        return {"Pod": [pod], "Lease": [lease]}[kind]
+        found: dict[str, list[dict[str, Any]]] = {"Pod": [pod], "Lease": [lease]}
+        return found[kind]
 
     async def nodes(self) -> list[dict[str, Any]]:
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zonequake_cluster.errors import DiskFull
+from zonequake_cluster.errors import TooLittleDisk
 from zonequake_cluster.host.disk_room import DiskRoom
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.release import install
@@ -85,5 +85,5 @@ async def test_an_image_that_is_missing_is_still_told_of_alone(
 async def test_on_a_full_disk_helm_is_not_even_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     full = DiskRoom(folder=Path("/state"), free_bytes=2**30, total_bytes=200 * 2**30)
     monkeypatch.setattr(install, "disk_room", lambda _: full)
-    with pytest.raises(DiskFull, match=r"1\.0 GiB are free .* evicts pods"):
+    with pytest.raises(TooLittleDisk, match=r"1\.0 GiB are free .* evicts pods"):
         await install.install_release(place(monkeypatch, Server(), embedded=True), images={})

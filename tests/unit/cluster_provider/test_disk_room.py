@@ -8,7 +8,7 @@ import pytest
 
 from zonequake_cluster import embedded, requirements
 from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.errors import DiskFull
+from zonequake_cluster.errors import TooLittleDisk
 from zonequake_cluster.host.disk_room import NEAR_BYTES, DiskRoom, disk_room
 
 GIB = 2**30
@@ -42,7 +42,7 @@ class BegunError(Exception):
 
 @pytest.mark.parametrize(
     ("free_bytes", "raised", "said"),
-    [(GIB, DiskFull, 0), (3 * GIB, BegunError, 1), (50 * GIB, BegunError, 0)],
+    [(GIB, TooLittleDisk, 0), (3 * GIB, BegunError, 1), (50 * GIB, BegunError, 0)],
 )
 def test_up_refuses_or_warns_before_it_does_anything(
     tmp_path: Path,

@@ -14,7 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from tests.unit.repository.test_layout import ROOT, SOURCE_ROOTS
 from tests.unit.store.one_node import OneNode
 from zonequake_load.pod.tally import OperationTally
-from zonequake_operator.controller import metrics as of_operator
+from zonequake_operator.controller import metrics
 from zonequake_store.serving.metrics import CommitTimes, NodeCollector
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.metrics import CertificateCollector, ConnectionCollector
@@ -64,7 +64,7 @@ async def exported(folder: Path) -> dict[str, tuple[str, ...]]:
     async with OneNode(folder) as node:
         families += NodeCollector(node.host, list).collect()
     made = [
-        *(each for each in vars(of_operator).values() if isinstance(each, MetricWrapperBase)),
+        *(each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase)),
         *(cast("MetricWrapperBase", each) for each in registry._collector_to_names),
     ]
     told = [(one._name, one._type, one._labelnames) for one in made]

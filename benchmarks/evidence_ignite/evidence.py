@@ -119,8 +119,13 @@ def write_page(rows: Sequence[Row], drawn: Sequence[Row]) -> None:
     for row in drawn:
         if (content := _drawn(row)) is not None:
             _picture(row).write_text(content)
-    pictures = {row.name: file.name for row in rows if (file := _picture(row)).exists()}
-    PAGE.write_text(page(rows, read_lines(RESULTS, Done), pictures))
+    PAGE.write_text(page(rows, read_lines(RESULTS, Done), pictures(rows)))
+
+
+def pictures(rows: Sequence[Row], folder: Path = EVIDENCE) -> dict[str, str]:
+    """Returns the file names of the pictures that are in the folder, by the names of their rows."""
+    found = {row.name: _picture(row).name for row in rows}
+    return {name: file for name, file in found.items() if (folder / file).exists()}
 
 
 def _picture(row: Row) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Set
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
@@ -35,7 +37,10 @@ from benchmarks.evidence_ignite.rows import (
     read_rows,
 )
 from benchmarks.evidence_ignite.seen import seen
-from benchmarks.record.runs import keep, read_lines
+from benchmarks.record import record
+from benchmarks.record.entries import read_done, read_entries
+from benchmarks.record.page import witnesses
+from benchmarks.record.runs import EVIDENCE, keep, read_lines
 from zonequake_kube.client import Kube
 
 IGNITE, OURS = System.IGNITE, System.OURS
@@ -242,5 +247,32 @@ def test_each_system_is_altered_in_its_own_words() -> None:
 
 
 def test_the_page_in_the_repository_is_what_the_results_say() -> None:
-    rows = read_rows(evidence.LIST.read_text())
-    assert evidence.PAGE.read_text() == page(rows, read_lines(evidence.RESULTS, Done))
+    rows, done = read_rows(evidence.LIST.read_text()), read_lines(evidence.RESULTS, Done)
+    written = evidence.PAGE.read_text()
+    assert written == page(rows, done, evidence.pictures(rows))
+    assert wrong_pictures(written, EVIDENCE, beside={*witnesses_of_the_record()}) == []
+
+
+def wrong_pictures(written: str, folder: Path, *, beside: Set[str] = frozenset()) -> list[str]:
+    """Returns the pictures that a page names and a folder lacks, and those that it has besides."""
+    named = set(re.findall(r"!\[[^]]*\]\(([^)]+)\)", written))
+    there = {path.name for path in folder.iterdir() if path.suffix in (".svg", ".png")} - beside
+    return sorted(named ^ there)
+
+
+def witnesses_of_the_record() -> dict[str, str]:
+    entries = read_entries(record.LIST.read_text())
+    return witnesses(entries, read_done(record.RESULTS))
+
+
+def test_a_picture_that_is_missing_or_that_no_page_names_is_noticed(tmp_path: Path) -> None:
+    row = msgspec.structs.replace(ROW, name="drawn")
+    drawn = tmp_path / "ignite-3.1-drawn.svg"
+    assert evidence.pictures([row], tmp_path) == {}
+    drawn.touch()
+    written = page([row], [], evidence.pictures([row], tmp_path))
+    assert wrong_pictures(written, tmp_path) == []
+    (tmp_path / "ignite-3.1-of-no-row.svg").touch()
+    assert wrong_pictures(written, tmp_path) == ["ignite-3.1-of-no-row.svg"]
+    drawn.unlink()
+    assert wrong_pictures(written, tmp_path, beside={"ignite-3.1-of-no-row.svg"}) == [drawn.name]

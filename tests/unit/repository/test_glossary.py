@@ -10,9 +10,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
+
+from zonequake_analysis.checks.transactions.cycles import CycleKind
+from zonequake_analysis.verdict import Verdict
+from zonequake_load.pod.control import Loop
+from zonequake_operator.resources.model import PartitionState
+from zonequake_protocol.admin import OrderStatus, ReplicaRole, Stage
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis")
@@ -94,3 +101,20 @@ def test_every_key_of_a_partition_has_its_line() -> None:
     keys = {"stable", "pending", "planned", "switchReduce", "switchAppend", "pendingLock"}
     keys |= {"change trigger revision", "resetRevision", "configuration token"}
     assert keys - set(entries()) == set()
+
+
+WORDS_OF_OUTPUT: tuple[type[StrEnum], ...] = (
+    CycleKind,
+    OrderStatus,
+    PartitionState,
+    ReplicaRole,
+    Stage,
+    Verdict,
+)
+
+
+def test_the_words_by_which_states_and_results_are_told_have_their_lines() -> None:
+    told = {words(value) for each in WORDS_OF_OUTPUT for value in each}
+    told |= {f"{words(loop)} loop" for loop in Loop}
+    told -= {"none", "stable"}  # NONE: no change; STABLE: it is done
+    assert told - {words(term) for term in entries()} == set()

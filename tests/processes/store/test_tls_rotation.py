@@ -149,7 +149,7 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        assert load.done > 1000
+        assert load.done > 100, "too few operations to meet each change"
         assert load.failed == []
         for group in zone.groups:
             await nodes.until_equal(group, THREE)

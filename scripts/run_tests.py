@@ -43,7 +43,7 @@ ALLOWED_SKIPS_HEADING = "## Tests that may be skipped"
 
 PROGRESS_EVERY_S = 60.0
 POLL_S = 0.1
-NICE, NICE_AWAITED = 15, 5
+NICE, NICE_AWAITED = 10, 5
 """Of all lanes but the one that waits, and of their groups that others need: on a fresh machine the
 lane that waits can't end before these."""
 SLOWEST = ("--durations=12", "--durations-min=3")

@@ -215,10 +215,10 @@ def test_what_computes_gives_way_to_what_waits(run_tests: ModuleType, tmp_path: 
     assert {"programs", "images"} == run_tests.AWAITED
     outcomes = run_tests.run_groups(
         [
-            command(run_tests, "a", "computes", nice.format(expected=min(own + 15, 19))),
+            command(run_tests, "a", "computes", nice.format(expected=min(own + 10, 19))),
             command(run_tests, "programs", "others", nice.format(expected=min(own + 5, 19))),
-            command(run_tests, "b", "others", nice.format(expected=min(own + 15, 19))),
-            command(run_tests, "c", "servers", nice.format(expected=min(own + 15, 19))),
+            command(run_tests, "b", "others", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "c", "servers", nice.format(expected=min(own + 10, 19))),
             command(run_tests, "d", "waits", nice.format(expected=own)),
         ]
     )

@@ -298,7 +298,9 @@ def run_group(group: Group, *, runs: Runs | None = None, log: Path | None = None
         print(f"\n=== {group.name}", flush=True)
     runs = runs or Runs()
     start_s = time.monotonic()
-    tests, problem = _pytest(group, runs, log) if group.folder else (0, _commands(group, runs, log))
+    tests, problem = 0, _commands(group, runs, log)
+    if group.folder and not problem:
+        tests, problem = _pytest(group, runs, log)
     return Outcome(
         name=group.name,
         duration_s=time.monotonic() - start_s,

@@ -8,20 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign.built_once import go_program
+from tests.foreign import workflow_linter
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = [
     *sorted((ROOT / ".github" / "workflows").glob("*.yml")),
     ROOT / "docs/examples/chaos.yml",
 ]
-_SOURCES = Path(__file__).parent / "actionlint"
-_PROGRAM = "github.com/rhysd/actionlint/cmd/actionlint"
 
 
 @pytest.fixture(scope="module")
 def actionlint() -> Path:
-    return go_program(_SOURCES, _PROGRAM)
+    return workflow_linter.program()
 
 
 def judged(actionlint: Path, workflow: Path) -> tuple[int, str]:

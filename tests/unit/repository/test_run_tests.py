@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ def run_tests(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("scripts.run_tests")
 
 
-def fixture_group(run_tests: ModuleType, folder: Path, source: str) -> object:
+def fixture_group(run_tests: ModuleType, folder: Path, source: str) -> Any:
     (folder / "test_one.py").write_text(source)
     return run_tests.Group(name="one", folder=str(folder))
 
@@ -57,6 +59,19 @@ def test_too_little_room_for_a_cold_run_is_warned_of_first(
     assert first.startswith("warning: 11.0 GiB are free on the file system of ")
     assert "a cold run needs 12" in first
     assert run_tests.little_room(run_tests.COLD_RUN_BYTES) == ""
+
+
+def test_tests_follow_their_groups_commands_if_those_end_well(
+    run_tests: ModuleType, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    source = f"from pathlib import Path\ndef test_a(): assert Path({str(made)!r}).exists()\n"
+    group = fixture_group(run_tests, tmp_path, source)
+    makes = ("python", "-c", f"open({str(made)!r}, 'w')")
+    ended_well = run_tests.run_group(replace(group, commands=(makes,)))
+    assert (ended_well.tests, ended_well.problem) == (1, "")
+    broken = run_tests.run_group(replace(group, commands=(("python", "-c", "raise 0"),)))
+    assert (broken.tests, broken.problem) == (0, "FAILED: python -c raise 0")
 
 
 def test_in_ci_a_skipped_test_needs_a_written_reason(

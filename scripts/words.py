@@ -61,6 +61,8 @@ _PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
 _PERSON_SEEN = re.compile(rf"{_PERSON.pattern}|\b(?:nobody|anybody|everybody)\b", re.IGNORECASE)
 """In texts that users see."""
 _NO_PERSON = "the node, process, client or person that it is"
+_TOLD = re.compile(r"\.j2$|(?:^|/)scenarios/[^/]+\.yaml$|^charts/zonequake/files/alerts\.yml$")
+"""Files whose text users see: pages, descriptions of scenarios, alerts."""
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
 """Where docstrings are read: in the product, and in a file outside of the repository."""
 
@@ -93,7 +95,7 @@ def riddles(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def people_seen(template: str) -> Iterator[tuple[int, str, str]]:
-    """Yields line from 1, word and advice for people-words in a page that users see."""
+    """Yields line from 1, word and advice for people-words in a text that users see."""
     for number, line in enumerate(template.splitlines(), 1):
         for person in _PERSON_SEEN.finditer(line):
             yield number, person.group(), _NO_PERSON
@@ -136,7 +138,7 @@ def main(names: list[str]) -> int:
         for line, words, instead in [
             *findings(text),
             *(riddles(text) if is_product else ()),
-            *(people_seen(text) if name.endswith(".j2") else ()),
+            *(people_seen(text) if _TOLD.search(name) else ()),
         ]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")

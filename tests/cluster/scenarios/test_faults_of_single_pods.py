@@ -22,7 +22,7 @@ FAULTS = [
         "stepSeconds": -86400,
         "holdSeconds": 3,
     },
-    {"name": "nobody-decides", "type": "operator_pause", "trigger": SETTLED, "holdSeconds": 3},
+    {"name": "nothing-decided", "type": "operator_pause", "trigger": SETTLED, "holdSeconds": 3},
     {"name": "next-operator", "type": "operator_kill", "trigger": SETTLED},
     {"name": "no-api", "type": "component_kill", "trigger": SETTLED, "holdSeconds": 4},
     {

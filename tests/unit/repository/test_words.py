@@ -146,8 +146,10 @@ def test_a_docstring_of_a_property_may_begin_with_an_article(
     assert words(str(file)).returncode == 0
 
 
-def test_a_page_that_users_see_names_no_people(tmp_path: Path) -> None:
-    file = tmp_path / "page.html.j2"
+@pytest.mark.parametrize("name", ["scenarios/a.yaml", "page.html.j2"])
+def test_a_scenario_or_a_page_that_users_see_names_no_people(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
     file.write_text("<p>\nNobody probed.</p>\n")
     done = words(str(file))
     assert done.returncode == 1

@@ -110,3 +110,11 @@ def test_all_that_is_imported_belongs_to_us_to_python_or_to_an_extra() -> None:
 def test_what_the_programs_need_is_in_the_extras_of_their_errors() -> None:
     assert lacking("zonequake_chaos.commands.cli", ["chaos"]) == set()
     assert lacking("zonequake_ctl.zq.cli", ["chaos", "operator"]) == set()
+
+
+def test_the_page_about_installation_explains_every_extra() -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    (told,) = re.findall(
+        r"^To install only a part, choose extras\.(.+?)\n\n", page, re.MULTILINE | re.DOTALL
+    )
+    assert [name for name in PROJECT["optional-dependencies"] if f"`{name}`" not in told] == ["all"]

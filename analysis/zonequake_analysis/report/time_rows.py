@@ -314,7 +314,7 @@ def leader_row(axis: Axis, events: Sequence[RecordedEvent]) -> str:
 
 
 def strip(axis: Axis, drawn: Timeline, answers: PartitionRow, *, rows: int) -> str:
-    """Returns whether a partition was served: darker where more failed; gaps are no data.
+    """Draws when a partition was served: darker where more failed; gaps are no data.
 
     `rows`: the partitions that are drawn.
     """

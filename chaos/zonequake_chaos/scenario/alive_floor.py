@@ -189,7 +189,7 @@ def _known(name: str, sizes: Mapping[str, int]) -> str | None:
 
 
 def _impossible(fault: AnyFault, sizes: Mapping[str, int]) -> str | None:
-    """Yields an objection if there are more victims than nodes."""
+    """Returns an objection if a named node does not exist then, or fewer nodes than are hit."""
     target: FaultTarget | None = getattr(fault, "target", None)
     pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
     named: list[str] = []
@@ -215,7 +215,7 @@ def _impossible(fault: AnyFault, sizes: Mapping[str, int]) -> str | None:
 
 
 def _twice(fault: AnyFault, plan: _Plan) -> str | None:
-    """Yields an objection if two faults hit the same thing at the same time."""
+    """Returns an objection if two faults hit the same thing at the same time."""
     harm = harm_of(fault, plan.sizes)
     if harm is None:
         return None

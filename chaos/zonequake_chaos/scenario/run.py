@@ -80,8 +80,8 @@ class RunLoad(ManifestPart, frozen=True, kw_only=True):
     """The work of all load pods together.
 
     Rates are operations per second over all pods; each pod probes each partition ten times a
-    second, or as often as `probe_rate` allows (0: never). `bulk` keys are written once in the
-    preload, to give every partition a size of about `bulk_keys_per_partition * filler_bytes`.
+    second, or as often as `probe_rate` allows (0: never). `bulk_keys_per_partition` keys are
+    written once in the preload: a partition has about that number times `filler_bytes`.
 
     `register_reads` and `register_cas` are shares of the operations on registers, the rest are
     writes, with `register_value_bytes` beside the value; `list_reads` is that of the operations on

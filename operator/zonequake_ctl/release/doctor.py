@@ -58,7 +58,7 @@ def examine(own: OwnFiles) -> Iterator[DoctorFinding]:
 
 
 def own_files(own: OwnFiles) -> DoctorFinding:
-    """Returns whether chart, Dockerfiles, locks and sources are where they belong."""
+    """Looks whether chart, Dockerfiles, locks and sources are where they belong."""
     try:
         for name in ("charts/zonequake/Chart.yaml", *(spec.dockerfile for spec in IMAGES)):
             own.find(name)

@@ -56,7 +56,7 @@ _ORDERS = {
 
 
 def because(step: TimelineStep) -> list[dict[str, Any]]:
-    """Yields one entry for each change of a step: what changed, and the rule behind it."""
+    """Returns one entry for each change of a step: what changed, and the rule behind it."""
     found = [*_of_zone(step)]
     for write in step.writes:
         found += [

@@ -2,7 +2,7 @@
 
 a leader whose read index works       nothing: the partition serves
 a person has asked for it             `reset`: two phases
-its whole group has stopped           `restart`: it recovers, or the chain is unwound
+its whole group has stopped           `cold_start`: it recovers, or the chain is unwound
 a reset is due, no majority           `reset`: two phases
 """
 

@@ -5,7 +5,7 @@
       └▶ planned└──────────────────── stable switch: stable = pending, pending = planned ◀─┘
 
 `decide` says what the keys must become; `orders`, from stored keys alone, what to tell the nodes.
-Steps of an in-memory switch, which go before planned, are in `switch`.
+Steps of an in-memory switch, which go before planned, are in `volatile_switch`.
 
 The document's "current node is the leader" is the operator acting on the leader's own report; its
 `onLeaderElected` and `onReconfigurationError` are the same code seeing another leader, or a leader

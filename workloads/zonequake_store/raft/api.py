@@ -109,7 +109,7 @@ class RaftRole(enum.StrEnum):
 
 
 class ChangePeersAnswer(enum.StrEnum):
-    """Answer to change_peers; the values are those of `admin_protocol.OrderStatus`."""
+    """Answer to change_peers; the values are those of `OrderStatus` in the protocol."""
 
     RECEIVED = "received"
     BUSY = "busy"
@@ -118,7 +118,7 @@ class ChangePeersAnswer(enum.StrEnum):
 
 
 class CancelAnswer(enum.StrEnum):
-    """Answer to cancel_change_peers; the values are those of `admin_protocol.OrderStatus`.
+    """Answer to cancel_change_peers; the values are those of `OrderStatus` in the protocol.
 
     The document's true is `received` (nothing runs, or catch-up was cancelled), its false `busy`
     (the change is past CATCHING_UP and goes on).
@@ -131,7 +131,7 @@ class CancelAnswer(enum.StrEnum):
 
 
 class ResetAnswer(enum.StrEnum):
-    """Answer to reset_peers; the values are those of `admin_protocol.OrderStatus`.
+    """Answer to reset_peers; the values are those of `OrderStatus` in the protocol.
 
     `busy`: this replica hears a leader, leads, or installs a snapshot; repeat it later. A leader
     without a quorum steps down within two election time-outs.
@@ -143,7 +143,7 @@ class ResetAnswer(enum.StrEnum):
 
 
 class GrantAnswer(enum.StrEnum):
-    """Answer to grant; the values are those of `admin_protocol.OrderStatus`.
+    """Answer to grant; the values are those of `OrderStatus` in the protocol.
 
     `busy`: the change runs, but its peers are not caught up (any more); repeat it later.
     """

@@ -1,6 +1,6 @@
 """The applied state of all replicas of a node, in one LMDB environment.
 
-    number pair's key      a pair's value (`state_pairs`)
+    number pair's key      a pair's value (`state.encoding`)
     0      group           Staging: which number holds how much of a snapshot on its way in
 
 Applied commands change a replica's cells in memory first (`cells`); about once a second, what

@@ -6,7 +6,7 @@
     <data>/log-unsynced/   LMDB: the same for zones with fsync: false
     <data>/data/           LMDB: applied state of all replicas
     <data>/events.jsonl    the journal
-    <data>/CRASHED         what the last process said when a signal ended it (`last_breath`)
+    <data>/CRASHED         what the last process said when a signal ended it (`crash_note`)
     <data>/DISTRUSTED      which environment's commit failed, and why (`distrust`)
 
 The logs of zones without fsync live in an environment of their own, because an LMDB environment

@@ -82,7 +82,7 @@ class Searched:
 
 
 def search(steps: Sequence[Step], *, most: int | None = None) -> Searched:
-    """Returns whether some order of `steps` respects real time and explains every answer.
+    """Looks for an order of `steps` that respects real time and explains every answer.
 
     Gives up when it would explore more than `most` configurations; None stands for the bound of the
     two constants. Steps whose ends meet at one time are concurrent. An unanswered READ explains

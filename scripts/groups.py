@@ -74,7 +74,7 @@ GROUPS = (
     Group(
         name="chart",
         commands=(
-            ("python", "-c", "from tests.chart.chart_tools import chart_tool; chart_tool('')"),
+            ("python", "-c", "from tests.chart import chart_tools; chart_tools.chart_tools()"),
         ),
         folder="tests/chart",
         limit_s=900,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from tests.foreign.built_once import built_once
-from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
+from tests.foreign.built_once import go_programs
 
 _SOURCES = Path(__file__).parent / "tools"
 _PROGRAMS = (
@@ -16,24 +13,11 @@ _PROGRAMS = (
 )
 
 
+def chart_tools() -> Path:
+    """The folder with both; compiles them if need be. Raises as `go_programs`."""
+    return go_programs(_SOURCES, *_PROGRAMS)
+
+
 def chart_tool(name: str) -> Path:
-    """The program; compiles both if need be. Raises BuildFailed without Go, else
-    CalledProcessError."""
-
-    def build(folder: Path) -> None:
-        subprocess.run(
-            [
-                find_go(print),
-                "build",
-                *WITHOUT_DEBUGGING,
-                "-ldflags=-s -w",
-                "-o",
-                f"{folder}/",
-                *_PROGRAMS,
-            ],
-            cwd=_SOURCES,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-            check=True,
-        )
-
-    return built_once(_SOURCES, suffixes=(".mod", ".sum"), build=build) / name
+    """One of the programs."""
+    return chart_tools() / name

@@ -20,25 +20,23 @@ _LOCK_WAIT_S = 1200.0
 
 def go_program(sources: Path, package: str) -> Path:
     """The program of a Go package, at the version that the module in `sources` names."""
+    return go_programs(sources, package) / package.rpartition("/")[2]
+
+
+def go_programs(sources: Path, *packages: str) -> Path:
+    """The folder with the programs of these packages, of one module. Raises BuildFailed without Go,
+    CalledProcessError otherwise."""
 
     def build(folder: Path) -> None:
+        flags = [*WITHOUT_DEBUGGING, "-ldflags=-s -w"]
         subprocess.run(
-            [
-                find_go(print),
-                "build",
-                *WITHOUT_DEBUGGING,
-                "-ldflags=-s -w",
-                "-o",
-                f"{folder}/",
-                package,
-            ],
+            [find_go(print), "build", *flags, "-o", f"{folder}/", *packages],
             cwd=sources,
             env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
             check=True,
         )
 
-    folder = built_once(sources, suffixes=(".mod", ".sum"), build=build)
-    return folder / package.rpartition("/")[2]
+    return built_once(sources, suffixes=(".mod", ".sum"), build=build)
 
 
 def built_once(sources: Path, *, suffixes: tuple[str, ...], build: Callable[[Path], None]) -> Path:

@@ -22,9 +22,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.foreign.built_once import built_once
+from tests.foreign.built_once import go_program
 from tests.processes.store.ports import free_ports
-from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 from zonequake_cluster.supply.tools import helm_path
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -63,23 +62,7 @@ class Registry:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    def build(folder: Path) -> None:
-        subprocess.run(
-            [
-                find_go(print),
-                "build",
-                *WITHOUT_DEBUGGING,
-                "-ldflags=-s -w",
-                "-o",
-                f"{folder}/",
-                _PROGRAM,
-            ],
-            cwd=_SOURCES,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"},
-            check=True,
-        )
-
-    program = built_once(_SOURCES, suffixes=(".mod", ".sum"), build=build) / "registry"
+    program = go_program(_SOURCES, _PROGRAM)
     folder = tmp_path_factory.mktemp("registry")
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {

@@ -9,18 +9,17 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec import structs
 
+from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from tests.unit.made_up_nodes import node_identity, topology_node
-from zonequake_chaos.faults.life import Injection, Victim
+from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
-from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset, reset_by_hand
 from zonequake_kube.client import Kube
@@ -199,28 +198,14 @@ def journal(tmp_path: Path) -> CleanupJournal:
 def made_injection(
     cluster: Cluster, journal: CleanupJournal, survivor: str | None = None, timeout_s: float = 60
 ) -> Injection:
-    world = SimpleNamespace(
-        kube=cluster, journal=journal, clock=SystemClock(), zones=["z"], release="zq"
-    )
-    victims = [
-        Victim(
-            node=node,
-            pod_uid="u",
-            container="store",
-            restarts=0,
-            process_incarnation="p",
-            address="",
-            host="",
-        )
-        for node in ([survivor] if survivor else [])
-    ]
-    return Injection(
-        world=cast("Any", world),
+    return made_up_injection(
+        [made_up_victim(survivor)] if survivor else [],
         name="by-hand",
-        victims=tuple(victims),
-        sighting=cast("Any", None),
         timeout_s=timeout_s,
-        hold_s=0,
+        kube=cluster,
+        journal=journal,
+        zones=["z"],
+        release="zq",
     )
 
 

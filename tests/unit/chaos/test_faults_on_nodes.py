@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from zonequake_chaos.cleanup import undo
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
@@ -30,7 +31,7 @@ from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPau
 from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.kinds.power_loss import PowerLossLife
 from zonequake_chaos.faults.kinds.tampered_calls import FailedFsync, SlowDisk
-from zonequake_chaos.faults.life import FaultLife, Injection, Victim, end_tasks
+from zonequake_chaos.faults.life import FaultLife, Injection, end_tasks
 from zonequake_chaos.node_access.own_machine import is_stopped
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
 from zonequake_chaos.record.cleanup_journal import (
@@ -44,7 +45,6 @@ from zonequake_chaos.record.cleanup_journal import (
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import HELD_AT_MOST_S, FaultTarget, SlowDiskSpec, TargetRole
-from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, FaultFailed, NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
@@ -239,30 +239,16 @@ def api(node: Node) -> Api:
 @pytest.fixture
 def injection(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> Injection:
     monkeypatch.setattr("zonequake_chaos.faults.life._POLL_S", 0)
-    world: Any = SimpleNamespace(
+    return made_up_injection(
+        [made_up_victim(pod_uid="uid-n0", host="machine")],
+        timeout_s=3,
+        hold_s=1,
         kube=api,
         shell=node,
         node=node,
         journal=CleanupJournal(tmp_path),
         clock=Ticking(),
         tasks=set(),
-    )
-    victim = Victim(
-        node="n0",
-        pod_uid="uid-n0",
-        container="store",
-        restarts=0,
-        process_incarnation="p",
-        address="",
-        host="machine",
-    )
-    return Injection(
-        world=world,
-        name="f",
-        victims=(victim,),
-        sighting=Sighting(at_ns=0, what=""),
-        timeout_s=3,
-        hold_s=1,
     )
 
 

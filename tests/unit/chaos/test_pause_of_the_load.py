@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection
 from zonequake_chaos.faults.kinds.load_pause import LoadPause
 from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
-from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.errors import ClusterError, WaitExpired
 from zonequake_load.pod.control import LoadStatus, OutcomeCounts, Phase, PhaseCounts
 
@@ -67,16 +65,8 @@ def load() -> Load:
 @pytest.fixture
 def injection(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Injection:
     monkeypatch.setattr("zonequake_chaos.faults.life._POLL_S", 0)
-    world: Any = SimpleNamespace(
-        loads=[load], journal=CleanupJournal(tmp_path), clock=SystemClock()
-    )
-    return Injection(
-        world=world,
-        name="no-load",
-        victims=(),
-        sighting=cast("Any", None),
-        timeout_s=0.2,
-        hold_s=0,
+    return made_up_injection(
+        name="no-load", timeout_s=0.2, loads=[load], journal=CleanupJournal(tmp_path)
     )
 
 

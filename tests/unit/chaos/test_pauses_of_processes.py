@@ -11,14 +11,14 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from zonequake_chaos.faults.kinds.processes import ProcessPause
-from zonequake_chaos.faults.life import Injection, Victim
+from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
-from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.errors import FaultFailed, NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
 from zonequake_kube.objects import pod_view
@@ -81,25 +81,14 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> Pod:
 
 @pytest.fixture
 def injection(pod: Pod, tmp_path: Path) -> Injection:
-    world: Any = SimpleNamespace(
-        kube=pod, observer=Silent(), journal=CleanupJournal(tmp_path), clock=SystemClock()
-    )
-    victim = Victim(
-        node="n0",
-        pod_uid="u",
-        container="store",
-        restarts=0,
-        process_incarnation="p",
-        address="",
-        host="",
-    )
-    return Injection(
-        world=world,
+    return made_up_injection(
+        [made_up_victim()],
         name="pause",
-        victims=(victim,),
-        sighting=cast("Any", None),
         timeout_s=0.2,
         hold_s=1,
+        kube=pod,
+        observer=Silent(),
+        journal=CleanupJournal(tmp_path),
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection
 from tests.unit.made_up_nodes import node_identity
-from zonequake_chaos.faults.life import Injection, Victim
+from zonequake_chaos.faults.life import Victim
 from zonequake_chaos.faults.watching import until_processes_gone
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_kube.errors import FaultFailed, WaitExpired
@@ -48,14 +48,7 @@ class Observing:
 async def proof(before: ClusterView, after: ClusterView) -> object:
     """What proves the end of the only node's process of `before`, without a reported signal."""
     (node,) = before.nodes.values()
-    injection = Injection(
-        world=cast("Any", SimpleNamespace(observer=Observing(after))),
-        name="kill",
-        victims=(Victim.of(node),),
-        sighting=cast("Any", None),
-        timeout_s=1,
-        hold_s=0,
-    )
+    injection = made_up_injection([Victim.of(node)], name="kill", observer=Observing(after))
     return (await until_processes_gone(injection))["gone_ns"]
 
 

@@ -7,29 +7,18 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
-from zonequake_chaos.faults.life import Injection, Victim
+from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.faults.signals import ready_to_signal, signal_all
 from zonequake_kube.errors import ClusterError, FaultFailed
 from zonequake_kube.execution import ExecResult
 
 PODS = ("n0", "n1", "n2")
-
-
-def victim(name: str) -> Victim:
-    return Victim(
-        node=name,
-        pod_uid="u",
-        container="store",
-        restarts=0,
-        process_incarnation=None,
-        address="",
-        host="",
-    )
 
 
 class Pods:
@@ -71,14 +60,8 @@ class Pods:
 
     def injection(self) -> Injection:
         clock = SimpleNamespace(now=lambda: SimpleNamespace(time_ns=5))
-        return Injection(
-            world=cast("Any", SimpleNamespace(kube=self, clock=clock)),
-            name="fault",
-            victims=tuple(map(victim, PODS)),
-            sighting=cast("Any", None),
-            timeout_s=1,
-            hold_s=0,
-        )
+        victims = [made_up_victim(pod, process_incarnation=None) for pod in PODS]
+        return made_up_injection(victims, name="fault", kube=self, clock=clock)
 
 
 async def test_no_pod_is_told_before_the_command_waits_in_all_of_them() -> None:

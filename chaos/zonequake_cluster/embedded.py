@@ -23,7 +23,7 @@ import msgspec
 from zonequake_cluster import requirements
 from zonequake_cluster.api import Api
 from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
-from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed, TooLittleDisk
+from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
 from zonequake_cluster.host import cgroups, limited_volumes, network, processes
 from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.instance import MARK, InstanceSpec, find_instance
@@ -99,10 +99,9 @@ class EmbeddedCluster:
     def _look_at_room(self, *, runs: bool) -> None:
         """Raises TooLittleDisk; of a node that runs it only says so."""
         room = disk_room(self._instance.folder)
-        problem = room.problem()
-        if problem is not None and room.is_too_little and not runs:
-            raise TooLittleDisk(problem)
-        if problem is not None:
+        if not runs:
+            room.check()
+        if (problem := room.problem()) is not None:
             self._say(f"warning: {problem}")
 
     def down(self) -> None:

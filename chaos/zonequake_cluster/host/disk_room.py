@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonequake_cluster.errors import TooLittleDisk
+
 EVICTION_PERCENT = 1
 """The kubelet's threshold, of the whole file system, as its configuration sets it."""
 NEAR_BYTES = 2 * 2**30
@@ -31,6 +33,11 @@ class DiskRoom:
     def is_too_little(self) -> bool:
         """Returns whether the kubelet would evict pods now."""
         return self.free_bytes < self.threshold_bytes
+
+    def check(self) -> None:
+        """Raises TooLittleDisk if the kubelet would evict pods now."""
+        if self.is_too_little:
+            raise TooLittleDisk(self.problem())
 
     def problem(self) -> str | None:
         """Returns what was found and what is needed, as one line; None if there is enough."""

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zonequake_cluster.errors import TooLittleDisk
 from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
@@ -48,7 +47,7 @@ async def install_release(
     last lines, and with a line for each pod that isn't ready and each node in trouble.
     """
     if place.embedded:
-        _look_at_room()
+        disk_room(find_own_files().state).check()
         async with await place.connect() as kube:
             await kube.ensure_namespace(_NAMESPACE_LABELS)
     chart = chart or find_own_files().find("charts/zonequake")
@@ -68,13 +67,6 @@ async def install_release(
             unready = await look_at_pods(kube, (selector,))
             raise HelmFailed("\n".join([f"{error}", *unready])) from error
         return await look_at_release(kube, place.release)
-
-
-def _look_at_room() -> None:
-    """Raises TooLittleDisk: the kubelet would evict the pods that helm waits for."""
-    room = disk_room(find_own_files().state)
-    if room.is_too_little:
-        raise TooLittleDisk(str(room.problem()))
 
 
 def uninstall_release(place: ReleasePlace) -> None:

@@ -40,9 +40,12 @@ PARTITIONS = 5
 key_of = partial(key_for_partition, partitions=PARTITIONS)
 
 
-def traffic(workload: RegisterWorkload | AppendListWorkload, seed: int = 1) -> WorkloadShare:
+def traffic(
+    workload: RegisterWorkload | AppendListWorkload, seed: int = 1, pods: int = 1
+) -> WorkloadShare:
     pod = PodShare(
         index=0,
+        pods=pods,
         partitions=list(range(PARTITIONS)),
         operations_per_key=100_000,
         rng=random.Random(seed),
@@ -94,6 +97,18 @@ def test_a_list_is_left_for_a_new_key_before_it_is_full() -> None:
     )
     assert len(lengths) > 50
     assert max(lengths.values()) <= 50
+
+
+def test_no_list_grows_too_long_whatever_the_number_of_pods_and_the_luck() -> None:
+    workload = AppendListWorkload(operations_per_second=100, keys_per_partition=1, longest=6)
+    for pods in (1, 2, 4):
+        lengths: Counter[str] = Counter()
+        for seed in range(pods):
+            source = traffic(workload, seed, pods)
+            planned = [source.next(n * pods / 100) for n in range(20_000 // pods)]
+            lengths.update(p.operation.key for p in planned if p.operation.f is Function.APPEND)
+        assert len(lengths) > 1_000
+        assert max(lengths.values()) <= 6
 
 
 def test_pods_share_the_keys_of_one_workload() -> None:

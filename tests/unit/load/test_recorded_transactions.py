@@ -146,6 +146,7 @@ def test_an_operation_without_a_key_is_damage(tmp_path: Path) -> None:
 def share(workload: TransactionWorkload, seed: int = 1) -> TransactionShare:
     pod = PodShare(
         index=3,
+        pods=1,
         partitions=[0, 1],
         operations_per_key=100_000,
         rng=random.Random(seed),

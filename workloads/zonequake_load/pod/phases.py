@@ -193,6 +193,7 @@ class Phases:
         rng = random.Random(name)  # noqa: S311 - a seed replays it
         pod = PodShare(
             index=index,
+            pods=self._plan.pods,
             partitions=self._partitions,
             operations_per_key=self._plan.operations_per_key,
             rng=rng,

@@ -26,7 +26,7 @@ KeyForPartition = Callable[[str, int], str]
 
 LIST_FILL = 0.5
 """A generation of a list is planned for this part of its longest length: arrivals are random, and
-an operation may be late."""
+each pod has its own part."""
 
 PROBES_PER_KEY = 50_000
 """A pod's probes of a partition go on to a new key after so many."""
@@ -59,12 +59,14 @@ class PodShare:
 
     Args:
         index: of the workload in the plan; part of the keys' names.
+        pods: how many have a share of the workload.
         partitions: those under load.
         next_value: gives values unique in the run.
         key_for_partition: see `Target`.
     """
 
     index: int
+    pods: int
     partitions: list[int]
     operations_per_key: int
     rng: Randomness
@@ -73,25 +75,44 @@ class PodShare:
 
 
 class _Share:
-    """The partitions, keys and values of a share, whatever its operations are."""
+    """The partitions, keys and values of a share, whatever its operations are.
 
-    def __init__(self, pod: PodShare, letter: str) -> None:
+    Each pod has an equal part of the `longest` elements of a list, so that all pods together keep
+    to it. A pod that is started again counts anew.
+    """
+
+    def __init__(self, pod: PodShare, letter: str, longest: int = 0) -> None:
         assert pod.partitions, "a workload needs a partition"
         self._partitions = pod.partitions
         self._rng = pod.rng
         self._next_value = pod.next_value
         self._key_of = lru_cache(maxsize=65_536)(pod.key_for_partition)
         self._stem = f"{letter}{pod.index}"
+        self._most = max(1, longest // pod.pods)
+        self._appended: dict[tuple[int, int], tuple[int, int]] = {}
 
     def key(self, partition: int, slot: int, generation: int) -> str:
         return self._key_of(f"{self._stem}/{partition}/{slot}/{generation}", partition)
+
+    def list_step(self, partition: int, slot: int, generation: int, *, append: bool) -> Operation:
+        """Returns an append to a list, or a read of it; a read too if the pod's part is used up."""
+        key = self.key(partition, slot, generation)
+        last, count = self._appended.get((partition, slot), (generation, 0))
+        count = count if last == generation else 0
+        if not append or count >= self._most:
+            return Operation(f=Function.READ, key=key)
+        self._appended[partition, slot] = generation, count + 1
+        return Operation(f=Function.APPEND, key=key, value=self._next_value())
 
 
 class WorkloadShare(_Share):
     """The operations of one workload, as one pod sends its share of them."""
 
     def __init__(self, workload: RegisterWorkload | AppendListWorkload, pod: PodShare) -> None:
-        super().__init__(pod, "r" if isinstance(workload, RegisterWorkload) else "l")
+        if isinstance(workload, AppendListWorkload):
+            super().__init__(pod, "l", workload.longest)
+        else:
+            super().__init__(pod, "r")
         self._workload = workload
         weights = key_weights(workload.keys_per_partition, skew=workload.skew, hot=workload.hot)
         self._cumulative = list(itertools.accumulate(weights))
@@ -110,16 +131,19 @@ class WorkloadShare(_Share):
         slot = min(
             bisect.bisect_left(self._cumulative, self._rng.random()), len(self._cumulative) - 1
         )
-        key = self.key(partition, slot, int(elapsed_s / self._periods_s[slot]))
-        return PlannedOperation(operation=self._operation(key), partition=partition)
+        generation = int(elapsed_s / self._periods_s[slot])
+        return PlannedOperation(
+            operation=self._operation(partition, slot, generation), partition=partition
+        )
 
-    def _operation(self, key: str) -> Operation:
+    def _operation(self, partition: int, slot: int, generation: int) -> Operation:
         draw = self._rng.random()
         workload = self._workload
+        if isinstance(workload, AppendListWorkload):
+            return self.list_step(partition, slot, generation, append=draw >= workload.reads)
+        key = self.key(partition, slot, generation)
         if draw < workload.reads:
             return Operation(f=Function.READ, key=key)
-        if isinstance(workload, AppendListWorkload):
-            return Operation(f=Function.APPEND, key=key, value=self._next_value())
         if draw < workload.reads + workload.cas:
             return Operation(f=Function.CAS, key=key, value=self._next_value())
         return Operation(f=Function.WRITE, key=key, value=self._next_value(), filler=self._filler)
@@ -129,7 +153,7 @@ class TransactionShare(_Share):
     """The transactions of one workload, as one pod sends its share of them."""
 
     def __init__(self, workload: TransactionWorkload, pod: PodShare) -> None:
-        super().__init__(pod, "t")
+        super().__init__(pod, "t", workload.longest)
         self._workload = workload
         steps_per_second = workload.operations_per_second * workload.steps
         per_key = steps_per_second / len(pod.partitions) / workload.keys_per_partition
@@ -140,15 +164,13 @@ class TransactionShare(_Share):
         workload, partition = self._workload, self._rng.choice(self._partitions)
         generation = int(elapsed_s / self._period_s)
         slots = self._rng.sample(range(workload.keys_per_partition), workload.steps)
-        steps = [self._step(self.key(partition, slot, generation)) for slot in slots]
+        steps = [
+            self.list_step(partition, slot, generation, append=self._rng.random() >= workload.reads)
+            for slot in slots
+        ]
         return PlannedOperation(
             operation=TransactionOperation(steps=tuple(steps)), partition=partition
         )
-
-    def _step(self, key: str) -> Operation:
-        if self._rng.random() < self._workload.reads:
-            return Operation(f=Function.READ, key=key)
-        return Operation(f=Function.APPEND, key=key, value=self._next_value())
 
 
 def share_of(

@@ -78,7 +78,7 @@ class _Share:
     """The partitions, keys and values of a share, whatever its operations are.
 
     Each pod has an equal part of the `longest` elements of a list, so that all pods together keep
-    to it. A pod that is started again counts anew.
+    to it. A pod that is started again starts over.
     """
 
     def __init__(self, pod: PodShare, letter: str, longest: int = 0) -> None:

@@ -39,6 +39,7 @@ PRELOADED = (
     "zonequake_load.pod.load",
     "zonequake_load.pod.server",
     "zonequake_store.node.app",
+    "tests.frozen_heap",
 )
 
 

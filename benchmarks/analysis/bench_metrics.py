@@ -169,6 +169,7 @@ def faults(hours: int) -> list[FaultLanding]:
             effective_ns=begin,
             stop_ns=None,
             recovered_ns=begin + FAULT_LENGTH_S * 10**9,
+            over_ns=begin + FAULT_LENGTH_S * 10**9,
             asked="",
             landed="",
             progress=None,

@@ -25,6 +25,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.inputs.shapes import NEVER_NS
+from zonequake_analysis.measures.availability.fault_times import ends_of_faults
 
 STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
 
@@ -66,6 +68,8 @@ class FaultLanding:
     A fault may be repeated: it began `times` times, at least once, and its effect was proven
     `effective` times. Begin, stage and target are those of the first time, the end is that of the
     last.
+
+    `over_ns`: when the last of them was over, see `ends_of_faults`; None if no event says so.
     """
 
     name: str
@@ -77,6 +81,7 @@ class FaultLanding:
     effective_ns: int | None
     stop_ns: int | None
     recovered_ns: int | None
+    over_ns: int | None
     asked: str
     landed: str
     progress: float | None
@@ -309,6 +314,10 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
     for event in events:
         if event.kind.startswith("fault."):
             by_name[event.text("fault")].append(event)
+    last_ends: dict[tuple[str, str], int] = defaultdict(int)
+    for position, end_ns in ends_of_faults(events).items():
+        one = events[position].text("fault"), events[position].text("type")
+        last_ends[one] = max(end_ns, last_ends[one])
     landings = []
     for name, own in by_name.items():
 
@@ -323,6 +332,7 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
         described = start or effective or own[0]
         # A rolling restart also reports each of its nodes, as a fault of another type.
         whole = [event.kind for event in own if event.text("type") == described.text("type")]
+        end_ns = last_ends.get((name, described.text("type")), NEVER_NS)
         landings.append(
             FaultLanding(
                 name=name,
@@ -334,6 +344,7 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
                 effective_ns=effective.time if effective else None,
                 stop_ns=last_ns("fault.stop"),
                 recovered_ns=last_ns("fault.recovered"),
+                over_ns=None if end_ns == NEVER_NS else end_ns,
                 asked=_words(hit.data.get("asked")) if hit else "",
                 landed=_words(hit.data.get("stage")) if hit else "",
                 progress=hit.number("progress") if hit else None,

@@ -174,13 +174,8 @@ class _Lane:
 
 
 def _end_ns(axis: Axis, fault: FaultLanding) -> int:
-    """Returns when a fault had recovered: never, as far as is known, if no event says so, except
-    for one that was given up without an effect.
-    """
-    if fault.recovered_ns is not None:
-        return fault.recovered_ns
-    is_given_up = fault.effective_ns is None and bool(fault.missed)
-    return (fault.start_ns or 0) if is_given_up else axis.end_ns
+    """Returns when a fault was over, the end of the run if no event says so."""
+    return axis.end_ns if fault.over_ns is None else fault.over_ns
 
 
 def behind(axis: Axis, faults: Sequence[FaultLanding], events: Sequence[RecordedEvent]) -> str:

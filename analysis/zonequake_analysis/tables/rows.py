@@ -59,33 +59,30 @@ def fault_rows(faults: Sequence[FaultLanding], spans: Spans | None, unix: UnixTi
     """Lists the faults by their first event."""
     begun = [fault for fault in faults if fault.start_ns is not None]
     numbers = _numbers(begun, spans, kind="fault")
-    rows = []
-    for fault in faults:
-        end_ns = fault.stop_ns if fault.recovered_ns is None else fault.recovered_ns
-        rows.append(
-            {
-                "name": fault.name,
-                "type": fault.type,
-                "targets": list(fault.targets),
-                "times": fault.times,
-                "effective": fault.effective,
-                "hit": fault.hit,
-                "missed": fault.missed or None,
-                "asked": fault.asked or None,
-                "landed": fault.landed or None,
-                "progress": fault.progress,
-                "partition": _within(fault.partition, 2**31 - 1),
-                "start_ns": fault.start_ns,
-                "effective_ns": fault.effective_ns,
-                "stop_ns": fault.stop_ns,
-                "recovered_ns": fault.recovered_ns,
-                "end_ns": end_ns,
-                "start_ms": unix.ms(fault.start_ns),
-                "end_ms": unix.ms(end_ns),
-                "span": numbers.get(id(fault)),
-            }
-        )
-    return rows
+    return [
+        {
+            "name": fault.name,
+            "type": fault.type,
+            "targets": list(fault.targets),
+            "times": fault.times,
+            "effective": fault.effective,
+            "hit": fault.hit,
+            "missed": fault.missed or None,
+            "asked": fault.asked or None,
+            "landed": fault.landed or None,
+            "progress": fault.progress,
+            "partition": _within(fault.partition, 2**31 - 1),
+            "start_ns": fault.start_ns,
+            "effective_ns": fault.effective_ns,
+            "stop_ns": fault.stop_ns,
+            "recovered_ns": fault.recovered_ns,
+            "end_ns": fault.over_ns,
+            "start_ms": unix.ms(fault.start_ns),
+            "end_ms": unix.ms(fault.over_ns),
+            "span": numbers.get(id(fault)),
+        }
+        for fault in faults
+    ]
 
 
 def _numbers(looked_at: Sequence[object], spans: Spans | None, *, kind: str) -> dict[int, int]:

@@ -114,6 +114,7 @@ def landing() -> FaultLanding:
         effective_ns=KILLED * 10**9,
         stop_ns=None,
         recovered_ns=BACK * 10**9,
+        over_ns=BACK * 10**9,
         asked="",
         landed="",
         progress=None,

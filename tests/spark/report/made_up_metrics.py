@@ -105,7 +105,8 @@ def metric_facts(
     """
     if busy:
         begins = [int(seconds * n / 20) for n in range(16)]
-        faults = [replace(faults[0], start_ns=start_ns + s * S, recovered_ns=None) for s in begins]
+        times = [start_ns + s * S for s in begins]
+        faults = [replace(faults[0], start_ns=at_ns, over_ns=at_ns) for at_ns in times]
         windows = [replace(windows[0], start_ns=start_ns + s * S) for s in begins]
     spans = spans_of(
         faults=faults,

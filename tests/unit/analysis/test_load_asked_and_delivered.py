@@ -59,6 +59,7 @@ def pause(start_s: float, end_s: float) -> FaultLanding:
         effective_ns=int(start_s * SECOND),
         stop_ns=int(end_s * SECOND),
         recovered_ns=int(end_s * SECOND),
+        over_ns=int(end_s * SECOND),
         asked="",
         landed="",
         progress=None,

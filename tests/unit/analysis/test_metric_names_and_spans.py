@@ -73,6 +73,7 @@ def fault(start_s: float | None, recovered_s: float | None = None) -> FaultLandi
         effective_ns=ns(start_s),
         stop_ns=None,
         recovered_ns=ns(recovered_s),
+        over_ns=ns(recovered_s),
         asked="",
         landed="",
         progress=None,

@@ -77,7 +77,9 @@ def test_the_nodes_of_a_rolling_restart_are_one_fault() -> None:
     steps = [event(kind, "graceful_delete") for kind in ("fault.start", "fault.effective")] * 3
     whole = [event("fault.start", "rolling_restart"), *steps]
     (landing,) = fault_landings([*whole, event("fault.effective", "rolling_restart")])
-    assert (landing.times, landing.effective) == (1, 1)
+    assert (landing.times, landing.effective, landing.over_ns) == (1, 1, None)
+    (landing,) = fault_landings([*whole, event("fault.recovered", "rolling_restart")])
+    assert landing.over_ns == 1  # though no step says that it has recovered
 
 
 def test_the_headline_counts_repetitions() -> None:

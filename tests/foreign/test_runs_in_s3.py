@@ -84,6 +84,7 @@ def test_the_verdict_is_the_folders_though_each_third_request_meets_a_fault(
         assert SECRET_KEY not in text
 
 
+@pytest.mark.long
 def test_the_tables_of_a_store_answer_as_those_of_the_folder(
     run: Path, server: S3Server, told_here: dict[str, Any]
 ) -> None:
@@ -129,9 +130,8 @@ def test_a_bucket_that_is_not_there_ends_with_255_and_without_a_stack(server: S3
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "table", ["metrics/hour=", pytest.param("ops/part-", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("table", ["metrics/hour=", "ops/part-"])
 def test_a_refusal_that_a_task_met_is_told_with_its_place_and_likely_cause(
     run: Path, server: S3Server, table: str
 ) -> None:

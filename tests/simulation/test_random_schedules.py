@@ -16,7 +16,7 @@ from zonequake_store.raft.api import RaftSettings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-SEEDS = 20
+SEEDS = 12
 """Of each scenario. `make test-all` hunts with 21,000 others."""
 MOST_SEEDS = 60
 """Of one in which nodes die seldom at one of the moments."""

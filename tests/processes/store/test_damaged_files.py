@@ -97,7 +97,9 @@ def tear_the_tail(file: Path) -> None:
             txn.put(key, bytes(record)[: len(record) // 2])
 
 
-@pytest.mark.parametrize("damage", [flip_a_bit, tear_the_tail])
+@pytest.mark.parametrize(
+    "damage", [flip_a_bit, pytest.param(tear_the_tail, marks=pytest.mark.long)]
+)
 async def test_a_damaged_record_breaks_its_replica_alone_until_it_comes_back_from_its_peers(
     nodes: LocalNodes, damage: Callable[[Path], None]
 ) -> None:

@@ -300,6 +300,7 @@ async def test_a_full_map_of_the_log_is_said_and_a_larger_one_ends_it(
         await nodes.until_equal(zone.groups[0], THREE)
 
 
+@pytest.mark.long
 async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads_go_on(
     nodes: LocalNodes, disk_faults: Path
 ) -> None:

@@ -17,6 +17,7 @@ from zonequake_analysis.verdict import Verdict
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
+@pytest.mark.long
 def test_column_files_that_do_not_fit_change_no_verdict_and_are_told_of(
     spark: SparkSession, sound: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def has_columns(number: int) -> bool:
     return number % 4 > 1
 
 
+@pytest.mark.long
 def test_a_history_in_pieces_some_with_column_files_is_judged_by_the_lines_of_one_file(
     spark: SparkSession, spoilt: Spoilt, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_tasks_read_a_store_as_spark_reads_a_folder(
         assert found == wanted
 
 
+@pytest.mark.long
 def test_the_command_prints_an_error_as_a_sentence_alone_and_files_are_no_tables(
     analysed: Analysed, tmp_path: Path
 ) -> None:

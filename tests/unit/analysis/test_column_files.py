@@ -73,7 +73,7 @@ def spoil(file: Path, chance: random.Random) -> None:
     file.write_bytes(content[: len(content) - chance.choice((0, 0, 1, 7))])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_the_lines_are_both_ways_find_and_write_the_same(
     tmp_path: Path, seed: int
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_stop_of_all() -> None:
     assert not tally["given up"], "whoever comes back first"
 
 
+@pytest.mark.long
 def test_a_stop_of_all_in_the_middle_of_a_reset() -> None:
     tally = search(stopped_in_a_reset(), Budget(kills=0, writes=0), 20_000)
     assert tally["stopped"]

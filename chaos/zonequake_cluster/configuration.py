@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import yaml
 
-from zonequake_cluster.host.disk_room import EVICTION_PERCENT
+from zonequake_cluster.host.disk_room import EVICTION_GIB
 from zonequake_cluster.instance import INSIDE, InstanceSpec
 
 PAUSE_IMAGE = "localhost/zonequake/pause:1"
@@ -141,7 +141,7 @@ def kubelet(spec: InstanceSpec) -> str:
             # removed image can't be pulled again.
             "evictionHard": {
                 "memory.available": "100Mi",
-                "nodefs.available": f"{EVICTION_PERCENT}%",
+                "nodefs.available": f"{EVICTION_GIB}Gi",
             },
             # Else pods wait for 5 minutes after room was made, as long as helm waits for them.
             "evictionPressureTransitionPeriod": "30s",

@@ -1,6 +1,4 @@
-"""Room on the node's file system: below a share of it the kubelet evicts pods, and takes no new
-ones.
-"""
+"""Room on the node's file system: with too little the kubelet evicts pods and takes no others."""
 
 from __future__ import annotations
 
@@ -10,8 +8,9 @@ from pathlib import Path
 
 from zonequake_cluster.errors import TooLittleDisk
 
-EVICTION_PERCENT = 1
-"""The kubelet's threshold, of the whole file system, as its configuration sets it."""
+EVICTION_GIB = 1
+"""The kubelet's threshold, as its configuration sets it: a share would grow with the disk."""
+THRESHOLD_BYTES = EVICTION_GIB * 2**30
 NEAR_BYTES = 2 * 2**30
 """Room above the threshold for some runs, images and logs; with less a run may end in evictions."""
 
@@ -22,17 +21,11 @@ class DiskRoom:
 
     folder: Path
     free_bytes: int
-    total_bytes: int
-
-    @property
-    def threshold_bytes(self) -> int:
-        """Returns the free bytes below which the kubelet evicts pods."""
-        return self.total_bytes * EVICTION_PERCENT // 100
 
     @property
     def is_too_little(self) -> bool:
         """Returns whether the kubelet would evict pods now."""
-        return self.free_bytes < self.threshold_bytes
+        return self.free_bytes < THRESHOLD_BYTES
 
     def check(self) -> None:
         """Raises TooLittleDisk if the kubelet would evict pods now."""
@@ -41,14 +34,14 @@ class DiskRoom:
 
     def problem(self) -> str | None:
         """Returns what was found and what is needed, as one line; None if there is enough."""
-        needed_bytes = self.threshold_bytes + NEAR_BYTES
+        needed_bytes = THRESHOLD_BYTES + NEAR_BYTES
         if self.free_bytes >= needed_bytes:
             return None
         what = "evicts pods" if self.is_too_little else "soon evicts pods"
         return (
             f"{_gib(self.free_bytes)} GiB are free on the file system of {self.folder}: below "
-            f"{_gib(self.threshold_bytes)} GiB ({EVICTION_PERCENT} % of it) the kubelet {what} for "
-            f"DiskPressure; free some room, {_gib(needed_bytes)} GiB are needed"
+            f"{_gib(THRESHOLD_BYTES)} GiB the kubelet {what} for DiskPressure; free some room, "
+            f"{_gib(needed_bytes)} GiB are needed"
         )
 
 
@@ -56,8 +49,7 @@ def disk_room(folder: Path) -> DiskRoom:
     """Measures the file system of a folder, or of the nearest one above that exists."""
     while not folder.exists():
         folder = folder.parent
-    usage = shutil.disk_usage(folder)
-    return DiskRoom(folder=folder, free_bytes=usage.free, total_bytes=usage.total)
+    return DiskRoom(folder=folder, free_bytes=shutil.disk_usage(folder).free)
 
 
 def _gib(size_bytes: int) -> str:

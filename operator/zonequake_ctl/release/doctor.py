@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zonequake_cluster import requirements
 from zonequake_cluster.errors import FileNotShipped
-from zonequake_cluster.host.disk_room import DiskRoom, disk_room
+from zonequake_cluster.host.disk_room import THRESHOLD_BYTES, DiskRoom, disk_room
 from zonequake_cluster.images.base import base_of_this_machine
 from zonequake_cluster.images.content import IMAGES
 from zonequake_cluster.images.errors import BaseUnusableError
@@ -153,12 +153,12 @@ def java_version() -> int | None:
 def space(room: DiskRoom) -> DoctorFinding:
     """Room for programs, images and runs, above that at which the kubelet evicts pods."""
     found = f"{room.free_bytes / 2**30:,.0f} GiB free below {room.folder}"
-    needed_bytes = room.threshold_bytes + SPACE_BYTES
+    needed_bytes = THRESHOLD_BYTES + SPACE_BYTES
     if room.free_bytes >= needed_bytes:
         return DoctorFinding(work="disk", found=found)
     return DoctorFinding(
         work="disk",
         found=f"{found}, {needed_bytes / 2**30:,.0f} are needed for a first cluster; below "
-        f"{room.threshold_bytes / 2**30:,.1f} the kubelet evicts pods",
+        f"{THRESHOLD_BYTES / 2**30:,.1f} the kubelet evicts pods",
         mend=f"free some room on the file system of {room.folder}",
     )

@@ -18,7 +18,7 @@ from zonequake_ctl.release.doctor import DoctorFinding
 
 def room(free_bytes: int) -> DiskRoom:
     """Of a disk whose pods are evicted below 1 GiB."""
-    return DiskRoom(folder=Path("/somewhere"), free_bytes=free_bytes, total_bytes=100 * 2**30)
+    return DiskRoom(folder=Path("/somewhere"), free_bytes=free_bytes)
 
 
 def test_a_machine_with_everything_needs_nothing() -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from zonequake_cluster import configuration
 from zonequake_cluster.components import components
-from zonequake_cluster.host.disk_room import EVICTION_PERCENT
+from zonequake_cluster.host.disk_room import EVICTION_GIB
 from zonequake_cluster.instance import INSIDE, InstanceSpec
 from zonequake_cluster.restarts import restart_delay_s
 from zonequake_cluster.supply.image_import import program_archive
@@ -59,7 +59,7 @@ def test_the_kubelet_restarts_containers_quickly_below_its_own_cgroup(spec: Inst
     assert parsed["crashLoopBackOff"] == {"maxContainerRestartPeriod": "1s"}
     assert all(parsed["featureGates"].values())
     assert parsed["clusterDNS"] == ["10.64.0.10"]
-    assert parsed["evictionHard"]["nodefs.available"] == f"{EVICTION_PERCENT}%"
+    assert parsed["evictionHard"]["nodefs.available"] == f"{EVICTION_GIB}Gi"
     assert parsed["evictionPressureTransitionPeriod"] == "30s", "helm waits for 5 minutes"
     assert parsed["authentication"]["anonymous"] == {"enabled": False}
 

@@ -57,8 +57,8 @@ def load_rate(
     paused = set[int]()
     for fault in faults:
         if fault.type == _PAUSE and fault.start_ns is not None:
-            end_ns = drawn.end_ns if fault.over_ns is None else fault.over_ns
-            paused.update(range(drawn.slice_of(fault.start_ns), drawn.slice_of(end_ns)))
+            end = drawn.slice_of(fault.over_by(drawn.end_ns))
+            paused.update(range(drawn.slice_of(fault.start_ns), end))
     slices = [at for at in range(first, last) if at not in paused]
     counted = sum(int((one.ok[slices] + one.bad[slices]).sum()) for one in drawn.latencies.values())
     return LoadRate(

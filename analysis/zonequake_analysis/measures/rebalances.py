@@ -93,6 +93,10 @@ class FaultLanding:
         """Whether it was installed and, if a stage was asked for, landed in it."""
         return self.effective_ns is not None and not self.missed
 
+    def over_by(self, end_ns: int) -> int:
+        """Returns when it was over; `end_ns`, the end of the run, if no event says so."""
+        return end_ns if self.over_ns is None else self.over_ns
+
 
 def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
     """Returns every rebalance in the events, by time, zone and partition; one without a stage is a

@@ -94,7 +94,7 @@ def spans_of(
             name=fault.name,
             kind="fault",
             start_ms=ms(fault.start_ns or 0),
-            end_ms=ms(end_ns if fault.over_ns is None else fault.over_ns),
+            end_ms=ms(fault.over_by(end_ns)),
             scrape_ms=scrape_ms,
             nodes=fault.targets,
         )

@@ -45,7 +45,6 @@ _BATCH_ROWS = 2048
 """Rows that a task holds beside those that it keeps: lists may have thousands of elements each."""
 
 _Marks = NDArray[np.bool_]
-_Rows = NDArray[np.intp]
 
 _SHAPE = to_arrow_schema(OPS)
 _FOUND = pa.schema([*_SHAPE, ("number", pa.int32()), ("whole", pa.bool_())])
@@ -153,7 +152,7 @@ def _read(file: Place, sought: Sequence[Sought]) -> Iterator[pa.Table]:
             _BATCH_ROWS, row_groups=groups, columns=_SHAPE.names, use_threads=False
         )
         for batch in batches:
-            rows = _marked(pa.Table.from_batches([batch]).select(_SHAPE.names).cast(_SHAPE), sought)
+            rows = _marked(pa.Table.from_batches([batch]).select(_SHAPE.names), sought)
             if len(rows):
                 yield rows
 
@@ -166,13 +165,13 @@ def _marked(rows: pa.Table, sought: Sequence[Sought]) -> pa.Table:
     columns = {name: rows[name].to_numpy() for name in ("partition_id", "key_id", "inv")}
     position = pc.fill_null(rows["position"], ABSENT).to_numpy()
     is_copy = pc.fill_null(rows["copy"], False).to_numpy()
-    of_partition: dict[int, _Rows] = {}
+    of_partition = {
+        number: np.flatnonzero(columns["partition_id"] == number)
+        for number in {one.partition_id for one in sought}
+    }
     found = []
     for one in sought:
-        own = of_partition.get(one.partition_id)
-        if own is None:
-            own = np.flatnonzero(columns["partition_id"] == one.partition_id)
-            of_partition[one.partition_id] = own
+        own = of_partition[one.partition_id]
         if one.key_id is not None:
             own = own[columns["key_id"][own] == one.key_id]
         elif one.position is not None:
@@ -181,7 +180,7 @@ def _marked(rows: pa.Table, sought: Sequence[Sought]) -> pa.Table:
             own = own[np.abs(columns["inv"][own] - one.at_ns) <= one.within_ns]
         found.append(own if one.copies else own[~is_copy[own]])
     marks = np.repeat(np.arange(len(sought), dtype=np.int32), [len(own) for own in found])
-    taken = rows.take(pa.array(np.concatenate(found)))
+    taken = rows.take(pa.array(np.concatenate(found))).cast(_SHAPE)
     whole = pa.array(np.ones(len(marks), bool))
     return pa.Table.from_arrays([*taken.columns, pa.array(marks), whole], schema=_FOUND)
 
@@ -211,7 +210,7 @@ def _by_number(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _place(one: Sought) -> pc.Expression:
-    """Returns where the rows lie, by columns whose statistics tell."""
+    """Returns what `_marked` looks for, copies included, as row groups' statistics tell it."""
     which = pc.field("partition_id") == one.partition_id
     if one.key_id is not None:
         which &= pc.field("key_id") == one.key_id

@@ -145,7 +145,7 @@ def fault_rows(axis: Axis, faults: Sequence[FaultLanding]) -> str:
     for fault in faults[:MOST_FAULTS]:
         if fault.start_ns is None:
             continue
-        end_ns = _end_ns(axis, fault)
+        end_ns = fault.over_by(axis.end_ns)
         x, end = axis.within(fault.start_ns), axis.within(end_ns)
         times = f" ×{fault.times}" if fault.times > 1 else ""
         title = (
@@ -173,18 +173,13 @@ class _Lane:
     names: list[str] = field(default_factory=list)
 
 
-def _end_ns(axis: Axis, fault: FaultLanding) -> int:
-    """Returns when a fault was over, the end of the run if no event says so."""
-    return axis.end_ns if fault.over_ns is None else fault.over_ns
-
-
 def behind(axis: Axis, faults: Sequence[FaultLanding], events: Sequence[RecordedEvent]) -> str:
     """Returns what stands behind all rows: the time of each fault, and where phases begin."""
     body = [
         _rect(
             axis.within(fault.start_ns),
             0,
-            axis.within(_end_ns(axis, fault)) - axis.within(fault.start_ns),
+            axis.within(fault.over_by(axis.end_ns)) - axis.within(fault.start_ns),
             1,
             "fault",
         )

@@ -244,7 +244,9 @@ _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = 
     ),
     "retry-applied-twice": (
         _retry_applied_twice,
-        frozenset({("black-box", "element-twice"), ("claimed-order", "list")}),
+        frozenset(
+            {("sets", "duplicate"), ("black-box", "element-twice"), ("claimed-order", "list")}
+        ),
     ),
     "applied-twice": (_applied_twice, frozenset({("sets", "applied-twice")})),
     "two-places": (_applied_twice_by_two_members, frozenset({("sets", "two-places")})),

@@ -54,7 +54,7 @@ class SyntheticOperation:
     sequence: int = 0
     sched_ns: int | None = None
     zone: str = ZONE
-    node: str = "zq-default-0"
+    node: str | None = "zq-default-0"
 
 
 def lines(operation: SyntheticOperation) -> Iterator[bytes]:

@@ -74,14 +74,6 @@ def findings_of_suspects(
     files of `ops`.
     """
 
-    def of_keys(*screens: str) -> DataFrame | None:
-        with_any = [s for s in suspects if any(getattr(s, screen) for screen in screens)]
-        if not with_any:
-            return None
-        near = _named(ops, "partition_id", (p for s in with_any for p in s.partitions))
-        keys = (key for s in with_any for screen in screens for key in getattr(s, screen))
-        return _named(near, "key_id", keys)
-
     def of_partitions(check: str) -> DataFrame | None:
         ids = [number for s in suspects for number in getattr(s, check)]
         return _named(ops, "partition_id", ids) if ids else None
@@ -91,11 +83,11 @@ def findings_of_suspects(
     found = [
         check(rows)
         for check, rows in (
-            (lambda rows: diverged.diverged(rows, unplaced=unplaced), of_keys("replayed")),
-            (sets.sets, of_keys("sets")),
+            (lambda rows: diverged.diverged(rows, unplaced=unplaced), unclear),
+            (sets.sets, unclear),
             (loss.missed, unclear),
             (loss.sessions, of_partitions("split_sessions")),
-            (lambda rows: claimed_order.replay(rows, unplaced=unplaced), of_keys("replayed")),
+            (lambda rows: claimed_order.replay(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.real_time(rows, unplaced=unplaced), unclear),
             (lambda rows: claimed_order.entries(rows, unplaced=unplaced), of_partitions("entries")),
             (register_zones.zones, unclear),

@@ -1,10 +1,9 @@
-"""Five exact checks over operations as arrays: what `loss`, `register_zones`, `list_prefixes` and
-`claimed_order.real_time` find in SQL, many times faster.
+"""The exact checks over operations as arrays: what `loss`, `register_zones`, `list_prefixes`,
+`claimed_order`, `sets` and `diverged` find in SQL, many times faster.
 
-A store that answers from old state makes most keys suspects. These checks find most of it, so they
-decide what a run full of violations costs. `over_files` brings them their operations. Keys of which
-arrays can't tell (`unclear`) are left to SQL; tests compare the two, row by row, on random
-histories.
+A store that answers from old state makes most keys suspects, and Spark takes seconds to plan a
+check of a few rows. `over_files` brings these checks their operations. Keys of which arrays can't
+tell (`unclear`) are left to SQL; tests compare the two, row by row, on random histories.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones
+from zonequake_analysis.checks.arrays.diverged import found_diverged
+from zonequake_analysis.checks.arrays.replay import replayed
+from zonequake_analysis.checks.arrays.sets import sets
 from zonequake_analysis.checks.found_rows import FoundRows, batches
 from zonequake_analysis.checks.screens import claimed, sessions
 from zonequake_analysis.checks.screens.black_box import register_clusters
@@ -49,8 +51,57 @@ NEEDED = (
     "applied",
     "bounded",
     "copy",
+    "node",
 )
 """The columns of operations that these checks read."""
+
+
+def found_in_order(ops: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields values that the claimed order contradicts, and members that have diverged.
+
+    `ops`: whole keys, in the order of the layout.
+    """
+    c = columns(ops)
+    if not c.keys:
+        return
+    judged, writes = claimed.judged_rows(c)
+    unanswered = claimed.unanswered_writes(c, judged, writes)
+    clear = ~(unanswered.doubtful | c.odd)
+    for rows in (
+        replayed(c, judged, writes, unanswered),
+        found_diverged(c, _members(ops), judged, writes),
+    ):
+        yield from _batches(c, rows, clear)
+
+
+def found_in_sets(ops: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields phantoms, aborted reads, duplicates and wrong refusals.
+
+    `ops`: whole keys, in the order of the layout.
+    """
+    c = columns(ops)
+    if not c.keys:
+        return
+    judged, writes = claimed.judged_rows(c)
+    clear = ~(claimed.unanswered_writes(c, judged, writes).doubtful | c.odd)
+    for rows in sets(c, _members(ops)):
+        yield from _batches(c, rows, clear)
+
+
+def _members(ops: pa.Table) -> Ints:
+    """Returns the node of each row as a number, -1 where there is none."""
+    coded = ops.column("node").combine_chunks().dictionary_encode().indices
+    result: Ints = coded.fill_null(-1).to_numpy().astype(np.int64)
+    return result
+
+
+def _batches(c: Columns, rows: FoundRows, clear: Bools) -> Iterator[pa.RecordBatch]:
+    yield from batches(
+        rows,
+        partition_ids=c.partition_ids[c.partition_of],
+        key_ids=c.key_ids,
+        kept=clear[rows.key],
+    )
 
 
 def found_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -67,12 +118,7 @@ def found_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:
     clear = ~(unanswered.doubtful | c.odd)
     found = (late(c, judged, writes, unanswered), *missed(c), without_order(c), torn_lists(c))
     for rows in found:
-        yield from batches(
-            rows,
-            partition_ids=c.partition_ids[c.partition_of],
-            key_ids=c.key_ids,
-            kept=clear[rows.key],
-        )
+        yield from _batches(c, rows, clear)
 
 
 def sessions_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:

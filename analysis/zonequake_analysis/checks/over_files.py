@@ -6,7 +6,7 @@ findings come with their names (`named_findings`), as the operations are at hand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.checks.named_findings import NAMED, NAMING, named
-from zonequake_analysis.checks.over_columns import NEEDED, found_among, sessions_among
+from zonequake_analysis.checks.over_columns import (
+    NEEDED,
+    found_among,
+    found_in_order,
+    found_in_sets,
+    sessions_among,
+)
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of
 from zonequake_analysis.storage.place import Place
 
@@ -26,12 +32,22 @@ MOST_NAMED = 2000
 _BATCH_ROWS = 16 * 1024
 
 
+_Ids = tuple[int, ...] | None
+"""Ids in ascending order; None for so many that everything is read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sought:
-    """Ids to read of a bucket's file; `keys` is None if all are read."""
+    """Keys to judge of a bucket's file, by what judges them, and partitions (`sessions`).
+
+    `keys`: all of them.
+    """
 
     file: Place
-    keys: tuple[int, ...] | None
+    keys: _Ids
+    among: _Ids
+    in_order: _Ids
+    in_sets: _Ids
     sessions: tuple[int, ...]
 
 
@@ -59,14 +75,22 @@ def found_in_files(
 
 
 def _sought(file: Place, suspects: Suspects) -> _Sought | None:
-    keys = {*suspects.loss, *suspects.late, *suspects.registers, *suspects.lists}
+    among = {*suspects.loss, *suspects.late, *suspects.registers, *suspects.lists}
+    keys = {*among, *suspects.replayed, *suspects.sets}
     if not keys and not suspects.sessions:
         return None
     return _Sought(
         file=file,
-        keys=None if len(keys) > MOST_NAMED else tuple(sorted(keys)),
+        keys=_ids(keys),
+        among=_ids(among),
+        in_order=_ids(suspects.replayed),
+        in_sets=_ids(suspects.sets),
         sessions=tuple(suspects.sessions),
     )
+
+
+def _ids(given: Collection[int]) -> _Ids:
+    return None if len(given) > MOST_NAMED else tuple(sorted(given))
 
 
 def _found(sought: _Sought) -> Iterator[pa.RecordBatch]:
@@ -82,10 +106,16 @@ def _found(sought: _Sought) -> Iterator[pa.RecordBatch]:
             partitioning=None,
             use_threads=False,
         )
-    of_keys = ops.select(NEEDED)
-    if sought.keys is not None:
-        of_keys = of_keys.filter(key.isin(sought.keys))
-    of_sessions = ops.filter(partition.isin(sought.sessions))
-    found = [*found_among(of_keys), *sessions_among(of_sessions)]
+
+    def of(ids: _Ids) -> pa.Table:
+        needed = ops.select(NEEDED)
+        return needed if ids is None else needed.filter(key.isin(ids))
+
+    found = [
+        *found_among(of(sought.among)),
+        *found_in_order(of(sought.in_order)),
+        *found_in_sets(of(sought.in_sets)),
+        *sessions_among(ops.filter(partition.isin(sought.sessions))),
+    ]
     if found:
         yield from named(pa.Table.from_batches(found), ops).to_batches(max_chunksize=_BATCH_ROWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from urllib.parse import urlencode
@@ -74,11 +74,9 @@ _EXPLAINED = {
 }
 
 
-def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str], None]) -> str:
-    """Returns the page as text; everything from the run is escaped.
-
-    Calls `told` with a sentence if metrics can't be read.
-    """
+@cache
+def _template() -> jinja2.Template:
+    """Returns the page's template, compiled once in a process."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("zonequake_analysis.report", "."),
         autoescape=True,
@@ -89,6 +87,14 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
     )
     environment.filters["duration"] = svg.duration
     environment.filters["few"] = partial(first_few, most=8, separator=", ")
+    return environment.get_template("page.html.j2")
+
+
+def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str], None]) -> str:
+    """Returns the page as text; everything from the run is escaped.
+
+    Calls `told` with a sentence if metrics can't be read.
+    """
     e, drawn = judgement.evidence, judgement.timeline
     originals = original_values(run)
     axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
@@ -96,7 +102,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
     if e.metrics is not None and e.metrics.problem:
         told(e.metrics.problem)
-    return environment.get_template("page.html.j2").render(
+    return _template().render(
         j=judgement,
         e=e,
         marks=MARKS,

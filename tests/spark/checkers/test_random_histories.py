@@ -16,7 +16,7 @@ from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.spark_pass.ingest import ingest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 CASES = 1000
 VALID = 400

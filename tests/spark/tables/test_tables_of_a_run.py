@@ -160,6 +160,7 @@ def test_small_tables_hold_what_happened_in_both_clocks(tables: Tables) -> None:
     assert {p["partition"] for p in probes if p["failed"]} == {0}
 
 
+@pytest.mark.long
 def test_windows_have_no_cause_if_the_events_are_of_another_clock(
     spark: SparkSession, analysed: Analysed, tmp_path: Path
 ) -> None:

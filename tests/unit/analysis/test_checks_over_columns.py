@@ -12,17 +12,20 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from tests.histories import anomalies
 from tests.histories.small_histories import histories
-from tests.histories.synthesize import ZONE, SyntheticOperation
-from tests.unit.analysis.test_screens_against_search import in_columns
+from tests.histories.synthesize import START_NS, ZONE, SyntheticOperation
+from tests.unit.analysis.test_screens_against_search import events, in_columns
 from zonequake_analysis.checks import over_columns
 from zonequake_analysis.checks.found_rows import FoundRows
 from zonequake_analysis.checks.screens import black_box, claimed
 from zonequake_analysis.checks.screens.columns import NULL, Columns
 from zonequake_analysis.checks.screens.sessions import gone_back
 from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.layout import laid_out
 from zonequake_analysis.inputs.shapes import Function
 
 Row = tuple[str, str, int, int]
@@ -277,3 +280,55 @@ def test_what_breaks_real_time_is_what_the_definition_says(
     )
     assert len(expected) > 100
     assert not np.any(found.position == NULL)
+
+
+IN_ORDER = {"list", "value", "precondition"}
+"""Kinds of the claimed order that its replay finds."""
+
+
+@pytest.mark.parametrize("name", anomalies.NAMES)
+def test_of_a_planted_anomaly_they_find_the_kinds_that_it_has(tmp_path: Path, name: str) -> None:
+    anomaly = anomalies.plant(name, START_NS)
+    ops = laid_out(pa.concat_tables(events(tmp_path, [*anomaly.operations]))).ops
+    batches = (*over_columns.found_in_order(ops), *over_columns.found_in_sets(ops))
+    found = {
+        pair
+        for batch in batches
+        for pair in zip(batch["check"].to_pylist(), batch["kind"].to_pylist(), strict=True)
+    }
+    of_order = {("claimed-order", kind) for kind in IN_ORDER}
+    assert anomaly.expected & of_order <= found
+    others = {pair for pair in anomaly.expected if pair[0] in ("sets", "diverged")}
+    assert found - of_order == others
+
+
+def test_the_writer_the_place_and_the_age_of_what_a_diverged_member_lacks(tmp_path: Path) -> None:
+    write = SyntheticOperation(
+        f=Function.WRITE, key="k", partition=0, process=1, inv_ns=1, fin_ns=2, value=5, index=7,
+        node="a",
+    )  # fmt: skip
+    behind = replace(
+        write, f=Function.READ, process=2, inv_ns=9, fin_ns=10, value=None, index=8, node="b"
+    )
+    at_its_place = replace(behind, index=7)
+    lags = replace(behind, index=6)
+    itself = replace(behind, node="a")
+    seen = replace(behind, process=3, value=5, node="c", inv_ns=20, fin_ns=21)
+    for answers, lacking in (
+        ([write, behind], 0),  # no other member shows it at that place
+        ([write, behind, seen], 1),
+        ([write, at_its_place], 1),
+        ([write, lags, seen], 0),
+        ([write, itself], 0),
+    ):
+        ops = laid_out(pa.concat_tables(events(tmp_path, answers))).ops
+        found = [
+            row
+            for batch in over_columns.found_in_order(ops)
+            for row in batch.to_pylist()
+            if row["check"] == "diverged"
+        ]
+        assert len(found) == lacking
+        for row in found:
+            assert (row["value"], row["position"]) == (5, (1 << 32) + 7)
+            assert row["magnitude_ns"] == 9 - 2

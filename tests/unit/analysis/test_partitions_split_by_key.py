@@ -190,7 +190,9 @@ def both(folder: Path, operations: Sequence[SyntheticOperation], known: Known) -
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 30))]
+)
 def test_what_is_told_does_not_depend_on_buckets(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     operations = [*spoilt(rng, sequence(rng)), *probes(rng)]

@@ -27,7 +27,7 @@ def seen(o: SyntheticOperation) -> WitnessOperation:
     return WitnessOperation(
         op=f"{o.process}-{o.sequence}",
         process=o.process,
-        node=o.node,
+        node=o.node or "",
         role=o.role.name.lower(),
         outcome=o.type,
         step=ReferenceStep(

@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from tests.unit.images.test_hardening import unpinned
-from tests.unit.repository.test_layout import ROOT, imported_names, tracked_files
+from tests.unit.repository.sources import imported
+from tests.unit.repository.test_layout import ROOT, tracked_files
 
 MODULES = {
     "cyclonedx-python-lib": "cyclonedx",
@@ -115,11 +116,9 @@ def test_the_workflow_of_a_release_installs_nothing_but_from_its_lock() -> None:
 
 
 @cache
-def imported() -> frozenset[str]:
+def imported_anywhere() -> frozenset[str]:
     """All modules that Python files of the repository import, and the packages around them."""
-    names = {
-        name for path in tracked_files() if path.suffix == ".py" for name in imported_names(path)
-    }
+    names = {name for path in tracked_files() if path.suffix == ".py" for name, _ in imported(path)}
     return frozenset(name.rsplit(".", up)[0] for name in names for up in range(name.count(".") + 1))
 
 
@@ -127,7 +126,7 @@ def test_every_direct_dependency_is_imported_or_has_another_user() -> None:
     unused = {
         name
         for name in wanted_of("dev", "docs")
-        if MODULES.get(name, name.replace("-", "_")) not in imported()
+        if MODULES.get(name, name.replace("-", "_")) not in imported_anywhere()
     }
     assert unused == NOT_IMPORTED.keys()
 
@@ -140,7 +139,7 @@ def test_what_mypy_knows_no_types_of_is_imported() -> None:
         if each.get("ignore_missing_imports")
         for name in each["module"]
     ]
-    assert [name for name in excused if name.removesuffix(".*") not in imported()] == []
+    assert [name for name in excused if name.removesuffix(".*") not in imported_anywhere()] == []
 
 
 def test_mypy_looks_at_every_script_but_those_of_the_site() -> None:

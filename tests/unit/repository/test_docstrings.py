@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.repository.sources import parsed
 from tests.unit.repository.test_layout import ROOT, SOURCE_ROOTS, tracked_files
 
 FOREIGN = {
@@ -53,9 +54,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 @cache
 def modules() -> dict[Path, ast.Module]:
     return {
-        path: ast.parse(path.read_text())
-        for root in SOURCE_ROOTS
-        for path in sorted((ROOT / root).rglob("*.py"))
+        path: parsed(path) for root in SOURCE_ROOTS for path in sorted((ROOT / root).rglob("*.py"))
     }
 
 

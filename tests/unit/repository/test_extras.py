@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.repository.sources import parsed
 from tests.unit.repository.test_dependencies import MODULES
 from tests.unit.repository.test_layout import ROOT, SOURCE_ROOTS
 from zonequake_chaos.commands.mounted import EXTRAS, MOUNTED
@@ -46,7 +47,7 @@ def run_on_import(tree: ast.AST) -> Iterator[ast.stmt]:
 def imports(module: str) -> frozenset[str]:
     """Full names of all that an import of the module imports, and of the packages around them."""
     names: set[str] = set()
-    for node in run_on_import(ast.parse(paths()[module].read_bytes())):
+    for node in run_on_import(parsed(paths()[module])):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

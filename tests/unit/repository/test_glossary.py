@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.repository.sources import parsed
 from zonequake_analysis.checks.transactions.cycles import CycleKind
 from zonequake_analysis.verdict import Verdict
 from zonequake_load.pod.control import Loop
@@ -66,7 +67,7 @@ def vocabulary() -> str:
     for root in SOURCE_ROOTS:
         for path in (ROOT / root).rglob("*.py"):
             told.add(path.stem)
-            told.update(named_and_told(ast.parse(path.read_text())))
+            told.update(named_and_told(parsed(path)))
     for crd in (ROOT / "charts" / "zonequake" / "templates" / "crds").glob("*.yaml"):
         told.update(re.findall(r"^ +([a-zA-Z]+):", crd.read_text(), flags=re.MULTILINE))
     return "\n".join(f" {words(each)} " for each in told)

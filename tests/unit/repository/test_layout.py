@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.repository.sources import imported
 from zonequake_chaos.scenario import manifest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -197,20 +198,9 @@ def test_only_one_module_of_a_package_speaks_to_a_kubernetes_client(client: str)
             users = [
                 str(path.relative_to(ROOT))
                 for path in sorted(package.parent.rglob("*.py"))
-                if any(name.startswith(client) for name in imported_names(path))
+                if any(name.startswith(client) for name, _ in imported(path))
             ]
             assert len(users) <= 1, users
-
-
-def imported_names(path: Path) -> set[str]:
-    """Full names of all that a module imports: `from a import b` is `a.b`."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
 
 
 def test_whatever_waits_for_test_all_is_said_with_its_reason() -> None:
@@ -273,12 +263,10 @@ def test_no_module_is_imported_under_a_second_name() -> None:
         module_name(path) for path in sources if path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
     }
     renamed = [
-        f"{path.relative_to(ROOT)}: {alias.name} as {alias.asname}"
+        f"{path.relative_to(ROOT)}: {name} as {second}"
         for path in sources
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname not in {None, alias.name} and f"{node.module}.{alias.name}" in modules
+        for name, second in imported(path)
+        if second not in {None, name.rpartition(".")[2]} and name in modules
     ]
     assert renamed == []
 

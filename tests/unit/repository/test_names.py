@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.unit.repository.test_circles import statements
+from tests.unit.repository.sources import statements
 from tests.unit.repository.test_layout import ROOT, SOURCE_ROOTS
 
 ALLOWED = {

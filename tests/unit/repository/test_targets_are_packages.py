@@ -59,10 +59,13 @@ def constants(tree: ast.AST) -> set[str]:
 
 
 def names_of_targets(text: str, *, python: bool, bound: frozenset[str]) -> Iterator[str]:
+    small = text.lower()
     for name in target_names():
-        if name != OWN and re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE):
+        if name != OWN and name in small and re.search(rf"\b{re.escape(name)}\b", small):
             yield name
-    if python and {OWN, *bound} & set(compared(ast.parse(text))):
+    words = (f'"{OWN}"', *(name.removeprefix("=") for name in bound))
+    is_read = python and any(word in text for word in words)
+    if is_read and {OWN, *bound} & set(compared(ast.parse(text))):
         yield OWN
 
 
@@ -74,8 +77,8 @@ def knowing(folders: Iterable[Path]) -> list[str]:
         for path in sorted(folder.rglob("*"))
         if path.suffix in (".py", ".yaml") and not path.is_relative_to(ROOT / FORMATS)
     }
-    modules = [ast.parse(text) for path, text in texts.items() if path.suffix == ".py"]
-    bound = frozenset[str]().union(*map(constants, modules))
+    naming = [text for path, text in texts.items() if path.suffix == ".py" and f'"{OWN}"' in text]
+    bound = frozenset[str]().union(*(constants(ast.parse(text)) for text in naming))
     return [
         f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}: {name}"
         for path, text in texts.items()

@@ -59,24 +59,36 @@ class Suspected:
         return self.replayed | self.late
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """Operations in the claimed order, one element of each array to an operation.
+
+    `rows`: their rows; `state`: the value that earlier writes left; `lists`, `values` and
+    `preconditions`: whether the operation shows another list or value, or expected another value.
+    """
+
+    rows: Ints
+    state: Ints
+    lists: Bools
+    values: Bools
+    preconditions: Bools
+
+    @property
+    def wrong(self) -> Bools:
+        """Whether the operation contradicts those before it."""
+        return self.lists | self.values | self.preconditions
+
+
 def suspects(c: Columns) -> Suspected:
     """Returns the keys at which the claimed order could fail."""
     judged, writes = judged_rows(c)
-    answered = c.outcome == OutcomeCode.OK.value
     unanswered = unanswered_writes(c, judged, writes)
-    placed = unanswered.rank != NO_RANK
-    early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
-    certain = np.flatnonzero(judged & answered)
-    # At equal ranks unanswered writes come first; the others stay in the order of their starts.
-    rows = np.concatenate([unanswered.rows[early], certain])
-    rank = np.concatenate([unanswered.rank[early], 2 * c.position[certain] + ~writes[certain]])
-    order = ordered(c.key[rows], rank)
-    rows = rows[order]
-    hidden = _expects_hidden(c, unanswered, rows)
+    replayed = replay(c, judged, writes, unanswered)
     unclear = unanswered.doubtful | c.odd
+    answered = c.outcome == OutcomeCode.OK.value
     return Suspected(
-        replayed=_replay_fails(c, rows, writes, hidden) | unclear,
-        late=_out_of_time(c, rows, answered) | unclear,
+        replayed=marked(c.key[replayed.rows[replayed.wrong]], c.keys) | unclear,
+        late=_out_of_time(c, replayed.rows, answered) | unclear,
         unclear=unclear,
     )
 
@@ -183,10 +195,18 @@ def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
     return result
 
 
-def _replay_fails(c: Columns, rows: Ints, writes: Bools, hidden: Bools) -> Bools:
-    """Returns, by key, whether a value read, found or expected is not what earlier writes left."""
+def replay(c: Columns, judged: Bools, writes: Bools, unanswered: Unanswered) -> Replayed:
+    """Compares each operation of the claimed order with what the writes before it left."""
+    placed = unanswered.rank != NO_RANK
+    early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
+    certain = np.flatnonzero(judged & (c.outcome == OutcomeCode.OK.value))
+    # At equal ranks unanswered writes come first; the others stay in the order of their starts.
+    rows = np.concatenate([unanswered.rows[early], certain])
+    rank = np.concatenate([unanswered.rank[early], 2 * c.position[certain] + ~writes[certain]])
+    rows = rows[ordered(c.key[rows], rank)]
+    nothing = np.zeros(len(rows), bool)
     if not len(rows):
-        return np.zeros(c.keys, bool)
+        return Replayed(rows=rows, state=rows, lists=nothing, values=nothing, preconditions=nothing)
     key, f, value, size = c.key[rows], c.f[rows], c.value[rows], len(rows)
     wrote, has_list = writes[rows], c.has_list[rows]
     first = first_of(heads(key))
@@ -197,16 +217,23 @@ def _replay_fails(c: Columns, rows: Ints, writes: Bools, hidden: Bools) -> Bools
     earlier = np.cumsum(append) - append
     length = earlier - earlier[first]
     cas = f == Function.CAS.value
-    wrong = (f == Function.READ.value) & ~has_list & (value != state)
-    wrong |= cas & ~wrote & (c.found[rows] != state)
-    wrong |= cas & wrote & (c.expected[rows] != state) & ~hidden
-    wrong |= has_list & (c.list_size[rows] != length)
-    lists = np.flatnonzero(has_list & ~wrong)
+    wrong_list = has_list & (c.list_size[rows] != length)
+    lists = np.flatnonzero(has_list & ~wrong_list)
     start = c.list_start[rows[lists]]
     owner, at = spread(start, length[lists])
     expected = value[append][earlier[first][lists][owner] + at - start[owner]]
-    wrong[lists[owner[c.elements[at] != expected]]] = True
-    return marked(key[wrong], c.keys)
+    wrong_list[lists[owner[c.elements[at] != expected]]] = True
+    return Replayed(
+        rows=rows,
+        state=state,
+        lists=wrong_list,
+        values=((f == Function.READ.value) & ~has_list & (value != state))
+        | (cas & ~wrote & (c.found[rows] != state)),
+        preconditions=cas
+        & wrote
+        & (c.expected[rows] != state)
+        & ~_expects_hidden(c, unanswered, rows),
+    )
 
 
 def _out_of_time(c: Columns, rows: Ints, answered: Bools) -> Bools:

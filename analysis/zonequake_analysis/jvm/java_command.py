@@ -1,4 +1,4 @@
-"""The command by which Spark starts its JVM for a local master, but without MLlib.
+"""The command by which Spark starts its JVM for a local master, but without MLlib, and quiet.
 
 Where nothing but PySpark's own package says what it is: this version of Spark, nothing in the
 environment or in a folder `conf`. MLlib is left out since each session calls its registration of
@@ -50,9 +50,9 @@ _OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-_OF_SPARK = (
+OPTIONS = (
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "-XX:+IgnoreUnrecognizedVMOptions",
-    "--add-modules=jdk.incubator.vector",
     *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED),
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",
@@ -61,7 +61,8 @@ _OF_SPARK = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""The options that Spark's launcher gives each JVM."""
+"""The options that Spark's launcher gives each JVM, but the vector module, which MLlib uses and of
+which each start would print a warning."""
 
 
 def is_known() -> bool:
@@ -89,7 +90,7 @@ def command_of(settings: Mapping[str, str], *, memory: str, java_options: str) -
         class_path(),
         f"-Xmx{memory}",
         *shlex.split(java_options),
-        *_OF_SPARK,
+        *OPTIONS,
         "org.apache.spark.deploy.SparkSubmit",
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
         "pyspark-shell",

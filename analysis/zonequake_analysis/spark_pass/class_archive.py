@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonequake_analysis.jvm.java_command import class_path, installed_spark, is_known, java
+from zonequake_analysis.jvm.java_command import OPTIONS, class_path, installed_spark, is_known, java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -124,8 +124,8 @@ def _java_and_spark(own_command: bool) -> str:
     package, version = installed_spark()
     jars = Path(os.environ.get("SPARK_HOME", package)) / "jars"
     parts = [str(part) for path in (java(), jars) for part in (path, path.stat().st_mtime_ns)]
-    if own_command:  # a JVM passes over the archive of another class path
-        parts.append(class_path())
+    if own_command:  # a JVM passes over the archive of another class path, or of other modules
+        parts += [class_path(), *OPTIONS]
     return sha256("\0".join([version, *parts]).encode()).hexdigest()[:12]
 
 

@@ -30,7 +30,7 @@ def none_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_jvm, "_begun", None)
 
 
-def test_the_command_is_that_of_spark_s_launcher_but_for_mllib() -> None:
+def test_the_command_is_that_of_spark_s_launcher_but_for_mllib_and_logging() -> None:
     home, _ = installed_spark()
     words = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
     launcher = [
@@ -49,6 +49,10 @@ def test_the_command_is_that_of_spark_s_launcher_but_for_mllib() -> None:
     place = theirs.index("-cp") + 1
     jars = {jar for entry in theirs.pop(place).split(":") for jar in Path("/").glob(entry[1:])}
     used = ours.pop(place).split(":")
+    (logging,) = [word for word in ours if word.startswith("-Dlog4j2.configurationFile=")]
+    assert Path(logging.partition("=")[2]).is_file()
+    ours.remove(logging)
+    theirs.remove("--add-modules=jdk.incubator.vector")
     assert in_any_order(ours) == in_any_order(theirs)
     # Java takes only the jars of a folder.
     (mllib,) = {jar for jar in jars if jar.suffix == ".jar"} - set(map(Path, used))

@@ -74,6 +74,7 @@ async def a_run(nodes: LocalNodes, pods: LoadPods, run: Path, *, reads_at: Reads
     assert (run / "verdict.json").exists(), done.stdout + done.stderr
 
 
+@pytest.mark.long
 async def test_both_find_an_order_of_every_key_when_a_leader_was_killed(
     nodes: LocalNodes, pods: LoadPods, porcupine: Judge, tmp_path: Path
 ) -> None:

@@ -76,7 +76,7 @@ WITHIN = {
 
 LARGE = (
     *("elections", "late-change", "loss"),  # ten to twenty seconds each, and models seldom change
-    *("reset-and-change", "everything-near", "everything"),
+    *("reset-and-back", "reset-and-change", "everything-near", "everything"),
 )
 """Too large for each change."""
 

@@ -16,7 +16,7 @@ from zonequake_store.raft.api import RaftSettings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-SEEDS = 12
+SEEDS = 8
 """Of each scenario. `make test-all` hunts with 21,000 others."""
 MOST_SEEDS = 60
 """Of one in which nodes die seldom at one of the moments."""
@@ -66,8 +66,8 @@ def test_every_rule_holds_in_every_scenario(name: str) -> None:
 def test_other_settings_break_no_rule_either(settings: RaftSettings) -> None:
     scenario = dataclasses.replace(SCENARIOS["reconfiguration"], settings=settings)
     reached: Counter[str] = Counter()
-    for seed in range(5_000, 5_015):
+    for seed in range(5_000, 5_010):
         report = simulate(seed, scenario)
         assert report.rule is None, f"seed {seed}: {report.violation}"
         reached.update(report.tally)
-    assert reached["reconfigurations"] > 15
+    assert reached["reconfigurations"] > 10

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 SETTLED = {"when": "settled"}
 ONE = {"role": "nodes", "nodes": ["default-0"]}

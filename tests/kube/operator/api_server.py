@@ -6,7 +6,6 @@ import json
 import ssl
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -128,12 +127,10 @@ class ApiServer:
         return path
 
     def read(self, path: str) -> Any:
-        """GET without kubectl, for what is asked often."""
-        request = urllib.request.Request(
-            self.url + path, headers={"Authorization": f"Bearer {self.token}"}
-        )
-        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=UNVERIFIED) as response:
-            return json.load(response)
+        """The answer to a GET. Raises AssertionError if it is refused."""
+        status, found = self._call("GET", path)
+        assert status == HTTPStatus.OK, found
+        return found
 
     def kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(

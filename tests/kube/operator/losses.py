@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ZONE = "z"
 NODES = 3
 PARTITIONS = 2
-POLL_S = 0.1
+POLL_S = 0.2
 EVERYONE = tuple(name(n) for n in range(NODES))
 
 

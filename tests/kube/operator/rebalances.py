@@ -36,7 +36,7 @@ QUIET_S = 1.0
 """So long nothing is written, and the zone is taken as ended; a view waits for VIEW_PERIOD_S."""
 ROUNDS = 3
 """So often a successor hears every node before its silence counts."""
-POLL_S = 0.1
+POLL_S = 0.2
 
 
 class Move(StrEnum):

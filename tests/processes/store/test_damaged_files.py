@@ -204,7 +204,9 @@ async def cut_while_it_runs(nodes: LocalNodes, name: str, file: Path) -> None:
     assert "Fatal Python error" in (node.directory / "CRASHED").read_text()
 
 
-CUTS = pytest.mark.parametrize("cut", [cut_while_it_is_dead, cut_while_it_runs])
+CUTS = pytest.mark.parametrize(
+    "cut", [pytest.param(cut_while_it_is_dead, marks=pytest.mark.long), cut_while_it_runs]
+)
 Cut = Callable[[LocalNodes, str, Path], Awaitable[None]]
 
 

@@ -71,7 +71,9 @@ async def events(nodes: LocalNodes, name: str) -> list[str]:
     ("begin", "environment", "said"),
     [
         (FaultyDisk.fail_syncs, "log", "Input/output error"),
-        (FaultyDisk.fail_syncs, "data", "Input/output error"),
+        pytest.param(
+            *(FaultyDisk.fail_syncs, "data", "Input/output error"), marks=pytest.mark.long
+        ),
         (FaultyDisk.fail_metas, "log", "No space left on device"),
     ],
 )

@@ -48,8 +48,8 @@ PORTS = [
     ("tcp", "client_port"),
     ("tcp", "admin_port"),
     # Within TLS, from those who are let in.
-    ("tls", "peer_port"),
-    ("tls", "client_port"),
+    pytest.param("tls", "peer_port", marks=pytest.mark.long),
+    pytest.param("tls", "client_port", marks=pytest.mark.long),
     ("tls", "orders_port"),
 ]
 BATCH = 150

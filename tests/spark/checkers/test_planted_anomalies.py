@@ -83,6 +83,7 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoil
     assert by_name["linearizability"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.long
 def test_a_planted_anomaly_among_very_many_keys_is_found(
     spark: SparkSession, tmp_path: Path
 ) -> None:

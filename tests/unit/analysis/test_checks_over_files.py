@@ -17,7 +17,12 @@ from tests.histories.small_histories import histories
 from tests.histories.synthesize import SyntheticOperation
 from tests.unit.analysis.test_screens_against_search import events
 from zonequake_analysis.checks import over_files
-from zonequake_analysis.checks.over_columns import found_among, sessions_among
+from zonequake_analysis.checks.over_columns import (
+    found_among,
+    found_in_order,
+    found_in_sets,
+    sessions_among,
+)
 from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.inputs.layout import laid_out, split
 from zonequake_analysis.inputs.shapes import OutcomeCode
@@ -75,18 +80,21 @@ def test_a_bucket_s_file_has_what_is_found_among_its_operations(
     found = list(over_files._found(sought))
     with file.open() as stream:
         ops = pq.read_table(stream, partitioning=None)
-    everything = [*found_among(ops), *sessions_among(ops)]
-    assert rows(found) == rows(everything)
+    of_keys = [*found_among(ops), *found_in_order(ops), *found_in_sets(ops)]
+    assert rows(found) == rows([*of_keys, *sessions_among(ops)])
     kinds = {(check, kind) for check, kind, *_ in rows(found)}
     assert {
         ("loss", "session"),
         ("black-box", "element-twice"),
         ("claimed-order", "order"),
+        ("claimed-order", "value"),
+        ("claimed-order", "list"),
+        ("sets", "aborted"),
     } <= kinds
     assert all(row["ops"] for batch in found for row in batch.to_pylist())
     keys_alone = over_files._sought(file, msgspec.structs.replace(suspects, sessions=[]))
     assert keys_alone is not None
-    assert rows(list(over_files._found(keys_alone))) == rows(list(found_among(ops)))
+    assert rows(list(over_files._found(keys_alone))) == rows(of_keys)
 
 
 def test_sessions_are_judged_by_answers_with_a_place_alone() -> None:
@@ -134,7 +142,7 @@ def test_what_is_found_at_a_key_of_which_arrays_cannot_tell_is_left_to_sql(tmp_p
 
 def test_a_bucket_without_suspects_of_these_checks_is_not_read(tmp_path: Path) -> None:
     file = Place.of(tmp_path / "none")
-    assert over_files._sought(file, Suspects(sets=[1], replayed=[2], entries=[3])) is None
-    for field in ("loss", "late", "registers", "lists", "sessions"):
+    assert over_files._sought(file, Suspects(entries=[3])) is None, "left to SQL"
+    for field in ("sets", "loss", "replayed", "late", "registers", "lists", "sessions"):
         assert over_files._sought(file, Suspects(**{field: [1]})) is not None, field
     assert over_files._sought(file, Suspects(split_sessions=[1])) is None, "left to SQL"

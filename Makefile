@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 GROUPS := programs lint unit images simulation processes chart kube spark model foreign cluster
-LONG_GROUPS := audit hunt long-unit long-processes long-kube long-spark long-foreign long-model long-cluster
+LONG_GROUPS := audit hunt long-unit long-simulation long-processes long-kube long-spark long-foreign long-model long-cluster
 
 # A benchmark's file is run as the module that it is: they share code by their full names.
 as_module = .venv/bin/python -m $$(echo $${program%.py} | tr / .)

@@ -124,6 +124,7 @@ LONG_GROUPS = (
     Group(name="hunt", commands=(("python", "-m", "tests.simulation.hunt"),), limit_s=3 * 3600),
     # What docs/testing.md says why it is left to them.
     _long("unit", "-n", "2"),
+    _long("simulation", "-n", "2"),
     _long("processes", "-n", "3"),
     _long("kube", "-n", "2", "--dist", "loadfile"),
     _long("spark"),

@@ -201,10 +201,9 @@ class ApiServer:
     ) -> tuple[int, Any]:
         """By a connection that is kept: tests ask many times a second, and kubectl takes a fifth
         of a second of a core to begin."""
-        headers = {
-            "Authorization": f"Bearer {self.token}",
-            "Content-Type": "application/json" if method == "POST" else content_type,
-        }
+        headers = {"Authorization": f"Bearer {self.token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json" if method == "POST" else content_type
         data = None if body is None else json.dumps(body)
         connection = _connection(self.url)
         try:

@@ -64,9 +64,7 @@ def found_in_order(ops: pa.Table) -> Iterator[pa.RecordBatch]:
     c = columns(ops)
     if not c.keys:
         return
-    judged, writes = claimed.judged_rows(c)
-    unanswered = claimed.unanswered_writes(c, judged, writes)
-    clear = ~(unanswered.doubtful | c.odd)
+    judged, writes, unanswered, clear = _claimed(c)
     for rows in (
         replayed(c, judged, writes, unanswered),
         found_diverged(c, _members(ops), judged, writes),
@@ -82,10 +80,17 @@ def found_in_sets(ops: pa.Table) -> Iterator[pa.RecordBatch]:
     c = columns(ops)
     if not c.keys:
         return
-    judged, writes = claimed.judged_rows(c)
-    clear = ~(claimed.unanswered_writes(c, judged, writes).doubtful | c.odd)
+    *_, clear = _claimed(c)
     for rows in sets(c, _members(ops)):
         yield from _batches(c, rows, clear)
+
+
+def _claimed(c: Columns) -> tuple[Bools, Bools, claimed.Unanswered, Bools]:
+    """Returns which rows are judged and which write, the writes without an answer, and, by key,
+    whether arrays can tell."""
+    judged, writes = claimed.judged_rows(c)
+    unanswered = claimed.unanswered_writes(c, judged, writes)
+    return judged, writes, unanswered, ~(unanswered.doubtful | c.odd)
 
 
 def _members(ops: pa.Table) -> Ints:
@@ -113,9 +118,7 @@ def found_among(ops: pa.Table) -> Iterator[pa.RecordBatch]:
     c = columns(ops)
     if not c.keys:
         return
-    judged, writes = claimed.judged_rows(c)
-    unanswered = claimed.unanswered_writes(c, judged, writes)
-    clear = ~(unanswered.doubtful | c.odd)
+    judged, writes, unanswered, clear = _claimed(c)
     found = (late(c, judged, writes, unanswered), *missed(c), without_order(c), torn_lists(c))
     for rows in found:
         yield from _batches(c, rows, clear)

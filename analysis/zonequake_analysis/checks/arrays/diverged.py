@@ -14,6 +14,7 @@ from zonequake_analysis.checks.screens.segments import (
     NOTHING,
     first_of,
     heads,
+    last_before,
     lookup,
     ordered,
     spread,
@@ -115,9 +116,14 @@ def _shown(c: Columns, reads: Ints) -> tuple[Ints, Ints]:
     lists = reads[c.has_list[reads]]
     single = reads[~c.has_list[reads]]
     owner, at = spread(c.list_start[lists], c.list_size[lists])
-    shown = np.where(c.f == Function.CAS.value, c.found, c.value)[single]
+    shown = _single(c)[single]
     rows = np.concatenate([lists[owner], single[shown != NULL]])
     return rows, np.concatenate([c.elements[at], shown[shown != NULL]])
+
+
+def _single(c: Columns) -> Ints:
+    """Returns what an answer shows that is no list and writes nothing."""
+    return np.where(c.f == Function.CAS.value, c.found, c.value)
 
 
 def _latest(element: Ints, member: Ints, number: Ints, count: int) -> _Latest:
@@ -142,8 +148,7 @@ def _latest(element: Ints, member: Ints, number: Ints, count: int) -> _Latest:
 def _lists(c: Columns, member: Ints, reads: Bools, held: _Held) -> Iterator[tuple[Ints, Ints]]:
     """Yields (answer, element) of lists that lack an acknowledged element: of several, the one
     written first."""
-    shown = np.where(c.f == Function.CAS.value, c.found, c.value)
-    rows = np.flatnonzero(reads & (c.has_list | (shown == NULL)))
+    rows = np.flatnonzero(reads & (c.has_list | (_single(c) == NULL)))
     appended = np.flatnonzero(held.appended)
     appended = appended[np.lexsort((held.value[appended], held.written[appended]))]
     appended = appended[np.argsort(held.key[appended], kind="stable")]
@@ -209,16 +214,13 @@ def _registers(
     order = (c.process[rows], c.inv[rows], ~writes[rows], c.position[rows], c.key[rows])
     rows = rows[np.lexsort(order)]
     wrote = writes[rows] & ~append[rows] & (c.value[rows] != NULL)
-    newest = np.maximum.accumulate(np.where(wrote, np.arange(len(rows)), -1))
-    newest = np.concatenate([[-1], newest[:-1]])[: len(rows)]
-    known = (newest >= first_of(heads(c.key[rows]))) if len(rows) else np.zeros(0, bool)
-    asking = np.flatnonzero(~writes[rows] & ~c.has_list[rows] & known)
+    newest = last_before(wrote, heads(c.key[rows]))
+    asking = np.flatnonzero(~writes[rows] & ~c.has_list[rows] & (newest >= 0))
     state, answer = c.value[rows[newest[asking]]], rows[asking]
     element = lookup(held.key, held.value, c.key[answer], state)
-    shown = np.where(c.f == Function.CAS.value, c.found, c.value)[answer]
     lacks = (
         (held.written[element] <= c.position[answer])
-        & (shown != state)
+        & (_single(c)[answer] != state)
         & held.shown_at(element, member[answer], c.position[answer])
     )
     return answer[lacks], element[lacks]

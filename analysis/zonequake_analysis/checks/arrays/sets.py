@@ -8,9 +8,10 @@ import numpy as np
 
 from zonequake_analysis.checks.found_rows import FoundRows
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
-from zonequake_analysis.checks.screens.segments import NEVER, NOTHING, heads, ordered, spread
+from zonequake_analysis.checks.screens.segments import NEVER, NOTHING, heads, ordered
+from zonequake_analysis.checks.screens.sets import mentions, refusals, with_an_element_twice
 from zonequake_analysis.checks.sets import CHECK
-from zonequake_analysis.inputs.shapes import Function, OutcomeCode
+from zonequake_analysis.inputs.shapes import OutcomeCode
 
 _KINDS = ("phantom", "aborted", "applied-twice", "two-places")
 
@@ -21,27 +22,19 @@ def sets(c: Columns, member: Ints) -> Iterator[FoundRows]:
 
     `member`: the node of each row as a number, -1 where there is none.
     """
-    ok = c.outcome == OutcomeCode.OK.value
-    refused = (c.f == Function.CAS.value) & ok & ~c.applied
-    yield _values(c, member, refused)
-    yield _shown(c, "duplicate", _with_an_element_twice(c, ok), with_value=False)
+    refused = refusals(c)
+    rows, element, attempt = mentions(c)
+    yield _shown(c, "duplicate", with_an_element_twice(c, rows, element), with_value=False)
+    order = ordered(c.key[rows], element)
+    yield _values(c, member, refused, rows[order], element[order], attempt[order])
     yield _shown(c, "wrong-refusal", np.flatnonzero(refused & (c.found == c.expected)))
 
 
-def _values(c: Columns, member: Ints, refused: Bools) -> FoundRows:
+def _values(
+    c: Columns, member: Ints, refused: Bools, rows: Ints, element: Ints, attempt: Bools
+) -> FoundRows:
+    """Returns what the mentions of each element, by key and element, contradict."""
     ok = c.outcome == OutcomeCode.OK.value
-    read, cas = c.f == Function.READ.value, c.f == Function.CAS.value
-    attempts = np.flatnonzero(~read & (c.value != NULL))
-    shown = np.where(refused, c.found, np.where(cas, c.expected, c.value))
-    seeing = np.flatnonzero(ok & (read | cas) & ~c.has_list & (shown != NULL))
-    lists = np.flatnonzero(ok & c.has_list)
-    owner, place = spread(c.list_start[lists], c.list_size[lists])
-    # A mention is an attempt to write an element, or an answer that shows it.
-    rows = np.concatenate([attempts, seeing, lists[owner]])
-    element = np.concatenate([c.value[attempts], shown[seeing], c.elements[place]])
-    attempt = np.arange(len(rows)) < len(attempts)
-    order = ordered(c.key[rows], element)
-    rows, element, attempt = rows[order], element[order], attempt[order]
     head = heads(c.key[rows], element)
     first = np.flatnonzero(head)
     nothing = np.zeros(0, np.int64)
@@ -100,14 +93,6 @@ def _found(
         position=position,
         magnitude_ns=np.full(len(kind), NULL),
     )
-
-
-def _with_an_element_twice(c: Columns, ok: Bools) -> Ints:
-    lists = np.flatnonzero(ok & c.has_list)
-    owner, place = spread(c.list_start[lists], c.list_size[lists])
-    order = ordered(owner, c.elements[place])
-    again = ~heads(owner[order], c.elements[place][order])
-    return lists[np.unique(owner[order][again])]
 
 
 def _shown(c: Columns, kind: str, rows: Ints, *, with_value: bool = True) -> FoundRows:

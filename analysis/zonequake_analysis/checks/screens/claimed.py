@@ -16,6 +16,7 @@ from zonequake_analysis.checks.screens.segments import (
     NEVER,
     first_of,
     heads,
+    last_before,
     lookup,
     marked,
     ordered,
@@ -207,12 +208,11 @@ def replay(c: Columns, judged: Bools, writes: Bools, unanswered: Unanswered) -> 
     nothing = np.zeros(len(rows), bool)
     if not len(rows):
         return Replayed(rows=rows, state=rows, lists=nothing, values=nothing, preconditions=nothing)
-    key, f, value, size = c.key[rows], c.f[rows], c.value[rows], len(rows)
+    key, f, value = c.key[rows], c.f[rows], c.value[rows]
     wrote, has_list = writes[rows], c.has_list[rows]
     first = first_of(heads(key))
-    newest = np.maximum.accumulate(np.where(wrote & (value != NULL), np.arange(size), -1))
-    newest = np.concatenate([[-1], newest[:-1]])
-    state = np.where(newest >= first, value[newest], NULL)
+    newest = last_before(wrote & (value != NULL), heads(key))
+    state = np.where(newest >= 0, value[newest], NULL)
     append = f == Function.APPEND.value
     earlier = np.cumsum(append) - append
     length = earlier - earlier[first]

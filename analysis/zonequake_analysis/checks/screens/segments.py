@@ -60,6 +60,13 @@ def running(values: Ints, head: Bools, fold: np.ufunc, neutral: int) -> Ints:
     return result
 
 
+def last_before(wanted: Bools, head: Bools) -> Ints:
+    """Returns for each row the last wanted row before it in its group, -1 if there is none."""
+    last = np.maximum.accumulate(np.where(wanted, np.arange(len(wanted)), -1))
+    before = np.concatenate([[-1], last])[: len(wanted)]
+    return np.where(before >= first_of(head), before, -1)
+
+
 def lookup(group: Ints, value: Ints, sought_group: Ints, sought_value: Ints) -> Ints:
     """Returns for each sought (group, value) the first row that has it, -1 if none has."""
     size = len(group)

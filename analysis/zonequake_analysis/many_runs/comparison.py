@@ -31,7 +31,7 @@ from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate
 from zonequake_analysis.verdict import Verdict, worst
 
 SURE = 0.05
-"""Shares of verdicts differ if Fisher's exact test, one-sided, gives less than this."""
+"""Shares of verdicts differ if Fisher's exact test, one-sided, leaves at most this to chance."""
 
 
 class RowOutcome(StrEnum):
@@ -91,7 +91,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """The content of a comparison. `verdict_note` says why verdicts are a regression."""
+    """The content of a comparison. `verdict_note` says how the candidate's verdicts are worse."""
 
     base: ComparedSide
     candidate: ComparedSide
@@ -126,8 +126,8 @@ def compare(
         for name, quantity in QUANTITIES.items()
         if name in names
     )
-    note = _worse_verdicts(old, new)
-    conclusion, headline = _concluded(old, new, rows, note)
+    verdicts, note = _worse_verdicts(old, new)
+    conclusion, headline = _concluded(old, new, rows, verdicts, note)
     return RunComparison(
         base=old,
         candidate=new,
@@ -246,26 +246,34 @@ def _judged(
     return RowOutcome.BETTER if is_better and far else RowOutcome.WITHIN
 
 
-def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> str:
-    """Returns why the candidate's verdicts are a regression; empty if they aren't."""
+def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> tuple[RowOutcome, str]:
+    """Returns whether the candidate's verdicts are a regression, suspect or within, and how they
+    are worse. Of sets they are suspect if the median run turned bad, and chance could do that."""
     before, after = old.verdicts, new.verdicts
     if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
-        return f"{after[Verdict.VIOLATED]} of {after.total()} candidate runs are violated, none was"
+        violated, every = after[Verdict.VIOLATED], after.total()
+        note = f"{violated} of {every} candidate runs are violated, none was"
+        return RowOutcome.REGRESSION, note
     if not old.used or not new.used:
-        return ""
-    bad = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
-    old_bad, new_bad = (sum(run.found in bad for run in s.used) for s in (old, new))
+        return RowOutcome.WITHIN, ""
     if min(len(old.used), len(new.used)) < intervals.FEWEST_RUNS:
         was, now = worst(r.found for r in old.used), worst(r.found for r in new.used)
         order = list(Verdict)
-        return f"{now}, where the base is {was}" if order.index(now) < order.index(was) else ""
+        if order.index(now) < order.index(was):
+            return RowOutcome.REGRESSION, f"{now}, where the base is {was}"
+        return RowOutcome.WITHIN, ""
+    bad = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
+    old_bad, new_bad = (sum(run.found in bad for run in s.used) for s in (old, new))
     chance = fisher(old_bad, len(old.used), new_bad, len(new.used))
-    if chance >= SURE:
-        return ""
-    return (
+    note = (
         f"{new_bad} of {len(new.used)} candidate runs miss an objective or are violated, and "
         f"{old_bad} of {len(old.used)} did (chance alone: {chance:.3f})"
     )
+    if chance <= SURE:
+        return RowOutcome.REGRESSION, note
+    if 2 * old_bad <= len(old.used) and 2 * new_bad > len(new.used):
+        return RowOutcome.SUSPECT, note
+    return RowOutcome.WITHIN, ""
 
 
 def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
@@ -278,10 +286,14 @@ def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
 
 
 def _concluded(
-    old: ComparedSide, new: ComparedSide, rows: Sequence[ComparedRow], note: str
+    old: ComparedSide,
+    new: ComparedSide,
+    rows: Sequence[ComparedRow],
+    verdicts: RowOutcome,
+    note: str,
 ) -> tuple[Conclusion, str]:
     regressions = [row.quantity.words for row in rows if row.outcome is RowOutcome.REGRESSION]
-    told = ([note] if note else []) + regressions
+    told = ([note] if verdicts is RowOutcome.REGRESSION else []) + regressions
     if told:
         return Conclusion.REGRESSION, f"Regression: {first_few(told, 4)}."
     for side, name in ((old, "base"), (new, "candidate")):
@@ -290,6 +302,9 @@ def _concluded(
                 f"Unknown: {len(side.left_out)} of {len(side.left_out) + len(side.used)} runs of "
                 f"the {name} showed too little (unknown or harness-failed). Run them again."
             )
+    if verdicts is RowOutcome.SUSPECT:
+        few = f"Compare more than {len(new.used)} runs on each side."
+        return Conclusion.UNKNOWN, f"Unknown: {note}. {few}"
     missing = [row.quantity.words for row in rows if row.outcome is RowOutcome.MISSING]
     if missing:
         return Conclusion.UNKNOWN, (

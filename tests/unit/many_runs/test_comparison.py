@@ -189,6 +189,23 @@ def test_a_missed_objective_is_a_regression_of_a_pair_and_of_sets_if_it_is_no_ch
     assert compare([run("a")] * 6, [run("b", missed)] * 5 + [run("b")], DEFAULT).exit_code == 3
 
 
+@pytest.mark.parametrize(
+    ("missed_before", "missed", "code"), [(0, 3, 3), (0, 2, 2), (0, 1, 0), (1, 3, 2), (2, 3, 0)]
+)
+def test_of_three_runs_a_median_that_misses_an_objective_is_no_pass(
+    missed_before: int, missed: int, code: int
+) -> None:
+    """Chance alone leaves 1 of 20 for three of three, and 1 of 5 for two."""
+
+    def three(name: str, bad: int) -> list[MeasuredRun]:
+        return [run(name, Verdict.SLO_BREACHED)] * bad + [run(name)] * (3 - bad)
+
+    found = compare(three("a", missed_before), three("b", missed), DEFAULT)
+    assert found.exit_code == code
+    words = f"{missed} of 3 candidate runs miss an objective"
+    assert (words in found.headline) is bool(code)
+
+
 def test_a_cleanup_that_is_not_proven_is_no_regression_of_the_store() -> None:
     candidate = run("b", Verdict.CLEANUP_NOT_PROVEN)
     assert compare([run("a")], [candidate], DEFAULT).exit_code == 0

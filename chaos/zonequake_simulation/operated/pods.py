@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from zonequake_operator.fleet.pods import NODE_CONTAINER
 from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.operated.objects import Object, Objects
 from zonequake_simulation.world import World
@@ -99,9 +100,15 @@ class Pods:
 
     def _put(self, name: str, *, restarts: int, state: Object, pod: Object | None = None) -> None:
         last: Object = {} if restarts == 0 else {"terminated": {}}
+        container = {
+            "name": NODE_CONTAINER,
+            "state": state,
+            "lastState": last,
+            "restartCount": restarts,
+        }
         status = {
             **(pod["status"] if pod else {"podIP": name}),
-            "containerStatuses": [{"state": state, "lastState": last, "restartCount": restarts}],
+            "containerStatuses": [container],
         }
         meta = {"name": name, "uid": self.uid(name), "labels": _LABELS}
         self._objects.put("pods", {"metadata": meta, "spec": {}, "status": status}, name)

@@ -19,6 +19,9 @@ from zonequake_operator.resources.stored_shapes import Object
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
+NODE_CONTAINER = "store"
+"""The container of a data node's pod in which the node runs, as the chart names it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedPod:
@@ -89,9 +92,11 @@ class PodEvidence:
 
 
 def parse_pod(obj: Object) -> Pod:
-    """Parses a pod as it was listed, or as an event shows it."""
+    """Parses a pod as it was listed, or as an event shows it. What its other containers do, such as
+    those of a service mesh, says nothing of the data node."""
     meta, status = obj["metadata"], obj.get("status", {})
-    containers: list[dict[str, Any]] = status.get("containerStatuses", [])
+    every: list[dict[str, Any]] = status.get("containerStatuses", [])
+    containers = [one for one in every if one["name"] == NODE_CONTAINER]
     running = any("running" in c.get("state", {}) for c in containers)
     ended = any(
         "terminated" in c.get("state", {}) or "terminated" in c.get("lastState", {})

@@ -24,8 +24,8 @@ LIMIT_S = 60.0
 
 def pod(name: str, *, ended: bool = False, restarts: int = 0) -> dict[str, Any]:
     state: dict[str, Any] = {"terminated": {}} if ended else {"running": {}}
-    containers = [{"state": state, "lastState": {}, "restartCount": restarts}]
-    status = {"podIP": name, "containerStatuses": containers}
+    container = {"name": "store", "state": state, "lastState": {}, "restartCount": restarts}
+    status = {"podIP": name, "containerStatuses": [container]}
     return {"metadata": {"name": name, "uid": "u"}, "spec": {}, "status": status}
 
 

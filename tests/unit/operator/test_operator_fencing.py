@@ -20,7 +20,7 @@ from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, Par
 from zonequake_protocol.admin import ReplicasReport
 
 NODE = "zq-default-0"
-ENDED = {"state": {"terminated": {}}, "lastState": {}, "restartCount": 0}
+ENDED = {"name": "store", "state": {"terminated": {}}, "lastState": {}, "restartCount": 0}
 
 
 class FakeApi:

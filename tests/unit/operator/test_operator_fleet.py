@@ -16,7 +16,7 @@ NODES = ("n-0", "n-1")
 
 
 def pod(name: str, uid: str, **state: Any) -> dict[str, Any]:
-    containers = [{"state": state, "restartCount": 0}] if state else []
+    containers = [{"name": "store", "state": state, "restartCount": 0}] if state else []
     status = {"podIP": name, "containerStatuses": containers}
     return {"metadata": {"name": name, "uid": uid}, "spec": {}, "status": status}
 
@@ -115,6 +115,30 @@ async def test_a_pod_that_was_deleted_while_it_ran_has_not_left() -> None:
         api.pods = [api.pods[0], pod("n-1", "its successor")]
         await fleet._once(hurried=True)
         assert list(fleet.view.topology.nodes) == list(NODES)
+
+
+def with_a_proxy(shown: dict[str, Any], restarts: int) -> dict[str, Any]:
+    """As a service mesh adds a container to each pod."""
+    proxy = {"name": "proxy", "state": {"running": {}}, "restartCount": restarts}
+    shown["status"]["containerStatuses"].append(proxy)
+    return shown
+
+
+async def test_what_another_container_of_its_pod_does_is_nothing_of_the_node() -> None:
+    fleet, api, nodes = made()
+    api.pods = [with_a_proxy(pod(name, f"{name}-uid", running={}), 0) for name in NODES]
+    await fleet._once(hurried=False)
+    nodes.answering.discard("n-1")
+    again = [with_a_proxy(pod(name, f"{name}-uid", running={}), 3) for name in NODES]
+    fleet.pods_changed(again[1])
+    api.pods = again
+    await fleet._once(hurried=True)
+    assert list(fleet.view.topology.nodes) == list(NODES)
+    assert fleet.view.topology.nodes["n-0"].restarts == 0
+    api.pods[1] = with_a_proxy(pod("n-1", "n-1-uid", terminated={}), 3)
+    fleet.pods_changed(api.pods[1])
+    await fleet._once(hurried=True)
+    assert list(fleet.view.topology.nodes) == ["n-0"]
 
 
 async def test_nobody_is_counted_out_before_pods_and_pools_were_listed() -> None:

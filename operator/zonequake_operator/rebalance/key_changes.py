@@ -155,8 +155,8 @@ def _with_wish(
 
 
 def counts_as_locked(keys: PartitionKeys) -> bool:
-    """Returns whether no wish may replace pending (hole 13): it is forced, fromReset, or a step of
-    a switch.
+    """Returns whether no wish may replace pending (hole 13): its lock is taken, or it is forced,
+    fromReset, or a step of a switch.
     """
     return keys.pending is not None and (
         keys.pending_lock is not None or keys.is_resetting or volatile_switch.is_switch_step(keys)

@@ -17,7 +17,7 @@ _COMMANDS = (
         "images",
         "zonequake_cluster.images.cli",
         "chaos",
-        "Build and list the container images.",
+        "Build, list and push container images.",
         CLUSTER,
     ),
     (
@@ -45,7 +45,7 @@ _COMMANDS = (
         "kv",
         "zonequake_ctl.kv.cli",
         "chaos",
-        "Read and write single keys: get, put, cas, append.",
+        "Read and write keys: get, put, cas, append, txn.",
         ZONES,
     ),
     (

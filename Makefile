@@ -31,7 +31,7 @@ setup: ## system packages and .venv; does nothing if nothing is missing
 bench: setup ## beside etcd, Porcupine, DuckDB and a bare control plane, into docs/performance.md; about 13 minutes
 	.venv/bin/python -m benchmarks.peers.side_by_side --write docs/performance.md
 
-bench-all: bench ## that, and all other measurements of docs/performance.md
+bench-all: bench ## that, and every bench_*.py of benchmarks/, for docs/performance.md
 	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; $(as_module); done
 
 bench-store: setup ## those of the store alone, in Markdown; takes about 8 minutes

@@ -116,6 +116,7 @@ def test_pending_is_switched_to_once_it_is_committed_alone_and_by_its_present_re
     for found in (
         group("ABD", old="ABC", token=5, stage=Stage.JOINT),
         uncommitted(group("ABD", token=5)),
+        group("ABD", stage=Stage.CATCHING_UP, stage_token=4, stage_peers=peers("ABE")),
     ):
         assert decide(before, found, wish("ABD"), EVERYONE).stable == of("ABC")
     reborn, pending = group("ABD", token=5, reborn="D"), of("ABD")

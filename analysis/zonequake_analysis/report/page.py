@@ -71,6 +71,10 @@ _EXPLAINED = {
     "future-read": "A read ended before the write of its value began.",
     "not-prefix": "A list is no prefix of the longest one: elements changed their order.",
     "element-twice": "The longest list shows an element twice.",
+    "no-order": "No order of the key's operations explains this one; its values repeat, so that a "
+    "search decided.",
+    "gave-up": "No violation, and undecided: the key's values repeat, and the search for an order "
+    "reached its bound.",
 }
 
 

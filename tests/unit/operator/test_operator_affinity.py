@@ -20,6 +20,12 @@ def test_single_values_are_those_of_ignite() -> None:
     assert mix(1, 0) == 6614235796240398542
 
 
+def test_a_partition_is_the_high_half_of_what_is_mixed() -> None:
+    # By the same steps over Python's integers, each cut to 64 bits.
+    assert mix(65, 1) == 7371094789894997718
+    assert mix(65, 64_999) == -7241405017805636774
+
+
 def test_the_order_of_seven_nodes_is_that_of_ignite() -> None:
     assert rendezvous("ABCDEFG", 1, 7) == [tuple("BECFADG")]
 

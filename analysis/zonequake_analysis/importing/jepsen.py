@@ -73,6 +73,7 @@ def operations(
     Raises ImportRefused for an operation that can't be judged.
     """
     begun: dict[int | str, _Begun] = {}
+    key_began_ns: dict[str, int] = {}
     timed: bool | None = None
     for number, entry in enumerate(entries):
         reader = _Reader(file, entry, choices)
@@ -96,6 +97,8 @@ def operations(
                 )
             form, asked = reader.asked()
             begun[process] = _Begun(number, entry.line, now, asked, form, fields.get(":f"))
+            for each in asked:
+                key_began_ns[each.key] = min(now, key_began_ns.get(each.key, now))
             continue
         if not isinstance(kind, str) or kind not in _OUTCOMES:
             reader.refuse(":type", f"found {text_of(kind)}, expected :invoke, :ok, :fail or :info")
@@ -116,11 +119,12 @@ def operations(
         error = fields.get(":error")
         told = None if error is None else text_of(error)[:_LONGEST_ERROR]
         read = reader.answers(open_one) if outcome == OK else [None] * len(open_one.asked)
-        yield from _told(file, process, open_one, outcome, now, read, told)
+        yield from _told(file, process, open_one, outcome, now, read, told, key_began_ns)
     for process, open_one in begun.items():
         notes.said["operations have no completion and count as unknown"] += 1
         unread = [None] * len(open_one.asked)
-        yield from _told(file, process, open_one, None, open_one.time_ns, unread, None)
+        now = open_one.time_ns
+        yield from _told(file, process, open_one, None, now, unread, None, key_began_ns)
 
 
 def _told(
@@ -131,6 +135,7 @@ def _told(
     now: int,
     read: Sequence[object],
     error: str | None,
+    key_began_ns: Mapping[str, int],
 ) -> Iterator[ForeignOperation]:
     for step, (asked, found) in enumerate(zip(begun.asked, read, strict=True)):
         yield ForeignOperation(
@@ -147,6 +152,7 @@ def _told(
             inv_ns=begun.time_ns,
             fin_ns=now,
             error=error,
+            key_began_ns=key_began_ns[asked.key],
         )
 
 

@@ -25,7 +25,8 @@ class ForeignOperation:
 
     `outcome` is None, and `fin_ns` the same as `inv_ns`, if the file doesn't say how it ended.
     `number` names it in its process, `step` is its place in a transaction. `index` is its place in
-    the order that the store claims, if it claims one.
+    the order that the store claims, if it claims one. `key_began_ns`: when the first operation on
+    its key began, if another one than the first that is yielded.
     """
 
     f: Function
@@ -42,6 +43,7 @@ class ForeignOperation:
     fin_ns: int
     error: str | None = None
     index: int | None = None
+    key_began_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,9 +200,13 @@ def _keep_unique(key: _Key, operation: ForeignOperation, number: int, notes: Not
 def _initial(
     operation: ForeignOperation, processes: _Processes, key: _Key, number: int
 ) -> OperationLines:
-    """Writes the initial value of a register, just before the first operation that ends on it."""
+    """Writes the initial value of a register, just before the first operation on it begins.
+
+    If it were concurrent with that one, it could take the value of a lost write.
+    """
     key.written[number] = 0
     process = processes.fresh()
+    first_ns = operation.inv_ns if operation.key_began_ns is None else operation.key_began_ns
     invoke = Line(
         type="invoke",
         f=Function.WRITE.value,
@@ -210,12 +214,12 @@ def _initial(
         op=f"{process}-0",
         key=operation.key,
         value=number,
-        sched=operation.inv_ns - 2,
-        inv=operation.inv_ns - 2,
-        time=operation.inv_ns - 2,
-        wall=operation.inv_ns - 2,
+        sched=first_ns - 2,
+        inv=first_ns - 2,
+        time=first_ns - 2,
+        wall=first_ns - 2,
     )
-    ended = operation.inv_ns - 1
+    ended = first_ns - 1
     return invoke, msgspec.structs.replace(invoke, type=OK, time=ended, wall=ended)
 
 

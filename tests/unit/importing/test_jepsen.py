@@ -178,6 +178,24 @@ def test_an_initial_value_is_written_before_all_else(tmp_path: Path) -> None:
     assert len({line["process"] for line in found.lines}) == 3
 
 
+def test_an_initial_value_is_written_before_an_operation_that_ends_later_begins(
+    tmp_path: Path,
+) -> None:
+    """Else it might come after the write of 5, and the loss of 5 would pass."""
+    text = """\
+{:type :invoke, :f :write, :value 5, :process 0, :time 10}
+{:type :invoke, :f :read, :value nil, :process 1, :time 50}
+{:type :ok, :f :read, :value 0, :process 1, :time 60}
+{:type :ok, :f :write, :value 5, :process 0, :time 100}
+{:type :invoke, :f :read, :value nil, :process 1, :time 110}
+{:type :ok, :f :read, :value 0, :process 1, :time 120}
+"""
+    found = imported(tmp_path, "jepsen", text, initial=0)
+    written, *others = found.ends
+    assert (written["f"], written["value"]) == ("write", 0)
+    assert written["time"] < min(end["inv"] for end in others) == 10
+
+
 def test_a_value_written_twice_is_said_of_a_register(tmp_path: Path) -> None:
     found = imported(tmp_path, "jepsen", TUPLES.replace("[5 6]", "[5 5]"))
     assert found.notes.said["registers were written one value twice: a search judges them"]

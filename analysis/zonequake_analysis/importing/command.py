@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -150,6 +151,9 @@ def import_command(
         raise TyperException(
             f"found {len(files)} files; a Jepsen history is one file: import each by itself"
         )
+    for file, times in Counter(file.resolve() for file in files).items():
+        if times > 1:
+            raise TyperException(f"found {file} {times} times; name each file once")
     place = Place.of(out or Path("runs") / files[0].stem)
     choices = Choices(split=split_transactions, leave_out=leave_out_keys, initial=_initial(initial))
     with told_errors("import"):

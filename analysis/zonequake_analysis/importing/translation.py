@@ -30,6 +30,7 @@ FIRST_OWN_PROCESS = 2**52
 
 _TWICE = "registers were written one value twice: a search judges them"
 _WENT_ON = "processes went on after an unknown outcome, under a number of ours"
+_OF_TWO_FILES = "clients have the number of one in another file, and get a number of ours"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -224,12 +225,15 @@ def _initial(
 
 
 class _Processes:
-    """The number of each process: the file's own, unless it goes on after an unknown outcome."""
+    """The number of each process: the file's own, unless it goes on after an unknown outcome, or
+    another file has a process of that number: they are two, each with an order of its own.
+    """
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._numbers: dict[tuple[int | str, int], int] = {}
-        self._retired: set[tuple[int | str, int]] = set()
+        self._numbers: dict[tuple[str, int | str, int], int] = {}
+        self._retired: set[tuple[str, int | str, int]] = set()
+        self._file_of: dict[int, str] = {}
         self._next = FIRST_OWN_PROCESS
 
     def fresh(self) -> int:
@@ -238,17 +242,26 @@ class _Processes:
 
     def number_of(self, operation: ForeignOperation) -> int:
         name = operation.process
-        process = (name, operation.step)
+        process = (operation.file, name, operation.step)
         number = self._numbers.get(process)
         if process in self._retired:
             self._retired.remove(process)
             self._notes.said[_WENT_ON] += 1
             number = None
         elif number is None and not operation.step and isinstance(name, int):
-            number = name if 0 <= name < FIRST_OWN_PROCESS else None
+            number = self._own(name, operation.file)
         if number is None:
             number = self.fresh()
         self._numbers[process] = number
         if operation.outcome in (INFO, None):
             self._retired.add(process)
         return number
+
+    def _own(self, name: int, file: str) -> int | None:
+        """Returns the file's own number of a process that is new; None if it can't be used."""
+        if not 0 <= name < FIRST_OWN_PROCESS:
+            return None
+        if self._file_of.setdefault(name, file) == file:
+            return name
+        self._notes.said[_OF_TWO_FILES] += 1
+        return None

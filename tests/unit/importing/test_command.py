@@ -42,4 +42,7 @@ def test_what_is_refused_ends_as_wrong_usage_with_file_and_line(
     file.write_text(TUPLES)
     assert ended(monkeypatch, *words, "--initial", "[1]") == 254
     assert ended(monkeypatch, *words, str(file)) == 254
+    capsys.readouterr()
+    assert ended(monkeypatch, "--from", "porcupine", str(file), str(file)) == 254
+    assert f"found {file} 2 times; name each file once" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()

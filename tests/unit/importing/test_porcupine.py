@@ -208,3 +208,18 @@ def test_clients_of_several_files_are_one_history(tmp_path: Path) -> None:
         file.write_text(line(txn(put("k", f"v{number}")), done(2 + number, NOTHING), 1, 2, number))
     written, _ = import_history(Source.PORCUPINE, files, tmp_path / "run", Choices())
     assert written.operations == 2
+
+
+def test_a_number_in_two_files_is_that_of_two_clients(tmp_path: Path) -> None:
+    """Each line 1 would be operation 0-1, and none of their keys would be judged."""
+    files = [tmp_path / name for name in ("one.json", "two.json")]
+    for number, file in enumerate(files):
+        given = {"Op": "put", "Key": "k", "Value": f"v{number}"}
+        file.write_text(text(line(given, {}, 1, 4), line(given | {"Key": "m"}, {}, 5, 9)))
+    _, notes = import_history(Source.PORCUPINE, files, tmp_path / "run", Choices())
+    history = (tmp_path / "run" / "history" / "imported.jsonl").read_text().splitlines()
+    begun = [each for each in map(json.loads, history) if each["type"] == "invoke"]
+    assert len({each["op"] for each in begun}) == 4
+    assert len({each["process"] for each in begun}) == 2
+    said = "clients have the number of one in another file, and get a number of ours"
+    assert notes.said[said] == 1

@@ -6,7 +6,7 @@ import shlex
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -21,7 +21,7 @@ from zonequake_analysis.importing.json_lines import json_lines
 from zonequake_analysis.importing.log_lines import without_prefix
 from zonequake_analysis.importing.operations import Choices, ForeignOperation, Notes
 from zonequake_analysis.importing.run_files import Written, write_run
-from zonequake_analysis.importing.translation import pairs
+from zonequake_analysis.importing.translation import OperationLines, pairs
 from zonequake_analysis.importing.values import Values
 from zonequake_analysis.run_argument import path_or_uri
 from zonequake_analysis.storage.place import Place
@@ -72,16 +72,38 @@ def _into(
     out: Path, source: Source, files: Sequence[Path], choices: Choices
 ) -> tuple[Written, Notes]:
     notes, values = Notes(), Values()
+    found = pairs(
+        _operations(source, files, choices, notes), choices=choices, notes=notes, values=values
+    )
     written = write_run(
         out,
-        pairs(
-            _operations(source, files, choices, notes), choices=choices, notes=notes, values=values
-        ),
+        _at_least_one(found, files[0], notes),
         source={"from": source.value, "files": [file.name for file in files]},
         notes=notes,
         values=values,
     )
     return written, notes
+
+
+def _at_least_one(
+    found: Iterable[OperationLines], file: Path, notes: Notes
+) -> Iterator[OperationLines]:
+    """Yields the same, and raises ImportRefused if there is none."""
+    is_empty = True
+    for one in found:
+        is_empty = False
+        yield one
+    if is_empty:
+        left_out = "".join(
+            f"; left out: {count:,} {what}" for what, count in notes.left_out.items()
+        )
+        raise ImportRefused(
+            str(file),
+            1,
+            "",
+            f"found no operation to judge{left_out}; was the file copied as a whole, and is it of "
+            "the tool that --from names?",
+        )
 
 
 def _operations(

@@ -39,6 +39,9 @@ def test_what_is_refused_ends_as_wrong_usage_with_file_and_line(
     words = ("--from", "jepsen", str(file), "--out", str(tmp_path / "run"))
     assert ended(monkeypatch, *words) == 254
     assert f"{file}, line 5, :f: found :swap" in capsys.readouterr().err
+    file.write_text("[]\n")
+    assert ended(monkeypatch, *words) == 254
+    assert f"{file}, line 1: found no operation to judge; was the file" in capsys.readouterr().err
     file.write_text(TUPLES)
     assert ended(monkeypatch, *words, "--initial", "[1]") == 254
     assert ended(monkeypatch, *words, str(file)) == 254

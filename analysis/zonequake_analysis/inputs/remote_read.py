@@ -32,7 +32,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from zonequake_analysis.errors import PrometheusError
+from zonequake_analysis.errors import NO_JSON, PrometheusError
 from zonequake_analysis.metrics.slices import Slice, slices
 
 READ_PATH = "/api/v1/read"
@@ -141,7 +141,7 @@ def series_counts(
     raw = post(SERIES_PATH, urlencode(form).encode(), _FORM)
     try:
         answer = msgspec.json.decode(raw, type=_SeriesAnswer)
-    except msgspec.MsgspecError as error:
+    except NO_JSON as error:
         raise PrometheusError(
             f"{SERIES_PATH}: the answer of {len(raw)} bytes lists no series: {error}; expected "
             "what Prometheus says"
@@ -236,16 +236,16 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
         raise PrometheusError("found a user's name in the URL, expected http://host:port alone")
 
     def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-            base_url.rstrip("/") + path, data=body, headers=dict(headers), method="POST"
-        )
         try:
+            request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
+                base_url.rstrip("/") + path, data=body, headers=dict(headers), method="POST"
+            )
             with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             said = error.read(200).decode(errors="replace")
             raise PrometheusError(f"{base_url}{path}: {error.code} {said}") from error
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:  # the last of a URL that can't be
             raise PrometheusError(
                 f"{base_url}{path}: {type(error).__name__}: {error}; is Prometheus running there?"
             ) from error

@@ -160,10 +160,18 @@ def test_a_server_without_series_is_a_source_without_rows() -> None:
     assert list(reader.read(InputPartition(None))) == [], "what Spark reads of no partitions"
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:90x", "http://"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:90x", "http://", "http://[::1", "http://127.0.0.1:9\n"]
+)
 def test_a_url_that_can_not_be_is_told_in_a_sentence(url: str) -> None:
     with pytest.raises(PrometheusError, match="is Prometheus running"):
         http_post(url)(READ_PATH, b"", {})
+
+
+def test_a_list_of_series_that_is_no_utf_8_is_named() -> None:
+    answer = b'{"data":[{"__name__":"\xff"}]}'
+    with pytest.raises(PrometheusError, match=r"lists no series: .*0xff"):
+        remote_read.series_counts(lambda *_: answer, 0, 1000, [])
 
 
 def test_a_url_with_a_password_is_refused_and_not_shown() -> None:

@@ -4,6 +4,7 @@ It is our own reader because a history has 200,000 entries (`docs/dependencies.m
 the existing packages). It reads all EDN that Jepsen prints.
 
     nil true 3 3N 1.5 1/2     None, True, 3, 3, 1.5, Symbol("1/2")
+    ##NaN ##Inf               Symbol("##NaN"), Symbol("##Inf")
     "text" :name name         str, Keyword, Symbol
     [..] (..) #{..}           list
     {..}                      dict
@@ -108,7 +109,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
             elif word == "#_":
                 stack[-1].dropping += 1
                 continue
-            elif first in "#;":
+            elif first in "#;" and not word.startswith("##"):
                 continue
             else:
                 value = _named(word)

@@ -6,7 +6,7 @@ operations had an effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -59,6 +59,18 @@ def without_place(asked: Iterable[AskedOperation]) -> list[str]:
         f"{_named(one.operation)} was answered without a place in the claimed order"
         for one in asked
         if one.outcome.type is Type.OK and one.outcome.index is None
+    ]
+
+
+def without_member(asked: Iterable[AskedOperation], members: Collection[str]) -> list[str]:
+    """Returns the answers that name none of the `members`, as sentences: checks that compare what
+    members showed would see one of that name, or none.
+    """
+    return [
+        f"{_named(one.operation)} was answered by {one.outcome.node!r}, expected the name of a "
+        f"member: {', '.join(sorted(members))}"
+        for one in asked
+        if one.outcome.type is Type.OK and one.outcome.node not in members
     ]
 
 

@@ -22,6 +22,7 @@ from zonequake_chaos.conformance.judgement import (
     counted,
     differing,
     effects_of_unknown,
+    without_member,
     without_place,
 )
 from zonequake_chaos.conformance.under_way import (
@@ -70,7 +71,9 @@ class ConformanceSteps:
     cuts_links: bool
 
     async def answers(self) -> StepResult:
-        """Asks for each operation: it does what it says, at a place in the claimed order."""
+        """Asks for each operation: it does what it says, at a place in the claimed order, and its
+        answer names the member.
+        """
         client, register, words = self.client, self.client.key("r"), self.client.key("l")
         written = await client.ask(client.write(register))
         value = written.operation.value
@@ -95,6 +98,7 @@ class ConformanceSteps:
             problems.append(f"reads found {found}, expected {expected}")
         if self.package.claims.order:
             problems += without_place(all_asked)
+        problems += without_member(all_asked, self.world.observer.view().nodes)
         return StepResult(problems=problems, note=f"{len(all_asked)} operations")
 
     async def transactions(self) -> StepResult:

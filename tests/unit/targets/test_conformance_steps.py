@@ -39,6 +39,7 @@ class Store:
     tears = False
     forgets_lost_ids = False
     ignores_lost = False
+    member: str | None = "m0"
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {}
@@ -108,7 +109,14 @@ class Store:
         self, operation: Operation, *, value: Any = None, applied: bool | None = None
     ) -> Outcome:
         index = self.index if self.places else None
-        return Outcome(type=Type.OK, attempts=1, value=value, applied=applied, index=index)
+        return Outcome(
+            type=Type.OK,
+            attempts=1,
+            value=value,
+            applied=applied,
+            node=self.member,
+            index=index,
+        )
 
 
 class Package:
@@ -139,7 +147,7 @@ def suite_of(
     return Steps(
         package=cast("Any", Package(repeats=repeats, order=order)),
         deployment=cast("Any", None),
-        world=cast("Any", None),
+        world=cast("Any", Cluster(Member(), Member())),
         client=AskingClient(cast("Any", store)),
         dumps=Path("unused"),
         cuts_links=cuts_links,
@@ -179,6 +187,15 @@ async def test_a_sound_store_keeps_every_step() -> None:
 async def test_answers_that_are_wrong_are_said(fault: str, words: str) -> None:
     result = await suite_of(with_fault(**{fault: not getattr(Store, fault)})).answers()
     assert any(words in problem for problem in result.problems), result
+
+
+@pytest.mark.parametrize("member", [None, "192.0.2.7:2379"])
+async def test_answers_that_name_no_member_are_said(member: str | None) -> None:
+    store = Store()
+    store.member = member
+    problems = (await suite_of(store).answers()).problems
+    assert len(problems) == 6, "each answer"
+    assert all(f"by {member!r}, expected the name of a member: m0, m1" in one for one in problems)
 
 
 async def test_places_are_not_asked_for_of_a_target_that_claims_no_order() -> None:

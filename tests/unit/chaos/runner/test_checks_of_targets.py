@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from tests.unit.chaos.runner.etcd_model import ClusterWithEtcd
+from tests.unit.chaos.runner.etcd_model import NAME, ClusterWithEtcd
 from tests.unit.targets.test_conformance_steps import Store
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
@@ -32,6 +32,7 @@ class ClusterWithClient(ClusterWithEtcd):
     def __init__(self) -> None:
         super().__init__()
         self.store = Store()
+        self.store.member = f"{NAME}-0"
 
     async def _load(self, request: web.Request, pod: str, path: str) -> web.Response:
         if path != "operation":

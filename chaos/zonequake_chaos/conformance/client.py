@@ -61,9 +61,14 @@ class AskingClient:
         )
         return AskedOperation(operation=operation, outcome=await self._load.execute(request))
 
-    async def transact(self, *steps: Operation) -> Outcome:
+    async def transact(
+        self, *steps: Operation, deadline_ms: int = 5_000, attempt_ms: int = 1_000
+    ) -> Outcome:
         """Has a transaction carried out once. Raises ClusterError if the load pod is silent."""
-        return await self._load.execute(OperationRequest(steps=steps, once=self.once()))
+        request = OperationRequest(
+            steps=steps, once=self.once(), deadline_ms=deadline_ms, attempt_ms=attempt_ms
+        )
+        return await self._load.execute(request)
 
     async def find(self, keys: Iterable[str]) -> Mapping[str, Value]:
         """Reads each key, for as long as it takes within limits. Raises WaitExpired."""

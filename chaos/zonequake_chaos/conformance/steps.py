@@ -143,7 +143,9 @@ class ConformanceSteps:
         operations = list(islice(self._operations(), 3))
         async with self._answers_lost():
             asked = [await self._ask_once_shortly(one) for one in operations]
-        found = await self.client.find(one.key for one in operations)
+            if self.package.claims.transactions:
+                asked += await self._transact_shortly()
+        found = await self.client.find(one.operation.key for one in asked)
         effects = effects_of_unknown(asked, found)
         result = StepResult(problems=contradictions(asked, found), note=counted(asked))
         if not effects:
@@ -289,6 +291,12 @@ class ConformanceSteps:
         return await self.client.ask(
             operation, once=once, deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS
         )
+
+    async def _transact_shortly(self) -> list[AskedOperation]:
+        """Asks for two writes in one transaction; each has its outcome."""
+        steps = [self.client.write(self.client.key("t")) for _ in range(2)]
+        outcome = await self.client.transact(*steps, deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS)
+        return [AskedOperation(operation=step, outcome=outcome) for step in steps]
 
     @asynccontextmanager
     async def _answers_lost(self) -> AsyncIterator[None]:

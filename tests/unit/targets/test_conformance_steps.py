@@ -39,6 +39,7 @@ class Store:
     tears = False
     forgets_lost_ids = False
     ignores_lost = False
+    lies_of_transactions = False
     member: str | None = "m0"
 
     def __init__(self) -> None:
@@ -64,7 +65,8 @@ class Store:
         await self.free.wait()
         operation = asked.operation
         if isinstance(operation, TransactionOperation):
-            return self._transaction(operation)
+            done = self._transaction(operation)
+            return self._lost(lies=self.lies_of_transactions) if self.cut else done
         if operation.f is Function.READ:
             return self._ok(operation, value=self.keys.get(operation.key))
         done = True
@@ -74,12 +76,14 @@ class Store:
         if self.cut and self.forgets_lost_ids:
             self.ids.discard(asked.once)
         if self.cut:
-            kind = Type.FAIL if self.lies else Type.INFO
-            return Outcome(type=kind, attempts=1, error="no answer")
+            return self._lost(lies=self.lies)
         if operation.f is Function.CAS:
             held = None if done else self.keys.get(operation.key)
             return self._ok(operation, value=held, applied=done)
         return self._ok(operation)
+
+    def _lost(self, *, lies: bool) -> Outcome:
+        return Outcome(type=Type.FAIL if lies else Type.INFO, attempts=1, error="no answer")
 
     def _transaction(self, asked: TransactionOperation) -> Outcome:
         results: list[Any] = []
@@ -172,7 +176,7 @@ async def test_a_sound_store_keeps_every_step() -> None:
     assert clean(await suite.transactions())
     lost = await suite.lost_answers()
     assert clean(lost)
-    assert "a planted lie about 3 of them was noticed" in lost.note
+    assert "a planted lie about 5 of them was noticed" in lost.note
     assert clean(await suite.replayed_request())
 
 
@@ -226,6 +230,14 @@ async def test_transactions_that_are_not_claimed_are_not_asked_for() -> None:
 async def test_a_client_that_takes_errors_for_certain_is_noticed() -> None:
     result = await suite_of(with_fault(lies=True)).lost_answers()
     assert any("certainly failed, as the client says" in problem for problem in result.problems)
+
+
+async def test_a_client_that_takes_errors_of_transactions_for_certain_is_noticed() -> None:
+    lying = with_fault(lies_of_transactions=True)
+    problems = (await suite_of(lying).lost_answers()).problems
+    assert len(problems) == 2, "each of its writes"
+    assert all("certainly failed, as the client says" in problem for problem in problems)
+    assert clean(await suite_of(lying, repeats=False).lost_answers()), "they are not claimed"
 
 
 async def test_a_client_that_sends_again_what_may_have_happened_is_noticed() -> None:

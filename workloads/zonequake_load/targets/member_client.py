@@ -124,7 +124,8 @@ class MemberClient(ABC):
 
     @abstractmethod
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
-        """Carries `operation` out in one attempt; `attempts` of the outcome is not yet known.
+        """Carries `operation` out in one attempt; `attempts` of the outcome is not yet known. Its
+        `node` is the name of the member that answered, which is that of its pod.
 
         At most one of its requests may change a key: the error of the last one is that of all.
         Raises AttemptError: NotSent, OutcomeUnknown, AnsweredError.

@@ -265,6 +265,9 @@ async def test_a_client_that_is_not_let_in_says_why_and_sends_nothing(
             (wrong / name).write_bytes((other / name).read_bytes())
     if which == "trust in another authority":
         (wrong / "ca.crt").write_bytes((other / "ca.crt").read_bytes())
+    # A handshake takes its time on a busy machine.
+    monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("zonequake_load.targets.member_client.CHECK_TIMEOUT_S", 2.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 5.0)
     refused = EtcdTarget("z", etcd.seeds, rng=random.Random(1), secret=wrong)
     with pytest.raises(TargetError) as told:

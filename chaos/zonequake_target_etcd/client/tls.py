@@ -45,7 +45,7 @@ class ClientTls:
 
     async def refusal(self, address: str, name: str, timeout_s: float) -> str:
         """Returns why a member, or this client, ends a connection, which gRPC doesn't say. Sends
-        nothing but a handshake.
+        nothing but a handshake. Raises TimeoutError.
         """
         host, _, port = address.rpartition(":")
         try:
@@ -60,7 +60,7 @@ class ClientTls:
                 finally:
                     writer.close()
         except TimeoutError:
-            return f"no answer within {timeout_s * 1e3:.0f} ms"
+            raise
         except OSError as error:
             why = str(error)
             if "alert" not in why.lower():  # an alert is the refusal of the member

@@ -57,6 +57,8 @@ class _Link:
         self.name = name
         self._address = address
         self._tls = tls
+        self._refused = ""
+        """Why the last connection was that was refused; empty once there is one."""
         # gRPC's own time for one attempt to connect.
         options = (*_OPTIONS, ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1e3)))
         if tls is None:
@@ -89,11 +91,17 @@ class _Link:
             raise _given_up(self._address, error) from None
         if state is _FAILED:
             raise NotSent(f"cannot connect to {self._address}{await self._why()}")
+        self._refused = ""
 
     async def _why(self) -> str:
+        """Returns why a connection is refused; if it takes too long to ask, also what it was."""
         if self._tls is None:
             return ""
-        why = await self._tls.refusal(self._address, self.name, CONNECT_TIMEOUT_S)
+        try:
+            why = await self._tls.refusal(self._address, self.name, CONNECT_TIMEOUT_S)
+            self._refused = f", before: {why}"
+        except TimeoutError:
+            why = f"no answer within {CONNECT_TIMEOUT_S * 1e3:.0f} ms{self._refused}"
         return f" by TLS as {self.name}: {why}"
 
     async def close(self, grace_s: float | None = None) -> None:

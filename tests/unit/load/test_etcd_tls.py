@@ -6,6 +6,7 @@ A connection that a certificate prevents carries nothing: an operation is certai
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -167,6 +168,30 @@ async def test_a_member_that_takes_the_certificate_by_now_is_not_said_to_refuse_
     tls = ClientTls.read(secret(tmp_path / "secret", authority))
     why = await tls.refusal(etcd.endpoints[0].address, "127.0.0.1", 30.0)
     assert why == "refused at first, and taken when asked again"
+
+
+async def test_a_member_that_falls_silent_does_not_hide_why_it_refused_before(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 0.5)
+    tls = ClientTls.read(secret(tmp_path / "secret", authority))
+    with socket.socket() as member:
+        member.bind(("127.0.0.1", 0))
+        wire = EtcdWire(tls, lambda _: "127.0.0.1")
+        address = f"127.0.0.1:{member.getsockname()[1]}"
+        refused = await not_sent(wire, address)
+        assert "by TLS as 127.0.0.1: [Errno 111]" in refused
+        member.listen()  # and nobody accepts
+        silent = await not_sent(wire, address)
+        before = refused.partition("127.0.0.1: ")[2]
+        assert silent == refused.replace(before, f"no answer within 500 ms, before: {before}")
+        await wire.close()
+
+
+async def not_sent(wire: EtcdWire, address: str) -> str:
+    with pytest.raises(NotSent) as raised:
+        await wire.ask(address, RANGE, RANGE.request(), timeout_s=0.2, needs_leader=True)
+    return str(raised.value)
 
 
 async def test_a_member_that_demands_no_certificate_is_reached_without_one(

@@ -119,3 +119,17 @@ async def test_a_name_that_takes_too_long_hides_no_reason_and_has_words_of_its_o
 
     with pytest.raises(TargetError, match=r"cannot resolve 127.0.0.1:1: no answer within 0.01 s"):
         await RefusesOnce(NotSent("not let in")).open()
+
+
+async def test_what_is_wrong_with_each_member_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last member's silence must not hide that another one refuses the client."""
+
+    class Refused(Client):
+        async def examine(self, attempt: Attempt) -> None:
+            raise NotSent("refused" if attempt.address.endswith(":1") else "silent")
+
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 0.1)
+    client = Refused(NotSent(""))
+    client._seeds = ["127.0.0.1:1", "127.0.0.1:2"]
+    with pytest.raises(TargetError, match=r":1: refused; 127\.0\.0\.1:2: silent; check"):
+        await client.open()

@@ -108,6 +108,9 @@ class MemberClient(ABC):
         self._endpoints = Endpoints(rng.randrange(64))
         self._addresses: dict[str, list[str]] = {}
         self._problem = "no endpoint has answered yet"
+        """The last one of all."""
+        self._problems: dict[str, str] = {}
+        """The last one of each endpoint that didn't serve, and of each seed without an address."""
         self._watch: asyncio.Task[None] | None = None
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._suspected = asyncio.Event()
@@ -167,8 +170,8 @@ class MemberClient(ABC):
             await self.close()
             raise TargetError(
                 f"found no member that serves within {OPEN_TIMEOUT_S:.0f} s at "
-                f"{', '.join(self._seeds)}: {self._problem}; check that it runs and that these are "
-                "its client ports"
+                f"{', '.join(self._seeds)}: {'; '.join(self._problems.values()) or self._problem}; "
+                "check that it runs and that these are its client ports"
             ) from None
         self._watch = asyncio.create_task(self._watch_for_ever())
 
@@ -265,7 +268,7 @@ class MemberClient(ABC):
         try:
             await self.examine(Attempt(address, limits, now_ns=self._now_ns))
         except AttemptError as error:
-            self._problem = f"{address}: {error}"
+            self._problem = self._problems[address] = f"{address}: {error}"
             return False
         return True
 
@@ -296,11 +299,17 @@ class MemberClient(ABC):
         """
         for seed in self._seeds:
             try:
-                self._addresses[seed] = await addresses_of(seed)
+                found = await addresses_of(seed)
             except (OSError, ValueError) as error:
                 if seed not in self._addresses:
-                    self._problem = f"cannot resolve {seed}: {error}"
+                    self._problem = self._problems[seed] = f"cannot resolve {seed}: {error}"
+            else:
+                if seed not in self._addresses:
+                    self._problems.pop(seed, None)
+                self._addresses[seed] = found
         self._endpoints.replace(one for some in self._addresses.values() for one in some)
+        known = {*self._endpoints.all, *self._seeds}
+        self._problems = {where: why for where, why in self._problems.items() if where in known}
 
     async def _check(self, address: str) -> None:
         try:

@@ -65,8 +65,7 @@ def lost_power(judged: Judged) -> list[dict[str, Any]]:
     return [data["proof"] for data in found if "kept_bytes" in data["proof"]]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("agent", [False, True])
+@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool) -> None:
     judged = run(agent=agent)
     assert judged.exit_code == 0, judged.output

@@ -46,7 +46,6 @@ def kept(done: subprocess.CompletedProcess[str]) -> None:
     print(said)
 
 
-@pytest.mark.long
 def test_etcd_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) -> None:
     done = checked(release, "etcd", tmp_path / "run")
     kept(done)

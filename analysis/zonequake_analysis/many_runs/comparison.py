@@ -247,8 +247,8 @@ def _judged(
 
 
 def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> tuple[RowOutcome, str]:
-    """Returns whether the candidate's verdicts are a regression, suspect or within, and how they
-    are worse. Of sets they are suspect if the median run turned bad, and chance could do that."""
+    """Judges the candidate's verdicts as a row: regression, suspect or within, and how they are
+    worse. Of sets they are suspect if the median run turned bad, and chance could do that."""
     before, after = old.verdicts, new.verdicts
     if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
         violated, every = after[Verdict.VIOLATED], after.total()

@@ -65,12 +65,14 @@ def lost_power(judged: Judged) -> list[dict[str, Any]]:
     return [data["proof"] for data in found if "kept_bytes" in data["proof"]]
 
 
-@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool) -> None:
-    judged = run(agent=agent)
+@pytest.mark.parametrize(
+    ("agent", "times"), [(False, 1), pytest.param(True, 2, marks=pytest.mark.long)]
+)
+def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool, times: int) -> None:
+    judged = run("power-loss", f"faults.0.times={times}", agent=agent)
     assert judged.exit_code == 0, judged.output
     proofs = lost_power(judged)
-    assert [len(proof["killed"]) for proof in proofs] == [3, 3]
+    assert [len(proof["killed"]) for proof in proofs] == [3] * times
     assert all(proof["kept_bytes"] == proof["lost_bytes"] == 4096 for proof in proofs)
 
 

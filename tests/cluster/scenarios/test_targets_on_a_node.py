@@ -46,14 +46,14 @@ def kept(done: subprocess.CompletedProcess[str]) -> None:
     print(said)
 
 
+@pytest.mark.long
 def test_etcd_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) -> None:
     done = checked(release, "etcd", tmp_path / "run")
     kept(done)
     assert "altered, dumps" in done.stdout
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["zonequake", "pysyncobj"])
+@pytest.mark.parametrize("name", ["pysyncobj", pytest.param("zonequake", marks=pytest.mark.long)])
 def test_other_targets_keep_it_too(release: Release, tmp_path: Path, name: str) -> None:
     kept(checked(release, name, tmp_path / "run"))
 

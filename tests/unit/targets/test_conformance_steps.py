@@ -65,8 +65,8 @@ class Store:
         await self.free.wait()
         operation = asked.operation
         if isinstance(operation, TransactionOperation):
-            done = self._transaction(operation)
-            return self._lost(lies=self.lies_of_transactions) if self.cut else done
+            answer = self._transaction(operation)
+            return self._lost(lies=self.lies_of_transactions) if self.cut else answer
         if operation.f is Function.READ:
             return self._ok(operation, value=self.keys.get(operation.key))
         done = True

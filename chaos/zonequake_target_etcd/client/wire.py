@@ -125,10 +125,6 @@ class EtcdWire:
         self._links: dict[str, _Link] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
-    def is_connected(self, address: str) -> bool:
-        link = self._links.get(address)
-        return link is not None and link.is_ready
-
     async def ask(
         self,
         address: str,

@@ -51,7 +51,7 @@ _ATTEMPT_NS = 2_000_000_000
 app = typer.Typer(
     add_completion=False,
     name="kv",
-    help="Read and write single keys.",
+    help="Read and write keys, one or several in a transaction.",
     epilog="Example: zonequake kv get k1 --zone z1",
     no_args_is_help=True,
 )

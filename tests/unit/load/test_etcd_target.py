@@ -126,7 +126,8 @@ async def until(holds: Callable[[], bool]) -> None:
 def is_connected(target: EtcdTarget, endpoint: Endpoint) -> bool:
     """The target takes its connection to this endpoint for open."""
     assert target._wire is not None
-    return target._wire.is_connected(endpoint.address)
+    link = target._wire._links.get(endpoint.address)
+    return link is not None and link.is_ready
 
 
 def place(outcome: Outcome) -> tuple[int | None, int | None, int | None]:

@@ -41,12 +41,13 @@ OWN_VARIABLES = frozenset(
 
 CONNECT = "zonequake_target_patroni.image.client:connect"
 
-DUMP = """SELECT json_build_object(
-    'lsn', pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-        ELSE pg_current_wal_lsn() END, '0/0'),
-    'keys', coalesce(json_agg(json_build_array(key, value, written, md5(filler))
-        ORDER BY key COLLATE "C"), '[]'))
-    FROM entries WHERE value IS NOT NULL"""
+_PLACE = """SELECT pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+    ELSE pg_current_wal_lsn() END, '0/0')"""
+_ROWS = """SELECT coalesce(json_agg(json_build_array(key, value, written, md5(filler))
+    ORDER BY key COLLATE "C"), '[]') FROM entries WHERE value IS NOT NULL"""
+DUMP = f"{_PLACE}; {_ROWS}; {_PLACE}"
+"""A statement sees one snapshot, but not the place in the log that belongs to it: only two equal
+places say at which one the rows between them stand."""
 
 
 class PatroniMembers:
@@ -97,14 +98,32 @@ class PatroniMembers:
 
     async def dump(self, pod: str) -> MemberDump:
         said = await self._ask(pod)
+        primary = await self._place_of_primary(pod, said)
         words = ["psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
         done = await self._kube.execute(pod, NAME, [*words, "-U", "postgres", "-c", DUMP])
         if done.code != 0:
             raise ClusterError(f"{pod}: no dump: {done.stderr[-300:]}")
-        return dumped(msgspec.json.decode(done.stdout), storage=said["tags"]["storage"])
+        return dumped(pod, done.stdout, storage=said["tags"]["storage"], primary=primary)
 
-    async def _ask(self, pod: str, timeout_s: float = 10.0) -> dict[str, Any]:
-        raw = await self._kube.pod_proxy(pod, PORTS.peers, "/patroni", timeout_s=timeout_s)
+    async def _place_of_primary(self, pod: str, said: dict[str, Any]) -> int:
+        """Returns where the primary's log stands. Raises ClusterError if the pod knows of none, or
+        is of another timeline."""
+        members = (await self._ask(pod, path="/cluster"))["members"]
+        leader = next((one["name"] for one in members if one["role"] == "leader"), None)
+        if leader is None:
+            raise ClusterError(f"{pod}: no dump: it knows of no primary to compare it with")
+        primary = await self._ask(leader)
+        if primary.get("timeline") != said.get("timeline"):
+            raise ClusterError(
+                f"{pod}: no dump: it is of timeline {said.get('timeline')}, and the primary "
+                f"{leader} of {primary.get('timeline')}"
+            )
+        return status_of(leader, primary).applied
+
+    async def _ask(
+        self, pod: str, timeout_s: float = 10.0, path: str = "/patroni"
+    ) -> dict[str, Any]:
+        raw = await self._kube.pod_proxy(pod, PORTS.peers, path, timeout_s=timeout_s)
         return msgspec.json.decode(raw, type=dict[str, Any])
 
 
@@ -129,17 +148,33 @@ def status_of(pod: str, said: dict[str, Any]) -> MemberStatus:
     )
 
 
-def dumped(said: dict[str, Any], *, storage: str) -> MemberDump:
-    """Returns the dump that a member told; `applied`: the newest place that wrote a row."""
+def dumped(pod: str, said: str, *, storage: str, primary: int) -> MemberDump:
+    """Returns the dump that a member told, in the words of `DUMP`; `applied`: the newest place that
+    wrote a row.
+
+    Commits aren't in the order of these places, so that a member that lacks some may hold later
+    ones. Raises ClusterError if it has not yet replayed `primary`, a place of the primary's log, or
+    if its log went on meanwhile.
+    """
+    before, _, rest = said.strip().partition("\n")
+    rows, _, after = rest.rpartition("\n")
+    if before != after:
+        raise ClusterError(f"{pod}: no dump: its log went on from {before} to {after} meanwhile")
+    if int(before) < primary:
+        raise ClusterError(
+            f"{pod}: no dump: it is {primary - int(before):,} bytes of the log behind the primary, "
+            "and what it lacks may come yet"
+        )
+    keys = msgspec.json.decode(rows)
     return MemberDump(
-        applied=max((written for _, _, written, _ in said["keys"]), default=0),
-        digest=hashlib.sha256(msgspec.json.encode(said["keys"])).hexdigest()[:16],
+        applied=max((written for _, _, written, _ in keys), default=0),
+        digest=hashlib.sha256(msgspec.json.encode(keys)).hexdigest()[:16],
         storage=storage,
         keys=[
             DumpedKey(key=key, value=msgspec.json.decode(value), index=written)
-            for key, value, written, _ in said["keys"]
+            for key, value, written, _ in keys
         ],
-        log_index=said["lsn"],
+        log_index=int(before),
     )
 
 

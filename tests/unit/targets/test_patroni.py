@@ -288,7 +288,7 @@ def test_a_standby_takes_no_write_and_a_promoted_one_begins_a_timeline(
             written = [await done(client, append("l", number)) for number in (2, 3)]
             await until(lambda: standby.query("SELECT value FROM entries") == "[1,2,3]\n")
             dumps = [
-                package.dumped(json.loads(one.query(package.DUMP)), storage="s") for one in pair
+                package.dumped("m", one.query(package.DUMP), storage="s", primary=0) for one in pair
             ]
             assert (dumps[0].digest, dumps[0].applied) == (dumps[1].digest, written[1].index)
             assert dumps[1].digest == dumps[0].digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from zonequake_chaos.conformance.judgement import AskedOperation
 from zonequake_chaos.load.pods import LoadPods
@@ -69,6 +69,13 @@ class AskingClient:
             steps=steps, once=self.once(), deadline_ms=deadline_ms, attempt_ms=attempt_ms
         )
         return await self._load.execute(request)
+
+    async def ask_together(
+        self, steps: Sequence[Operation], *, deadline_ms: int, attempt_ms: int
+    ) -> list[AskedOperation]:
+        """As `transact`, or as `ask` of a single one; each has the outcome of all."""
+        outcome = await self.transact(*steps, deadline_ms=deadline_ms, attempt_ms=attempt_ms)
+        return [AskedOperation(operation=step, outcome=outcome) for step in steps]
 
     async def find(self, keys: Iterable[str]) -> Mapping[str, Value]:
         """Reads each key, for as long as it takes within limits. Raises WaitExpired."""

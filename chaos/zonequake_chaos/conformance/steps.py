@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -144,7 +144,9 @@ class ConformanceSteps:
         async with self._answers_lost():
             asked = [await self._ask_once_shortly(one) for one in operations]
             if self.package.claims.transactions:
-                asked += await self._transact_shortly()
+                asked += await self.client.ask_together(
+                    self._two_writes(), deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS
+                )
         found = await self.client.find(one.operation.key for one in asked)
         effects = effects_of_unknown(asked, found)
         result = StepResult(problems=contradictions(asked, found), note=counted(asked))
@@ -196,7 +198,7 @@ class ConformanceSteps:
         kill = ProcessKillSpec(name="kill", target=FaultTarget(role=TargetRole.LEADER))
         before = self._partition(self.world.observer.view())
         old = self._leader(self.world.observer.view())
-        operations = OperationsUnderWay(self.client, self._operations(), now_ns=self._now_ns)
+        operations = OperationsUnderWay(self.client, self._requests(), now_ns=self._now_ns)
         result = StepResult()
         with self.world.observer.armed():
             async with operations.going_on():
@@ -282,6 +284,16 @@ class ConformanceSteps:
             yield client.create(client.key("c"))
             yield client.append(words)
 
+    def _requests(self) -> Iterator[Sequence[Operation]]:
+        """Yields single operations and, if they are claimed, transactions, without end."""
+        for operation in self._operations():
+            yield (operation,)
+            if operation.f is Function.APPEND and self.package.claims.transactions:
+                yield self._two_writes()
+
+    def _two_writes(self) -> Sequence[Operation]:
+        return [self.client.write(self.client.key("t")) for _ in range(2)]
+
     def _now_ns(self) -> int:
         return self.world.clock.now().time_ns
 
@@ -291,12 +303,6 @@ class ConformanceSteps:
         return await self.client.ask(
             operation, once=once, deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS
         )
-
-    async def _transact_shortly(self) -> list[AskedOperation]:
-        """Asks for two writes in one transaction; each has its outcome."""
-        steps = [self.client.write(self.client.key("t")) for _ in range(2)]
-        outcome = await self.client.transact(*steps, deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS)
-        return [AskedOperation(operation=step, outcome=outcome) for step in steps]
 
     @asynccontextmanager
     async def _answers_lost(self) -> AsyncIterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -51,10 +51,15 @@ def was_under_way(one: TimedOperation, *, ordered_ns: int, reported_ns: int) -> 
 
 
 class OperationsUnderWay:
-    """Operations out of `ahead`, which has no end, and what they came to."""
+    """Operations out of `ahead`, which has no end, and what they came to. Several are one
+    transaction."""
 
     def __init__(
-        self, client: AskingClient, ahead: Iterator[Operation], *, now_ns: Callable[[], int]
+        self,
+        client: AskingClient,
+        ahead: Iterator[Sequence[Operation]],
+        *,
+        now_ns: Callable[[], int],
     ) -> None:
         self._client = client
         self._ahead = ahead
@@ -88,12 +93,14 @@ class OperationsUnderWay:
     async def _ask_on(self, over: asyncio.Event) -> None:
         while not over.is_set():
             began_ns = self._now_ns()
-            asked = await self._client.ask(
+            together = await self._client.ask_together(
                 next(self._ahead), deadline_ms=3 * SHORT_MS, attempt_ms=ATTEMPT_MS
             )
-            self.ended.append(
-                TimedOperation(asked=asked, began_ns=began_ns, ended_ns=self._now_ns())
-            )
+            ended_ns = self._now_ns()
+            self.ended += [
+                TimedOperation(asked=asked, began_ns=began_ns, ended_ns=ended_ns)
+                for asked in together
+            ]
             self._one_ended.set()
             pause_s = ASK_EVERY_S if len(self.ended) < MOST_AT_FULL_RATE else ASK_SLOWLY_S
             with suppress(TimeoutError):

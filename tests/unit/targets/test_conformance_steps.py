@@ -500,12 +500,18 @@ class IdleSteps(KillingSteps):
     idle = True
 
 
-async def killed(cluster: Cluster, kind: type[KillingSteps] = KillingSteps) -> StepResult:
+async def killed(
+    cluster: Cluster,
+    kind: type[KillingSteps] = KillingSteps,
+    *,
+    claims: bool = False,
+    store: Store | None = None,
+) -> StepResult:
     suite = kind(
-        package=cast("Any", Package(repeats=False)),
+        package=cast("Any", Package(repeats=claims)),
         deployment=cast("Any", cluster),
         world=cast("Any", cluster),
-        client=AskingClient(cast("Any", Store())),
+        client=AskingClient(cast("Any", store or Store())),
         dumps=Path("unused"),
         cuts_links=True,
     )
@@ -516,6 +522,21 @@ async def test_a_successor_that_is_seen_in_time_is_as_it_must_be() -> None:
     result = await killed(changed())
     assert clean(result)
     assert f"the kill met {AT_ONCE} of them" in result.note
+
+
+class WithoutTransactions(Store):
+    """Acknowledges transactions, and forgets them."""
+
+    def _transaction(self, asked: TransactionOperation) -> Outcome:
+        return Outcome(type=Type.OK, attempts=1, applied=True, results=[None] * len(asked.steps))
+
+
+async def test_transactions_are_under_way_too_if_they_are_claimed() -> None:
+    assert clean(await killed(changed(), claims=True))
+    result = await killed(changed(), claims=True, store=WithoutTransactions())
+    assert result.problems
+    assert all("was acknowledged, and nothing of it" in problem for problem in result.problems)
+    assert clean(await killed(changed(), store=WithoutTransactions()))
 
 
 async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks() -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SCHEMES = ("file", "s3", "gs", "hdfs")
 _TORN_URI = re.compile(rf"({'|'.join(SCHEMES)}):/?(?!/)")
 """A URI with fewer than two slashes."""
+_HOST = re.compile(r"([^:\[\]]*|\[[0-9A-Fa-f:]+\])(:\d{1,5})?")
+"""A name, or an address, perhaps with a port; or nothing."""
 
 _BUFFER_BYTES = 1024 * 1024
 """Bytes read at once to find a line's end: a request to a store takes longer than a MiB."""
@@ -94,6 +96,8 @@ class Place:
         authority, _, key = rest.partition("/")
         if scheme == "hdfs" and not authority and not key.strip("/"):
             raise PlaceError(f"{text}: expected hdfs:///folder, or hdfs://host:port")
+        if scheme == "hdfs" and not _HOST.fullmatch(authority):
+            raise PlaceError(f"{text}: found the host {authority!r}, expected hdfs://host:port/…")
         if not authority and scheme != "hdfs":
             raise PlaceError(f"{text}: expected {scheme}://bucket/prefix")
         uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")

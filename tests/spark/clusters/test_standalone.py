@@ -41,8 +41,9 @@ def zonequake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return finished([sys.executable, "-c", code, *map(str, arguments)])
 
 
-def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+def finished(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= more
     return subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, timeout=500
     )
@@ -83,6 +84,21 @@ def test_spark_submits_master_is_the_one_that_judges(
     there = copied(run, tmp_path)
     command = [SPARK_SUBMIT, "--master", cluster, "--conf", "spark.driver.host=127.0.0.1"]
     ended = finished([*map(str, command), submit.__file__, str(there)])
+    document = verdict(there)
+    assert document["exit_code"] == ended.returncode, ended.stderr
+    assert document["analyzed"]["master"] == cluster
+    assert "driver" not in {one["name"] for one in document["analyzed"]["executors"]}
+
+
+def test_spark_defaults_conf_wins_under_spark_submit(
+    run: Path, cluster: str, tmp_path: Path
+) -> None:
+    there = copied(run, tmp_path)
+    given = {"spark.master": cluster, "spark.driver.host": "127.0.0.1"}
+    lines = [f"{name} {value}\n" for name, value in given.items()]
+    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    command = [str(SPARK_SUBMIT), submit.__file__, str(there)]
+    ended = finished(command, SPARK_CONF_DIR=str(tmp_path))
     document = verdict(there)
     assert document["exit_code"] == ended.returncode, ended.stderr
     assert document["analyzed"]["master"] == cluster

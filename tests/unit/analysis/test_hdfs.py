@@ -103,6 +103,17 @@ def test_a_refusal_is_an_oserror_without_the_servers_stack() -> None:
         hdfs.within(30.0, refuse)
 
 
+@pytest.mark.parametrize("host", ["host:80x", "host:", "::1", "[::1", "a:1:2"])
+def test_a_host_that_can_not_be_is_refused_with_what_is_expected(host: str) -> None:
+    with pytest.raises(PlaceError, match=r"found the host .*, expected hdfs://host:port"):
+        Place.of(f"hdfs://{host}/x")
+
+
+@pytest.mark.parametrize("host", ["", "host", "10.0.0.1:8020", "[::1]:8020", "name-service_1"])
+def test_hosts_of_a_server_are_taken(host: str) -> None:
+    assert str(Place.of(f"hdfs://{host}/x")) == f"hdfs://{host}/x"
+
+
 def test_a_silent_server_gets_a_new_connection_the_next_time(
     clients: list[Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:

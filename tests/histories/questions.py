@@ -9,6 +9,12 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
 
 
+def other_queries() -> list[str]:
+    """The queries in quotes, of the page's commands and of its example in Python."""
+    above = PAGE.read_text().partition("## Five questions\n")[0]
+    return re.findall(r"""(?:--query '|spark\.sql\(")(SELECT [^\n]+?)(?:'|"\))(?=\s)""", above)
+
+
 def questions() -> dict[str, str]:
     """The queries of the page by their headings."""
     section = PAGE.read_text().partition("## Five questions\n")[2].partition("\n## ")[0]

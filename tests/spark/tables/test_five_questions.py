@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.histories.questions import questions
+from tests.histories.questions import other_queries, questions
 from tests.histories.tabled_run import FAILED_S, MOVE_S, MOVED_S, TICK_NS, S
 from tests.spark.tables.conftest import Analysed
 
@@ -81,3 +81,11 @@ def test_a_rebalance_is_told_with_what_clients_saw_meanwhile(
         ("z1", 2, 7, 3.0, ticks, len(FAILED_S), 50.0),
         ("z1", 3, 8, None, 150, 0, 10.0),
     ]
+
+
+def test_the_other_queries_of_the_page_answer(spark: SparkSession, analysed: Analysed) -> None:
+    counted, windows, violated = (spark.sql(query).collect() for query in other_queries())
+    findings = analysed.tables["findings"].collect()
+    assert sum(row[1] for row in counted) == len(findings)
+    assert len(windows) == analysed.tables["windows"].count() > 0
+    assert len(violated) == sum(row["verdict"] == "violated" for row in findings) > 0

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +32,7 @@ from zonequake_analysis.many_runs.trend_rows import (
     trends,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
 P99, WINDOW = "faults.all.p99", "window.longest"
 
 
@@ -160,6 +162,17 @@ def test_the_table_is_sorted_and_without_folders_that_could_not_be_read(tmp_path
     assert table.column("run").to_pylist() == ["run-0", "run-1"] * 2
     assert table.column("value").to_pylist() == [50.0, 51.0, None, None]
     assert table.column("bound").to_pylist() == [150.0, None, None, None]
+
+
+def test_the_query_of_the_page_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs/how-to/compare-runs.md"
+    (query,) = re.findall(r'^    duckdb -c "(.+)"$', page.read_text(), flags=re.MULTILINE)
+    values = [30.0, 50.0, 70.0]
+    rows = [row(i, v, objective="faults.all.p99") for i, v in enumerate(values)]
+    write_table(tmp_path / "trend.parquet", [*rows, *(run_row(i) for i in range(3))])
+    monkeypatch.chdir(tmp_path)
+    ((_, median),) = duckdb.sql(query).fetchall()
+    assert median == 50.0
 
 
 class Page(HTMLParser):

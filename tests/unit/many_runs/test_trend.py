@@ -171,7 +171,7 @@ def test_the_query_of_the_page_answers(tmp_path: Path, monkeypatch: pytest.Monke
     rows = [row(i, v, objective="faults.all.p99") for i, v in enumerate(values)]
     write_table(tmp_path / "trend.parquet", [*rows, *(run_row(i) for i in range(3))])
     monkeypatch.chdir(tmp_path)
-    ((_, median),) = duckdb.sql(query).fetchall()
+    ((_, median),) = duckdb.execute(query).fetchall()
     assert median == 50.0
 
 

@@ -14,7 +14,7 @@ from zonequake_kube.errors import ClusterError
 from zonequake_target_patroni import package
 
 ROWS = [["a", "1", 7, None], ["b", "[2, 3]", 9, None]]
-PLACE = LEADER["xlog"]["location"]
+PLACE = package.status_of("m0", LEADER).applied
 
 
 @dataclass

@@ -73,7 +73,7 @@ class AskingClient:
     async def ask_together(
         self, steps: Sequence[Operation], *, deadline_ms: int, attempt_ms: int
     ) -> list[AskedOperation]:
-        """Has several carried out in a transaction, or a single one; each has the outcome of all."""
+        """Has some carried out in a transaction, or a single one; each has the outcome of all."""
         outcome = await self.transact(*steps, deadline_ms=deadline_ms, attempt_ms=attempt_ms)
         return [AskedOperation(operation=step, outcome=outcome) for step in steps]
 

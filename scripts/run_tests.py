@@ -48,9 +48,6 @@ NICE, NICE_AWAITED = 10, 5
 lane that waits can't end before these."""
 SLOWEST = ("--durations=12", "--durations-min=3")
 """Each group ends with its slowest tests: what a quicker `make test` would begin with."""
-REPEATABLE = ("--hypothesis-profile=ci",)
-"""Hypothesis draws the same examples in each run and gives them no deadline, which a busy machine
-would miss."""
 END_S = 60.0
 """How long a group may take to end once it was interrupted."""
 
@@ -324,8 +321,7 @@ def _pytest(group: Group, runs: Runs, log: Path | None) -> tuple[int, str]:
         return 0, f"FAILED: there is no folder {group.folder}"
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "junit.xml"
-        options = (*SLOWEST, *REPEATABLE, *group.options, f"--junitxml={results}")
-        command = ("pytest", "-q", *options, group.folder)
+        command = ("pytest", "-q", *SLOWEST, *group.options, f"--junitxml={results}", group.folder)
         code = runs.run(command, group, log)
         tests, skips = read_results(results) if results.exists() else (0, [])
     if code != 0:

@@ -20,9 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def run_tests(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     # The sessions that these tests begin need no plugin, and load faster without.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    module = importlib.import_module("scripts.run_tests")
-    monkeypatch.setattr(module, "REPEATABLE", ())
-    return module
+    return importlib.import_module("scripts.run_tests")
 
 
 def fixture_group(run_tests: ModuleType, folder: Path, source: str) -> Any:
@@ -89,16 +87,6 @@ def test_in_ci_a_skipped_test_needs_a_written_reason(
     page.write_text("## Tests that may be skipped\n\n| `no such kernel` | it is old |\n")
     monkeypatch.setattr(run_tests, "ALLOWED_SKIPS_PAGE", page)
     assert run_tests.run_group(group).problem == ""
-
-
-def test_an_example_of_hypothesis_has_no_deadline(tmp_path: Path) -> None:
-    run_tests = importlib.import_module("scripts.run_tests")
-    source = (
-        "import time\nfrom hypothesis import given, strategies as st\n"
-        "@given(st.booleans())\ndef test_a(drawn): time.sleep(0.25)\n"
-    )
-    outcome = run_tests.run_group(fixture_group(run_tests, tmp_path, source))
-    assert (outcome.tests, outcome.problem) == (1, "")
 
 
 def test_a_group_of_skipped_tests_alone_fails(run_tests: ModuleType, tmp_path: Path) -> None:

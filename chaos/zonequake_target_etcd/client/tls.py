@@ -59,7 +59,7 @@ class ClientTls:
                         return "refused at first, and taken when asked again"
                 finally:
                     writer.close()
-        except TimeoutError:
+        except TimeoutError:  # which is an OSError, too
             raise
         except OSError as error:
             why = str(error)

@@ -96,20 +96,17 @@ def parse_pod(obj: Object) -> Pod:
     those of a service mesh, says nothing of the data node."""
     meta, status = obj["metadata"], obj.get("status", {})
     every: list[dict[str, Any]] = status.get("containerStatuses", [])
-    containers = [one for one in every if one["name"] == NODE_CONTAINER]
-    running = any("running" in c.get("state", {}) for c in containers)
-    ended = any(
-        "terminated" in c.get("state", {}) or "terminated" in c.get("lastState", {})
-        for c in containers
-    )
+    node = next((one for one in every if one["name"] == NODE_CONTAINER), {})
+    state, before = node.get("state", {}), node.get("lastState", {})
+    ended = "running" not in state and ("terminated" in state or "terminated" in before)
     gate = next((c for c in status.get("conditions", []) if c["type"] == GATE), None)
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
         ip=status.get("podIP"),
         machine=obj.get("spec", {}).get("nodeName"),
-        terminated=status.get("phase") in ("Failed", "Succeeded") or (ended and not running),
-        restarts=sum(c.get("restartCount", 0) for c in containers),
+        terminated=ended or status.get("phase") in ("Failed", "Succeeded"),
+        restarts=node.get("restartCount", 0),
         caught_up=None if gate is None else gate["status"] == "True",
     )
 

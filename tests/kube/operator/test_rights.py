@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from tests.chart.rights import PAGE, listed
 from tests.kube.operator.api_server import analysis_accounts_in, wait_until
-from tests.kube.operator.asked_rights import Granted, allowed, ruled
+from tests.kube.operator.asked_rights import NO_ROLES_NAMESPACE, Granted, allowed, own_rules, ruled
 from tests.kube.operator.audit_log import Refusal, refusals
 from tests.patience import PATIENCE_S
 
@@ -23,12 +23,22 @@ EVERYWHERE = {"operator": "nodes (cluster)"}
 """What an account has beside its own Role, cluster-wide."""
 PEOPLE = ("viewer", "node-reports", "editor")
 NAMESPACE = "listed-rights"
+WAYS_TO_ASK = (
+    pytest.param(ruled, id="rules"),
+    pytest.param(allowed, id="each-right", marks=pytest.mark.long),
+)
 IN_THE_ANALYSIS = {
     "analysis": "analysis",
     "analysis-executor": "nobody",
     "chaos": "analysis-runner",
 }
 """The row of what an account may do in the analysis's namespace, by account."""
+
+
+class WayToAsk(Protocol):
+    """Returns what a user may do in a namespace, or everywhere (None)."""
+
+    def __call__(self, api: ApiServer, user: str, *, namespace: str | None) -> set[Granted]: ...
 
 
 @pytest.fixture(scope="module")
@@ -70,53 +80,59 @@ def analysis(api: ApiServer) -> ApiServer:
     return there
 
 
+@pytest.fixture(scope="module", params=WAYS_TO_ASK)
+def asked(request: pytest.FixtureRequest) -> WayToAsk:
+    found: WayToAsk = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def everybodys(api: ApiServer) -> set[Granted]:
+def everybodys(api: ApiServer, asked: WayToAsk) -> set[Granted]:
     """What an account without any Role may do: to ask what it may do."""
-    found = allowed(api, user_of("nobody"), namespace=api.namespace)
+    found = asked(api, user_of("nobody"), namespace=api.namespace)
     assert {verb for _, _, verb in found} == {"create"}
     assert all(resource.startswith("self") for _, resource, _ in found)
     return found
 
 
 def allowed_beyond(
-    api: ApiServer, user: str, everybodys: set[Granted], expected: set[Granted]
+    api: ApiServer, user: str, asked: WayToAsk, everybodys: set[Granted], expected: set[Granted]
 ) -> set[Granted]:
     """What this user may do in the namespace beyond what everybody may, once it is as expected, or
     at last: a server heeds a Role a moment after it has stored it."""
     give_up_s = time.monotonic() + PATIENCE_S
     while True:
-        found = allowed(api, user, namespace=api.namespace) - everybodys
+        found = asked(api, user, namespace=api.namespace) - everybodys
         if found == expected or time.monotonic() > give_up_s:
             return found
 
 
 @pytest.mark.parametrize("account", ["operator", "store", "chaos", "target", *PEOPLE])
 def test_an_account_may_do_what_is_listed_and_nothing_else(
-    api: ApiServer, everybodys: set[Granted], account: str
+    api: ApiServer, asked: WayToAsk, everybodys: set[Granted], account: str
 ) -> None:
     user = user_of(account if account in PEOPLE else f"zq-{account}")
     own = wanted(account)
     everywhere = wanted(EVERYWHERE.get(account, "nobody"))
-    found = allowed_beyond(api, user, everybodys, own | everywhere)
+    found = allowed_beyond(api, user, asked, everybodys, own | everywhere)
     assert found - own - everywhere == set(), "may be done and is not listed"
     assert own | everywhere == found, "is listed and may not be done"
 
 
 def test_an_account_has_no_right_beyond_its_namespace(
-    api: ApiServer, everybodys: set[Granted]
+    api: ApiServer, asked: WayToAsk, everybodys: set[Granted]
 ) -> None:
     for account in ("operator", "store", "chaos", "target"):
-        found = allowed(api, user_of(f"zq-{account}"), namespace=None) - everybodys
+        found = asked(api, user_of(f"zq-{account}"), namespace=None) - everybodys
         assert found == wanted(EVERYWHERE.get(account, "nobody")), account
 
 
 @pytest.mark.parametrize("account", IN_THE_ANALYSIS)
 def test_an_account_may_do_in_the_analysis_what_is_listed_and_nothing_else(
-    analysis: ApiServer, everybodys: set[Granted], account: str
+    analysis: ApiServer, asked: WayToAsk, everybodys: set[Granted], account: str
 ) -> None:
     listed_there = wanted(IN_THE_ANALYSIS[account])
-    there = allowed_beyond(analysis, user_of(f"zq-{account}"), everybodys, listed_there)
+    there = allowed_beyond(analysis, user_of(f"zq-{account}"), asked, everybodys, listed_there)
     assert there - listed_there == set(), "may be done and is not listed"
     assert listed_there == there, "is listed and may not be done"
 
@@ -127,17 +143,17 @@ def test_the_analysis_and_the_others_may_do_nothing_with_each_other(
     nobody = api.token_of("nobody")
     for account in ("analysis", "analysis-executor"):
         token = analysis.token_of(f"zq-{account}")
-        for namespace in (api.namespace, "kube-system"):
-            assert ruled(api, token, namespace) == ruled(api, nobody, namespace), account
-    nobodys, _ = ruled(api, nobody, analysis.namespace)
+        for namespace in (api.namespace, NO_ROLES_NAMESPACE):
+            assert own_rules(api, token, namespace) == own_rules(api, nobody, namespace), account
+    nobodys, _ = own_rules(api, nobody, analysis.namespace)
     for account in ("operator", "store"):
-        rights, _ = ruled(api, api.accounts[account], analysis.namespace)
+        rights, _ = own_rules(api, api.accounts[account], analysis.namespace)
         assert rights - nobodys == wanted(EVERYWHERE.get(account, "nobody")), account
 
 
 @pytest.mark.parametrize("role", ["analysis", "analysis-runner"])
 def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
-    analysis: ApiServer, everybodys: set[Granted], role: str
+    analysis: ApiServer, asked: WayToAsk, everybodys: set[Granted], role: str
 ) -> None:
     (account,) = (name for name, row in IN_THE_ANALYSIS.items() if row == role)
     rules = analysis.get("role", f"zq-{role}")["rules"]
@@ -148,7 +164,7 @@ def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
     try:
         user = user_of(f"zq-{account}")
         extra, missing = {Granted("", "pods", "patch")}, {Granted("", "pods", "create")}
-        found = allowed_beyond(analysis, user, everybodys, (wanted(role) | extra) - missing)
+        found = allowed_beyond(analysis, user, asked, everybodys, (wanted(role) | extra) - missing)
         assert found - wanted(role) == extra
         assert wanted(role) - found == missing
     finally:
@@ -159,17 +175,17 @@ def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
 def test_the_server_tells_an_account_the_same_rules_when_it_asks_for_its_own(
     api: ApiServer, account: str
 ) -> None:
-    nobodys, common = ruled(api, api.token_of("nobody"), api.namespace)
-    rights, urls = ruled(api, api.accounts[account], api.namespace)
+    nobodys, common = own_rules(api, api.token_of("nobody"), api.namespace)
+    rights, urls = own_rules(api, api.accounts[account], api.namespace)
     everywhere = wanted(EVERYWHERE.get(account, "nobody"))
     assert rights - nobodys == wanted(account) | everywhere
     assert urls == common
-    abroad, _ = ruled(api, api.accounts[account], "kube-system")
+    abroad, _ = own_rules(api, api.accounts[account], NO_ROLES_NAMESPACE)
     assert abroad - nobodys == everywhere
 
 
 def test_an_extra_right_and_a_missing_one_are_found(
-    api: ApiServer, everybodys: set[Granted]
+    api: ApiServer, asked: WayToAsk, everybodys: set[Granted]
 ) -> None:
     role = api.get("role", "zq-store")
     (rule,) = role["rules"]
@@ -179,7 +195,7 @@ def test_an_extra_right_and_a_missing_one_are_found(
         leases = ("coordination.k8s.io", "leases")
         extra, missing = {Granted(*leases, "delete")}, {Granted(*leases, "update")}
         expected = (wanted("store") | extra) - missing
-        found = allowed_beyond(api, user_of("zq-store"), everybodys, expected)
+        found = allowed_beyond(api, user_of("zq-store"), asked, everybodys, expected)
         assert found - wanted("store") == extra
         assert wanted("store") - found == missing
     finally:

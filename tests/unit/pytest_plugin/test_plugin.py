@@ -1,4 +1,7 @@
-"""The pytest plugin, in sessions of pytest of its own, with a cluster that is made up."""
+"""The pytest plugin, in sessions of pytest of its own, with a cluster that is made up.
+
+A session runs in this process: in one of its own it would import for 2 s.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
+
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.faults import PodKillSpec, TargetRole
+from zonequake_chaos.scenario.triggers import OnLeader
+from zonequake_chaos.testing import scenario
 
 pytest_plugins = ["pytester"]
 
@@ -67,6 +75,8 @@ scenario.run_once, scenario.judge_run = run_once, judge_run
 scenario.find_place = lambda **_: PLACE
 """
 
+FAKED = ("find_run", "clean_run", "run_once", "judge_run", "find_place")
+
 TEST = """
 import pytest
 
@@ -83,6 +93,8 @@ def test_orders_outlive_their_leaders(zonequake):
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take a while to load
+    for name in FAKED:
+        monkeypatch.setattr(scenario, name, getattr(scenario, name))  # puts it back afterwards
 
     def run(
         test: str = TEST,
@@ -97,8 +109,8 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> objec
         )
         pytester.makeconftest(fakes)
         pytester.makepyfile(test)
-        return pytester.runpytest_subprocess(
-            *PLUGIN, "--strict-markers", "--junitxml=junit.xml", *words
+        return pytester.runpytest_inprocess(
+            *PLUGIN, "--strict-markers", "--junitxml=junit.xml", *words, no_reraise_ctrlc=True
         )
 
     return run
@@ -111,10 +123,6 @@ def run_folders(pytester: pytest.Pytester, under: str = "runs") -> list[Path]:
 def test_a_team_writes_a_scenario_in_a_few_lines_and_it_is_an_ordinary_manifest(
     session: object, pytester: pytest.Pytester
 ) -> None:
-    from zonequake_chaos.scenario import manifest
-    from zonequake_chaos.scenario.faults import PodKillSpec, TargetRole
-    from zonequake_chaos.scenario.triggers import OnLeader
-
     session().assert_outcomes(passed=1)  # type: ignore[operator]
     (folder,) = run_folders(pytester)
     run = manifest.load(str(folder / "scenario.yaml"))
@@ -210,8 +218,6 @@ def test_a_uri_with_one_slash_is_refused_before_anything_is_made(
 def test_a_shipped_scenario_can_be_begun_with_and_changed(
     session: object, pytester: pytest.Pytester
 ) -> None:
-    from zonequake_chaos.scenario import manifest
-
     session(  # type: ignore[operator]
         """
 import pytest

@@ -2,8 +2,9 @@
 
 A data node imports for 0.8 s of a processor, an operator for 1.4 s, and tests start hundreds. So a
 server beside each pytest process imports what they need, once, and forks: what it starts is a
-process of its own, with its own id, signals, files and end, as after `python -m`. The containers of
-`cluster` start programs in the usual way.
+process of its own, with its own id, signals, files and end, as after `python -m`. A library that
+comes before libc (`LD_PRELOAD`) is loaded as a program is executed: it has a server of its own.
+The containers of `cluster` start programs in the usual way.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing import connection
-from multiprocessing.context import ForkServerContext
+from multiprocessing import connection, forkserver
 from pathlib import Path
+from unittest.mock import patch
 
+import pytest
 from kubernetes.aio.config import kube_config
 
 PRELOADED = (
@@ -42,28 +44,23 @@ PRELOADED = (
     "tests.frozen_heap",
 )
 
-
-def start_process(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Started:
-    """Starts Python with these words: `-m MODULE` or a file, and then the program's own."""
-    if "LD_PRELOAD" not in environment:
-        return WarmProcess(command, environment, log)
-    with log.open("ab") as out:  # the loader reads that only when a program is executed
-        return subprocess.Popen(
-            [sys.executable, *command], env=environment, stdout=out, stderr=subprocess.STDOUT
-        )
+_LOADED_FIRST = "LD_PRELOAD"
+_STARTS = threading.Lock()
 
 
 class WarmProcess:
     """A program under way, with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Starts Python with these words: `-m MODULE` or a file, and then the program's own."""
         self._command = tuple(command)
         self._lock = threading.Lock()
         log.touch()
-        self._process = _context().Process(
+        self._process = multiprocessing.get_context("forkserver").Process(
             target=_run, args=(self._command, dict(environment), str(log))
         )
-        self._process.start()
+        with _served(environment.get(_LOADED_FIRST, "")):
+            self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -98,14 +95,24 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
 
-Started = WarmProcess | subprocess.Popen[bytes]
+@contextmanager
+def _served(library: str) -> Iterator[None]:
+    """Processes that begin within it are forked by the server of this library ("": of none)."""
+    with _STARTS:
+        ask = _server(library).connect_to_new_process
+        with patch.object(forkserver, "connect_to_new_process", ask):
+            yield
 
 
 @cache
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
-    return context
+def _server(library: str) -> forkserver.ForkServer:
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(list(PRELOADED))
+    with pytest.MonkeyPatch.context() as environment:
+        if library:
+            environment.setenv(_LOADED_FIRST, library)
+        server.ensure_running()
+    return server
 
 
 def _run(command: tuple[str, ...], environment: dict[str, str], log: str) -> None:

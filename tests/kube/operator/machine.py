@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tests.kube.operator.addresses import address, told_address
 from tests.kube.operator.api_server import UNVERIFIED, wait_until
 from tests.kube.operator.relay import Relay
-from tests.warm_processes import Started, start_process
+from tests.warm_processes import WarmProcess
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -49,9 +49,9 @@ class Machine:
         self._operator_environment = operator_environment or {}
         self.node_environment: dict[str, str] = {}
         """Of nodes that are started from now on."""
-        self.processes: dict[int, Started] = {}
+        self.processes: dict[int, WarmProcess] = {}
         self.restarts: dict[int, int] = {}
-        self.operator: Started | None = None
+        self.operator: WarmProcess | None = None
 
     def want(self, replicas: int) -> None:
         template = {
@@ -145,7 +145,7 @@ class Machine:
         """The operator, or a `program` that stands for it."""
         self.operator = self.run_operator("operator.log", *program)
 
-    def run_operator(self, log: str, *program: str, **environment: str) -> Started:
+    def run_operator(self, log: str, *program: str, **environment: str) -> WarmProcess:
         """One more, which the caller ends."""
         return self._run(
             program or ("-m", "zonequake_operator"),
@@ -173,8 +173,8 @@ class Machine:
                 process.kill()
                 process.wait()
 
-    def _run(self, command: tuple[str, ...], environment: dict[str, str], log: str) -> Started:
-        return start_process(command, environment, self.folder / log)
+    def _run(self, command: tuple[str, ...], environment: dict[str, str], log: str) -> WarmProcess:
+        return WarmProcess(command, environment, self.folder / log)
 
     def _tell(self, ordinal: int, *, running: bool) -> None:
         status = {"status": self.pod_status(ordinal, running=running)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.warm_processes import Started
+from tests.warm_processes import WarmProcess
 
 if TYPE_CHECKING:
     from tests.kube.operator.machine import Machine
@@ -19,9 +19,9 @@ class Operators:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.running: list[Started] = []
+        self.running: list[WarmProcess] = []
 
-    def start(self, **environment: str) -> Started:
+    def start(self, **environment: str) -> WarmProcess:
         """One more, with the election switched on."""
         process = self.machine.run_operator(
             f"operator-{len(self.running)}.log", ZQ_ELECTION_S=str(ELECTION_S), **environment

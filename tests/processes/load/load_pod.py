@@ -19,7 +19,7 @@ import zonequake_load
 import zonequake_target_store
 from tests.patience import PATIENCE_S
 from tests.processes.store.ports import free_ports
-from tests.warm_processes import Started, start_process
+from tests.warm_processes import WarmProcess
 from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 Line = dict[str, Any]
@@ -32,7 +32,7 @@ class LoadPod:
     plan_file: Path
     port: int
     environment: dict[str, str]
-    process: Started | None = None
+    process: WarmProcess | None = None
 
     def spawn(self) -> None:
         self.directory.mkdir(exist_ok=True)
@@ -51,7 +51,7 @@ class LoadPod:
             **self.environment,
         }
         log = self.directory.parent / f"{self.name}.log"
-        self.process = start_process(("-m", "zonequake_load"), environment, log)
+        self.process = WarmProcess(("-m", "zonequake_load"), environment, log)
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal and wait for the end; returns the exit code."""

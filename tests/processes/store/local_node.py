@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import zonequake_store
-from tests.warm_processes import Started, start_process
+from tests.warm_processes import WarmProcess
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Node:
     orders_port: int
     environment: dict[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ("-m", "zonequake_store")
-    process: Started | None = None
+    process: WarmProcess | None = None
 
     @property
     def admin_url(self) -> str:
@@ -58,7 +58,7 @@ class Node:
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory.parent / f"{self.name}.log"
-        self.process = start_process(self.program, environment, log)
+        self.process = WarmProcess(self.program, environment, log)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is dead."""

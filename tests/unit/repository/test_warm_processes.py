@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm_processes import PRELOADED, WarmProcess, start_process
+from tests.warm_processes import PRELOADED, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "SAID": "by the test"}
@@ -80,9 +80,15 @@ def test_a_signal_may_come_when_it_has_ended_and_its_exit_code_is_not_told_yet(
     process.kill()
 
 
-def test_what_the_loader_must_read_is_executed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text("")
-    found = start_process((str(program),), {"LD_PRELOAD": ""}, tmp_path / "log")
-    assert isinstance(found, subprocess.Popen)
-    assert found.wait(120) == 0
+def test_a_library_that_comes_before_libc_is_loaded_by_a_server_of_its_own(tmp_path: Path) -> None:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    library = next(line.split()[-1] for line in lines if "/libc." in line)
+    program, log = tmp_path / "program.py", tmp_path / "log"
+    program.write_text(
+        "import os; print(open(f'/proc/{os.getppid()}/environ').read().split('\\0'))"
+    )
+    for environment in (ENVIRONMENT, ENVIRONMENT | {"LD_PRELOAD": library}, ENVIRONMENT):
+        log.write_text("")
+        assert WarmProcess((str(program),), environment, log).wait(120) == 0
+        assert (f"'LD_PRELOAD={library}'" in log.read_text()) == ("LD_PRELOAD" in environment)
+    assert "LD_PRELOAD" not in os.environ

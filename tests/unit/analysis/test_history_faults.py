@@ -62,6 +62,7 @@ def test_an_operation_that_ended_before_it_began_is_the_historys_fault(tmp_path:
     [
         ({"op": None}, "op", "it is missing"),
         ({"process": None}, "process", "it is missing"),
+        ({"zone": None}, "zone", "it is missing"),
         ({"inv": None}, "inv", "it is missing"),
         ({"time": None}, "time", "it is missing"),
         ({"type": "done"}, "type", "found done, expected invoke or ok or fail or info"),
@@ -101,15 +102,18 @@ def test_a_line_with_a_field_twice_is_the_historys_fault(
     assert f"history/load-0.jsonl:6, field `{name}`: it stands twice" in sentence
 
 
-def test_a_line_of_another_schema_version_is_told_and_judged(tmp_path: Path) -> None:
-    phantom = operation(3, key="k2", f="read", value=99, schema=2)
+@pytest.mark.parametrize(("schema", "said"), [(2, "found 2"), (None, "it is missing")])
+def test_a_line_of_another_schema_version_is_told_and_judged(
+    tmp_path: Path, schema: int | None, said: str
+) -> None:
+    phantom = operation(3, key="k2", f="read", value=99, schema=schema)
     files = written(tmp_path, [*GOOD, *phantom])
     found, faults = judged(files, tmp_path / "ops")
     assert (faults.refused, suspicious(found)) == ([], True)
     (sentence,) = told(files, tmp_path / "ops")
     assert sentence.startswith("2 lines are of another schema version: ")
-    assert "history/load-0.jsonl:5, field `schema`: found 2, expected 1" in sentence
-    assert "history/load-0.jsonl:6, field `schema`: found 2, expected 1" in sentence
+    assert f"history/load-0.jsonl:5, field `schema`: {said}, expected 1" in sentence
+    assert f"history/load-0.jsonl:6, field `schema`: {said}, expected 1" in sentence
 
 
 def _fields(text: str) -> dict[str, object]:

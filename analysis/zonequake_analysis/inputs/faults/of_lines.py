@@ -40,7 +40,7 @@ _TYPES = ("invoke", *(name.name.lower() for name in OutcomeCode))
 _JUDGED = (HistoryFaultKind.WIDE, HistoryFaultKind.SCHEMA)
 """Faults that refuse no key: its operations are judged all the same."""
 
-_NEEDED = ("process", "op", "key", "partition", "inv")
+_NEEDED = ("process", "op", "zone", "key", "partition", "inv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _rules(
     yield from _unreadable(lines, origin)
     yield _Rule(
         field="schema",
-        rows=_true(pc.not_equal(get("schema"), SCHEMA_VERSION)),
+        rows=~_true(pc.equal(get("schema"), SCHEMA_VERSION)),
         words=_found(lines, "schema", str(SCHEMA_VERSION)),
         kind=HistoryFaultKind.SCHEMA,
     )

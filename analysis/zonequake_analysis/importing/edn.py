@@ -6,7 +6,8 @@ the existing packages). It reads all EDN that Jepsen prints.
     nil true 3 3N 1.5 1/2     None, True, 3, 3, 1.5, Symbol("1/2")
     ##NaN ##Inf               Symbol("##NaN"), Symbol("##Inf")
     "text" :name name         str, Keyword, Symbol
-    [..] (..) #{..}           list
+    [..] (..)                 list
+    #{2 1}                    Symbol("#{1 2}"): a set is one value, and no pair of a key and another
     {..}                      dict
     #any.tag{..}              the value after the tag
 """
@@ -140,6 +141,8 @@ def _closed(stack: list[_Open], bracket: str, file: str, line: int) -> object:
         opened = f" for the {done.bracket!r} of line {done.line}" if done.bracket else ""
         raise ImportRefused(file, line, "", f"found a {bracket!r}{opened}; nothing to close by it")
     items = done.items
+    if done.bracket == "#{":
+        return Symbol(f"#{{{' '.join(sorted(map(text_of, items)))}}}")
     if done.bracket != "{":
         return items
     if len(items) % 2:

@@ -56,6 +56,16 @@ def test_the_same_history_without_keys_in_a_vector_with_tags_is_read_alike(tmp_p
         assert len({e["key"] for e in found.ends}) == 1
 
 
+def test_a_set_of_two_is_one_value_and_no_pair_of_key_and_value(tmp_path: Path) -> None:
+    text = TUPLES.splitlines()
+    sets = [line.replace("[1 5]", "#{2 1}").replace("[1 nil]", "nil") for line in text[:3]]
+    found = imported(tmp_path, "jepsen", "\n".join([*sets, text[3].replace("[1 nil]", "#{1 2}")]))
+    assert len({e["key"] for e in found.ends}) == 1
+    (written, read) = (e["value"] for e in found.ends)
+    assert written == read
+    assert found.values == {str(read): "#{1 2}"}
+
+
 def test_the_last_read_behind_all_writes_of_a_key_is_a_final_one(tmp_path: Path) -> None:
     found = imported(tmp_path, "jepsen", TUPLES)
     assert [line["role"] for line in found.lines] == ["load"] * 8 + ["final"] * 2

@@ -74,6 +74,8 @@ _UNREAD_REFUSAL = "Failed to flush response stream"
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 20.0
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+_SHORTEST_SECRET = 8
+"""Letters of a credential that stands in no ordinary word."""
 
 
 class Named(Protocol):
@@ -141,8 +143,15 @@ def likely_cause(said: str) -> str:
 
 
 def without_secrets(said: str) -> str:
-    """Returns the text without any credential of this process, in case a store repeats one."""
+    """Returns the text without any credential of this process, in case a store repeats one.
+
+    One of a few letters, as of a store on somebody's desk, is taken out as a word alone: else the
+    text would lose letters.
+    """
     for name in _SECRETS:
         if secret := os.environ.get(name):
-            said = said.replace(secret, "…")
+            hidden = re.escape(secret)
+            if len(secret) < _SHORTEST_SECRET:
+                hidden = rf"(?<!\w){hidden}(?!\w)"
+            said = re.sub(hidden, "…", said)
     return said

@@ -102,6 +102,8 @@ def test_what_a_store_says_is_shown_without_the_processes_credentials(
 ) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", SECRET)
     assert SECRET not in without_secrets(f"signed with {SECRET}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    assert without_secrets("me: some time (of me)") == "…: some time (of …)"
 
 
 def test_a_folder_of_this_machine_is_listed_without_hidden_files_and_read_by_parts(

@@ -45,38 +45,6 @@ MOST_ROWS = 24
 
 _SCRIPTS = ("d3.min.js", "time_axis.js", "findings.js")
 
-_EXPLAINED = {
-    "lost": "An acknowledged write that the last read of its key no longer shows.",
-    "stale": "A read that misses a write which was acknowledged, or seen, before it began.",
-    "flicker": "A read that misses an unacknowledged write, which reads before and after show.",
-    "session": "A process that was answered from an earlier place than before.",
-    "phantom": "A value was read that no operation wrote.",
-    "aborted": "A value was read although its write certainly failed.",
-    "duplicate": "An element stands twice in a list: one request was applied twice.",
-    "applied-twice": "A value was read before the place at which its write was acknowledged: the "
-    "request was applied at two places.",
-    "two-places": "A member shows a value before the place at which another acknowledged it: it "
-    "was applied twice, or the members differ; no dumps say which.",
-    "diverged": "A member lacks a write that was acknowledged at its place or before and that "
-    "another member holds, or has it at another place: their states differ.",
-    "wrong-refusal": "A cas was refused although it found what it expected.",
-    "order": "An operation starts after one of a higher claimed place has finished.",
-    "value": "The value read is not what the claimed order leaves there.",
-    "list": "The list read is not what the claimed order of appends leaves there.",
-    "precondition": "A cas was applied on another value than it expected.",
-    "entry-twice": "Two writes claim one place of the partition.",
-    "cas-fork": "Two cas were applied on one and the same version.",
-    "cas-order": "A version of a chain of cas was used before the one it rests on, or never rested "
-    "on one.",
-    "future-read": "A read ended before the write of its value began.",
-    "not-prefix": "A list is no prefix of the longest one: elements changed their order.",
-    "element-twice": "The longest list shows an element twice.",
-    "no-order": "No order of the key's operations explains this one; its values repeat, so that a "
-    "search decided.",
-    "gave-up": "No violation, and undecided: the key's values repeat, and the search for an order "
-    "reached its bound.",
-}
-
 
 @cache
 def _template() -> jinja2.Template:
@@ -233,8 +201,9 @@ def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str,
     finding, operations = shown.finding, shown.witness.operations[:MOST_OPERATIONS]
     about, value = finding.value, finding.value
     names = aliases(operations, about)
+    check, sentence = named((finding.check, finding.kind))
     place = {
-        "kind": f"{named((finding.check, finding.kind))[0]}/{finding.kind}",
+        "kind": f"{check}/{finding.kind}",
         "partition": f"{finding.zone}/{finding.partition}",
         "at": f"{axis.seconds(finding.at_ns):.6f}",
     }
@@ -243,7 +212,7 @@ def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str,
         "finding": finding,
         "key": brief(finding.key),
         "value": None if value is None else brief(originals.get(value, str(value))),
-        "explained": _EXPLAINED.get(finding.kind, ""),
+        "explained": f"{sentence[0].upper()}{sentence[1:]}.",
         "proven": shown.witness.proven,
         "chart": svg.witness_chart(operations, names, about),
         "operations": [

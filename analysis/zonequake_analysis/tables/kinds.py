@@ -22,8 +22,11 @@ HIDDEN = "hidden-writes"
 """The check of a lost write that a dump still has."""
 
 NAMED: dict[CheckAndKind, tuple[str, str]] = {
-    LOST: ("lost-writes", "the last read of the key misses an acknowledged write"),
-    (loss.CHECK, "stale"): ("stale-reads", "a read misses what was known before it began"),
+    LOST: ("lost-writes", "the last read of the key no longer shows an acknowledged write"),
+    (loss.CHECK, "stale"): (
+        "stale-reads",
+        "a read misses a write that was acknowledged, or seen, before it began",
+    ),
     (loss.CHECK, "flicker"): (
         "flicker",
         "a read misses a write without an answer, which a read before it and one after it show",
@@ -33,21 +36,32 @@ NAMED: dict[CheckAndKind, tuple[str, str]] = {
         "a process was answered from an earlier place than it had reached",
     ),
     (sets.CHECK, "phantom"): ("phantoms", "a value was read that no operation wrote"),
-    (sets.CHECK, "aborted"): ("aborted-reads", "a value was read whose write certainly failed"),
-    (sets.CHECK, "duplicate"): ("duplicates", "an element stands twice in a list"),
-    (sets.CHECK, "applied-twice"): ("duplicates", "a request was applied at two places"),
+    (sets.CHECK, "aborted"): (
+        "aborted-reads",
+        "a value was read although its write certainly failed",
+    ),
+    (sets.CHECK, "duplicate"): (
+        "duplicates",
+        "an element stands twice in a list: one request was applied twice",
+    ),
+    (sets.CHECK, "applied-twice"): (
+        "duplicates",
+        "a value was read before the place at which its write was acknowledged: the request was "
+        "applied at two places",
+    ),
     (sets.CHECK, "two-places"): (
         LINEARIZABILITY,
-        "a value stands at two places by two members: applied twice, or the members differ",
+        "a member shows a value before the place at which another acknowledged it: it was applied "
+        "twice, or the members differ; no dumps say which",
     ),
     (sets.CHECK, "wrong-refusal"): (
         "refusals",
-        "a cas was refused though it found what it expected",
+        "a cas was refused although it found what it expected",
     ),
     (diverged.CHECK, diverged.KIND): (
         "diverged",
-        "an answer lacks a write that was acknowledged at its place or before, and that another "
-        "member shows",
+        "a member lacks a write that was acknowledged at its place or before and that another "
+        "member holds, or has it at another place: their states differ",
     ),
     (claimed_order.CHECK, "order"): (
         LINEARIZABILITY,
@@ -55,26 +69,32 @@ NAMED: dict[CheckAndKind, tuple[str, str]] = {
     ),
     (claimed_order.CHECK, "value"): (
         LINEARIZABILITY,
-        "an answer shows another value than the write before it in the claimed order",
+        "the value read is not what the claimed order leaves there",
     ),
     (claimed_order.CHECK, "list"): (
         LINEARIZABILITY,
-        "a list differs from the appends before it in the claimed order",
+        "the list read is not what the claimed order of appends leaves there",
     ),
     (claimed_order.CHECK, "precondition"): (
         LINEARIZABILITY,
         "an applied cas did not find what it expected in the claimed order",
     ),
-    (claimed_order.CHECK, "entry-twice"): (LINEARIZABILITY, "two writes claim one place"),
+    (claimed_order.CHECK, "entry-twice"): (
+        LINEARIZABILITY,
+        "two writes claim one place of the partition",
+    ),
     (register_zones.CHECK, "phantom"): (LINEARIZABILITY, "a value was read that has no write"),
     (register_zones.CHECK, "future-read"): (
         LINEARIZABILITY,
-        "a value was read before its write began",
+        "a read ended before the write of its value began",
     ),
-    (register_zones.CHECK, "cas-fork"): (LINEARIZABILITY, "two cas went on from one value"),
+    (register_zones.CHECK, "cas-fork"): (
+        LINEARIZABILITY,
+        "two cas were applied on one and the same version",
+    ),
     (register_zones.CHECK, "cas-order"): (
         LINEARIZABILITY,
-        "a chain of cas contradicts the order of time",
+        "a version of a chain of cas was used before the one it rests on, or never rested on one",
     ),
     (register_zones.CHECK, "stale"): (
         LINEARIZABILITY,
@@ -87,15 +107,16 @@ NAMED: dict[CheckAndKind, tuple[str, str]] = {
     ),
     (repeated_values.CHECK, "gave-up"): (
         LINEARIZABILITY,
-        "the key's values repeat, and the search for an order reached its bound",
+        "no violation, and undecided: the key's values repeat, and the search for an order reached "
+        "its bound",
     ),
     (list_prefixes.CHECK, "not-prefix"): (
         LINEARIZABILITY,
-        "a list is no beginning of the longest one",
+        "a list is no prefix of the longest one: elements changed their order",
     ),
     (list_prefixes.CHECK, "element-twice"): (
         LINEARIZABILITY,
-        "an element stands twice in the longest list",
+        "the longest list shows an element twice",
     ),
 }
 """Check and sentence of each (found_by, kind)."""

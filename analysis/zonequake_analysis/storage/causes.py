@@ -145,8 +145,8 @@ def likely_cause(said: str) -> str:
 def without_secrets(said: str) -> str:
     """Returns the text without any credential of this process, in case a store repeats one.
 
-    One of a few letters, as of a store on somebody's desk, is taken out as a word alone: else the
-    text would lose letters.
+    One of a few letters, as of a store for a trial, is taken out as a word alone: else the text
+    would lose letters.
     """
     for name in _SECRETS:
         if secret := os.environ.get(name):

@@ -78,20 +78,31 @@ def headline(judgement: Judgement, *, short: bool = False) -> str:
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
         faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
-        shown = "Every key is linearizable"
-        judged = {check.name: check for check in judgement.checks if check.judged}
-        if judged.keys() >= {"lost-writes", "stale-reads"}:
-            shown = (
-                f"No acknowledged write of {judged['lost-writes'].checked:,} was lost, no read was "
-                "stale, and every key is linearizable"
-            )
-        return f"{shown}{faults}."
+        return f"{_passed(judgement)}{faults}."
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]
     said = _short if short else str
     found = [first_few([said(check.summary) for check in worst], MOST_TOLD)] if worst else []
     found += [check.summary[0].upper() + check.summary[1:] for check in idle]
     return " ".join(text if text.endswith("…") else f"{text}." for text in found)
+
+
+def _passed(judgement: Judgement) -> str:
+    """Returns what a run that passed has shown; what it was allowed to lose is no part of that."""
+    judged = {check.name: check for check in judgement.checks if check.judged}
+    if not judged.keys() >= {"lost-writes", "stale-reads"}:
+        return "Every key is linearizable"
+    lost = sum(judged[name].violations for name in ("lost-writes", "lost-groups") if name in judged)
+    stale = judged["stale-reads"].violations
+    if lost or stale:
+        return (
+            f"{lost:,} acknowledged writes were lost and {stale:,} reads were stale, which the run "
+            "allows; every key is linearizable"
+        )
+    return (
+        f"No acknowledged write of {judged['lost-writes'].checked:,} was lost, no read was stale, "
+        "and every key is linearizable"
+    )
 
 
 def _short(summary: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
@@ -77,7 +78,13 @@ def headline(judgement: Judgement, *, short: bool = False) -> str:
     """
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
-        faults = f" through {faults_in_words(e.faults)}" if e.faults else ""
+        # One without a proven effect, which a run may allow, was nothing to stand.
+        stood = [
+            replace(fault, times=max(1, fault.effective))
+            for fault in e.faults
+            if fault.effective_ns is not None
+        ]
+        faults = f" through {faults_in_words(stood)}" if stood else ""
         return f"{_passed(judgement)}{faults}."
     idle = [c for c in judgement.checks if c.name == LOAD and c.verdict is not Verdict.PASSED]
     worst = [c for c in judgement.checks if c.verdict is judgement.verdict and c not in idle]

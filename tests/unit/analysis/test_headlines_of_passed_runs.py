@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.checks import loss
-from zonequake_analysis.inputs.run_folder import Expectations
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.measures.lost_groups import LostGroup
+from zonequake_analysis.measures.rebalances import fault_landings
 from zonequake_analysis.report.summary import headline
 from zonequake_analysis.verdict import Verdict, worst
 
@@ -46,3 +47,25 @@ def test_what_a_run_was_allowed_to_lose_is_told(
     assert told(e) == f"{words}, which the run allows; every key is linearizable."
     none = allowing(evidence(), lost=50, stale=50)
     assert told(none).startswith("No acknowledged write of 100 was lost, no read was stale")
+
+
+@pytest.mark.parametrize(
+    ("proven", "words"),
+    [
+        ({}, "every key is linearizable."),
+        ({"cut": 1}, "every key is linearizable through cut."),
+        ({"kill": 2}, "every key is linearizable through 2 faults: kill (2 times)."),
+        ({"cut": 1, "kill": 3}, "linearizable through 4 faults: cut, kill (3 times)."),
+    ],
+)
+def test_a_run_is_through_the_faults_that_took_effect(
+    proven: dict[str, int], words: str
+) -> None:
+    begun = {"cut": 1, "kill": 3}
+    events = [
+        RecordedEvent(kind=kind, time=number, data={"fault": name, "type": name})
+        for name in begun
+        for kind, times in (("fault.start", begun[name]), ("fault.effective", proven.get(name, 0)))
+        for number in range(times)
+    ]
+    assert told(allowing(evidence(faults=fault_landings(events)), faults=[])).endswith(words)

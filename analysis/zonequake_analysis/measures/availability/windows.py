@@ -83,15 +83,14 @@ class Unavailability:
     vantages: tuple[str, ...]
     total: bool
     causes: tuple[Cause, ...] | None  # the leading one first; empty: unexplained; None: not known
+    has_reset: bool = False  # within the possible bounds
 
     @property
     def by_reset(self) -> bool | None:
-        """Whether a reset is among the causes: then the window took as long as the loss and the
-        reset. None: not known.
+        """Whether a reset may have ended it: then the window took as long as the loss and the
+        reset. One before its start ended an earlier window. None: not known.
         """
-        if self.causes is None:
-            return None
-        return any(cause.kind == RESET for cause in self.causes)
+        return None if self.causes is None else self.has_reset
 
     @property
     def told_cause(self) -> str:
@@ -200,6 +199,15 @@ class _Told:
                 and (states is None or (event.text("pod") or event.node) in nodes)
             ),
             default=None,
+        )
+
+    def has_reset(self, zone: str, partition: int, start_ns: int, end_ns: int) -> bool:
+        """Returns whether a reset of the partition began within these bounds."""
+        return any(
+            event.kind == RESET
+            and (event.zone, event.partition) == (zone, partition)
+            and start_ns <= event.time <= end_ns
+            for event, _ in self.acting
         )
 
 
@@ -335,6 +343,7 @@ def _window(
         causes=None
         if told is None
         else tuple(_causes(zone, partition, first_failed, end, told.acting)),
+        has_reset=told is not None and told.has_reset(zone, partition, start, end),
     )
 
 

@@ -277,16 +277,18 @@ def _alerts(facts: MetricFacts) -> Check:
         )
         return _check("alerts", f"not judged: {summary}{expected}")
     if silent:
-        summary += f"; should have fired and did not: {', '.join(names)}"
+        limit_s = ALERT_LIMIT_MS // 1000
+        summary += f"; should have fired and did not within {limit_s} s: {', '.join(names)}"
     return _check("alerts", summary, missing=len(silent), checked=len(facts.alerts) + len(due))
 
 
 def _tells(alert: Alert, one: Counted) -> bool:
-    """Returns whether a firing alert is about this counter's increase."""
+    """Returns whether a firing alert is about this counter's increase, and fired in time."""
     assert one.seen_ms is not None
     return (
         alert.name == _ALERT_OF[one.metric]
         and alert.labels.get("zone", "") == one.labels.get("zone", "")
+        and alert.start_ms <= one.seen_ms + ALERT_LIMIT_MS
         and alert.end_ms >= one.seen_ms
     )
 

@@ -208,11 +208,23 @@ def test_an_alert_that_should_have_fired_and_did_not_is_unknown() -> None:
     checks = judge(evidence(facts(reset, alerts=[other], resets=recorded(1))))
     assert worst(one.verdict for one in checks) is Verdict.UNKNOWN
     (found,) = (one for one in checks if one.verdict is Verdict.UNKNOWN and one.name == "alerts")
-    assert "did not: ZonequakePartitionReset of zone z1" in found.summary
+    assert "did not within 45 s: ZonequakePartitionReset of zone z1" in found.summary
     told = [other, alert("ZonequakePartitionReset", "firing", 110_000)]
     assert check("alerts", evidence(facts(reset, alerts=told))).verdict is Verdict.PASSED
     late = facts(operator(RESETS, 1, seen_ms=LAST_MS - 20_000), alerts=[other])
     assert check("alerts", evidence(late)).verdict is Verdict.PASSED, "it had no time to"
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "verdict"),
+    [(5_000, Verdict.PASSED), (145_000, Verdict.PASSED), (145_001, Verdict.UNKNOWN)],
+)
+def test_an_alert_that_fired_too_late_did_not_fire_at_once(start_ms: int, verdict: Verdict) -> None:
+    reset = operator(RESETS, 1, seen_ms=100_000)
+    told = alert("ZonequakePartitionReset", "firing", start_ms)
+    found = check("alerts", evidence(facts(reset, alerts=[told])))
+    assert found.verdict is verdict
+    assert ("did not within 45 s: Zone" in found.summary) is (verdict is Verdict.UNKNOWN)
 
 
 def test_without_any_alert_nothing_shows_that_rules_were_loaded() -> None:

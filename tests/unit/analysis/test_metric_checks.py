@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.unit.analysis import made_up_evidence
+from zonequake_analysis.inputs.remote_read import LABELS
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
@@ -23,6 +25,7 @@ from zonequake_analysis.metrics.counters import (
     RESETS,
     Alert,
     Counted,
+    alerts,
     increase,
 )
 from zonequake_analysis.metrics.metric_facts import MetricFacts
@@ -225,6 +228,32 @@ def test_an_alert_that_fired_too_late_did_not_fire_at_once(start_ms: int, verdic
     found = check("alerts", evidence(facts(reset, alerts=[told])))
     assert found.verdict is verdict
     assert ("did not within 45 s: Zone" in found.summary) is (verdict is Verdict.UNKNOWN)
+
+
+def test_an_alert_is_found_among_however_many_that_were_pending_before() -> None:
+    told = [("ZonequakeNodesSilent", "pending", {"pod": f"zq-{n}"}) for n in range(200)]
+    told += [("ZonequakePartitionReset", "firing", {"zone": "z1"})]
+    rows = [
+        {
+            "metric": "ALERTS",
+            "labels": [("alertname", name), ("alertstate", state), *labels.items()],
+            "first_ms": 90_000 + 100 * number,
+            "last_ms": LAST_MS,
+        }
+        for number, (name, state, labels) in enumerate(told)
+    ]
+    types = [
+        ("metric", pa.string()),
+        ("labels", LABELS),
+        ("first_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+    ]
+    found = alerts(pa.Table.from_pylist(rows, schema=pa.schema(types)))
+    assert len(found) == 201
+    some = facts(operator(RESETS, 1, seen_ms=100_000), alerts=found)
+    judged = check("alerts", evidence(some))
+    assert (judged.verdict, judged.violations) == (Verdict.PASSED, 0)
+    assert judged.summary.endswith("200 were only pending")
 
 
 def test_without_any_alert_nothing_shows_that_rules_were_loaded() -> None:

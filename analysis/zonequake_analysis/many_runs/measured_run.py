@@ -94,8 +94,14 @@ class MeasuredRun:
 
     @property
     def usable(self) -> bool:
-        """Whether its numbers may be compared: it showed enough."""
-        return self.verdict not in SHOWED_TOO_LITTLE
+        """Whether its numbers may be compared: it showed enough.
+
+        A cleanup that is not proven hides by its rank that a check says it did not.
+        """
+        told = {self.verdict}
+        if self.verdict is Verdict.CLEANUP_NOT_PROVEN:
+            told.update(self.checks.values())
+        return told.isdisjoint(SHOWED_TOO_LITTLE)
 
     @property
     def found(self) -> Verdict:

@@ -211,6 +211,19 @@ def test_a_cleanup_that_is_not_proven_is_no_regression_of_the_store() -> None:
     assert compare([run("a")], [candidate], DEFAULT).exit_code == 0
 
 
+@pytest.mark.parametrize("hidden", [Verdict.UNKNOWN, Verdict.HARNESS_FAILED])
+def test_a_cleanup_that_is_not_proven_hides_no_run_that_showed_too_little(hidden: Verdict) -> None:
+    idle = replace(
+        run("b", Verdict.CLEANUP_NOT_PROVEN),
+        checks={"cleanup": Verdict.CLEANUP_NOT_PROVEN, "faults": hidden},
+    )
+    found = compare([run("a")], [idle], DEFAULT)
+    assert found.exit_code == 2
+    assert "1 of 1 runs of the candidate showed too little" in found.headline
+    assert replace(idle, checks=dict.fromkeys(idle.checks, Verdict.SLO_BREACHED)).usable
+    assert replace(idle, verdict=Verdict.VIOLATED).usable, "a violation is never masked"
+
+
 def test_fishers_test_has_the_numbers_of_the_tea_tasting() -> None:
     """Fisher, The Design of Experiments (1935): 4 of 4 and 3 of 4 cups of 8."""
     assert fisher(0, 4, 4, 4) == pytest.approx(1 / 70)

@@ -197,13 +197,14 @@ def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
             found[latency(span, ALL, "p99")] = Estimate.unsure(float(p99))
     if "resets" in judged:
         found[RESETS] = Estimate.exact(len(document.resets))
-    for name, check in (
-        (SACRIFICED, "sacrificed-writes"),
-        (LOST, "lost-writes"),
-        (STALE, "stale-reads"),
+    for name, checks in (
+        (SACRIFICED, ("sacrificed-writes",)),
+        (LOST, ("lost-writes", "lost-groups")),
+        (STALE, ("stale-reads",)),
     ):
-        if check in judged:
-            found[name] = Estimate.exact(judged[check].violations)
+        counts = [judged[check].violations for check in checks if check in judged]
+        if counts:
+            found[name] = Estimate.exact(sum(counts))
     during = numbers.get("p99_during_ms")
     quiet = max((numbers.get(f"p99_{name}_ms") or 0.0) for name in ("before", "control"))
     if during is not None and quiet > 0:

@@ -200,6 +200,7 @@ def _judged(
             [vantage for bucket in buckets for vantage in bucket.vantages],
             [island for bucket in buckets for island in bucket.islands],
             events,
+            partitions=[(row.zone, row.partition) for row in drawn.partitions],
             one_clock=one_clock,
         ),
         rebalances=rebalances(events),

@@ -30,6 +30,7 @@ import msgspec
 from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.fault_times import ends_of_faults
+from zonequake_analysis.measures.availability.not_probed import Place, began_late, never_probed
 from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.resets import RESET
@@ -49,6 +50,9 @@ _CAUSES = (
     "pod.event",
 )
 """Kinds of events that can take a partition away, the more telling first."""
+
+_PROBED_BEFORE = "faults"
+"""The phase of a run before which all probes begin."""
 
 _LAST_OF_PROBES = "quiet"
 """The phase of a run with which all probes end."""
@@ -108,13 +112,14 @@ class Unavailability:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
     """The result of all probes. `hidden_ns`: no window that began, lasted or ended in a silence was
-    longer; 0 without silences."""
+    longer; 0 without silences. `never_probed`: partitions whose windows no probe would show."""
 
     windows: tuple[Unavailability, ...]
     vantages: tuple[Vantage, ...]
     silences: tuple[Island, ...]
     hidden_ns: int
     resolution_ns: int  # the longest median interval; 0 without probes
+    never_probed: tuple[Place, ...] = ()
 
 
 def availability(
@@ -122,19 +127,24 @@ def availability(
     islands: Sequence[Island],
     events: Sequence[RecordedEvent],
     *,
+    partitions: Iterable[Place] = (),
     one_clock: bool = True,
 ) -> Availability:
-    """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
-    and the probes are of one."""
-    phases = ((e.text("phase"), e.time) for e in events if e.kind == "run.phase" and one_clock)
-    until_ns = next((at_ns for phase, at_ns in phases if phase == _LAST_OF_PROBES), None)
-    islands = [*islands, *_stopped(vantages, until_ns)]
+    """Returns the windows, the vantages, and the silences of each vantage. `partitions`: all that
+    have operations; `one_clock`: the events and the probes are of one."""
+    phases: dict[str, int] = {}
+    for event in events:
+        if event.kind == "run.phase" and one_clock:
+            phases.setdefault(event.text("phase"), event.time)
+    late = began_late(vantages, phases.get(_PROBED_BEFORE))
+    islands = [*islands, *late, *_stopped(vantages, phases.get(_LAST_OF_PROBES))]
     return Availability(
         windows=tuple(_merge(islands, vantages, _told(events) if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
+        never_probed=tuple(never_probed(vantages, partitions)),
     )
 
 

@@ -323,7 +323,14 @@ def _window(
     first_failed = min(island.certain[0] for island in group)
     last_failed = max(island.certain[1] for island in group)
     looked = {
-        v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
+        v.vantage
+        for v in watching
+        if v.first_ns <= last_failed
+        and v.last_ns >= first_failed
+        and not any(
+            begin_ns < first_failed and last_failed < until_ns
+            for begin_ns, until_ns in silences.get((zone, partition, function, v.vantage), ())
+        )
     }
     watched = [part for island in group for part in _watched(island, silences)]
     certain = max(until - begin for begin, until in watched)

@@ -218,7 +218,6 @@ def _judged(
             description.load_per_s,
             drawn,
             events,
-            faults,
             is_ceiling=description.load_is_closed,
         ),
         incomplete=incomplete,

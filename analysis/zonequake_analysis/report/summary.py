@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zonequake_analysis.first_few import first_few
@@ -34,9 +34,13 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
     """Returns the numbers of `verdict.json`; None if nothing was measured."""
     e, drawn = judgement.evidence, judgement.timeline
     windows = e.availability.windows
+    probed = bool(e.availability.vantages or windows)
 
     def ms(ns: float) -> float | None:
         return None if math.isnan(ns) else round(ns / 1e6, 3)
+
+    def longest_ms(each_ns: Iterable[int]) -> float | None:
+        return ms(max(each_ns, default=0)) if probed else None
 
     return {
         "operations": drawn.total(),
@@ -47,11 +51,11 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "uncovered_writes": e.uncovered,
         "duration_s": round((judgement.ingested.end_ns - judgement.ingested.start_ns) / 1e9, 3),
         "partitions": len(drawn.partitions),
-        "windows": len(windows),
-        "windows_unexplained": _unexplained(windows),
-        "longest_window_certain_ms": ms(max((w.certain_ns for w in windows), default=0)),
-        "longest_window_possible_ms": ms(max((w.possible_ns for w in windows), default=0)),
-        "probe_resolution_ms": ms(e.availability.resolution_ns),
+        "windows": len(windows) if probed else None,
+        "windows_unexplained": _unexplained(windows) if probed else None,
+        "longest_window_certain_ms": longest_ms(w.certain_ns for w in windows),
+        "longest_window_possible_ms": longest_ms(w.possible_ns for w in windows),
+        "probe_resolution_ms": ms(e.availability.resolution_ns) if probed else None,
         "p99_before_ms": ms(e.p99.before_ns),
         "p99_control_ms": ms(e.p99.control_ns),
         "p99_during_ms": ms(e.p99.during_ns),

@@ -12,13 +12,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median_low
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from zonequake_analysis.inputs.run_folder import RecordedEvent
+from typing import Protocol
 
 
-def behind_the_wall_ns(events: Iterable[RecordedEvent]) -> dict[str, int]:
+class TimedByTwo(Protocol):
+    """An event with its time in ns by a monotonic clock, which it names, and by the time of day."""
+
+    @property
+    def time(self) -> int: ...
+
+    @property
+    def wall(self) -> int: ...
+
+    @property
+    def clock(self) -> str: ...
+
+
+def behind_the_wall_ns(events: Iterable[TimedByTwo]) -> dict[str, int]:
     """Returns by how much each clock is behind the time of day, by the median of its events; empty
     if one of the events doesn't say what its clock or the time of day was.
     """

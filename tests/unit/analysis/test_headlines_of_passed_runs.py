@@ -58,9 +58,7 @@ def test_what_a_run_was_allowed_to_lose_is_told(
         ({"cut": 1, "kill": 3}, "linearizable through 4 faults: cut, kill (3 times)."),
     ],
 )
-def test_a_run_is_through_the_faults_that_took_effect(
-    proven: dict[str, int], words: str
-) -> None:
+def test_a_run_is_through_the_faults_that_took_effect(proven: dict[str, int], words: str) -> None:
     begun = {"cut": 1, "kill": 3}
     events = [
         RecordedEvent(kind=kind, time=number, data={"fault": name, "type": name})

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
 
-Place = tuple[str, int]
+ProbedPlace = tuple[str, int]
 """Zone and partition."""
 
 
@@ -29,7 +29,9 @@ def began_late(vantages: Iterable[Vantage], begin_ns: int | None) -> Iterator[Is
             )
 
 
-def never_probed(vantages: Collection[Vantage], partitions: Iterable[Place]) -> list[Place]:
+def never_probed(
+    vantages: Collection[Vantage], partitions: Iterable[ProbedPlace]
+) -> list[ProbedPlace]:
     """Returns the partitions that lack a vantage of a class that others have, in their order."""
     functions = {one.function for one in vantages}
     seen = {(one.zone, one.partition, one.function) for one in vantages}

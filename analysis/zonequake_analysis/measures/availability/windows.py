@@ -30,7 +30,11 @@ import msgspec
 from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.fault_times import ends_of_faults
-from zonequake_analysis.measures.availability.not_probed import Place, began_late, never_probed
+from zonequake_analysis.measures.availability.not_probed import (
+    ProbedPlace,
+    began_late,
+    never_probed,
+)
 from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.resets import RESET
@@ -119,7 +123,7 @@ class Availability:
     silences: tuple[Island, ...]
     hidden_ns: int
     resolution_ns: int  # the longest median interval; 0 without probes
-    never_probed: tuple[Place, ...] = ()
+    never_probed: tuple[ProbedPlace, ...] = ()
 
 
 def availability(
@@ -127,7 +131,7 @@ def availability(
     islands: Sequence[Island],
     events: Sequence[RecordedEvent],
     *,
-    partitions: Iterable[Place] = (),
+    partitions: Iterable[ProbedPlace] = (),
     one_clock: bool = True,
 ) -> Availability:
     """Returns the windows, the vantages, and the silences of each vantage. `partitions`: all that

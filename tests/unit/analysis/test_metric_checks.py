@@ -183,6 +183,16 @@ def test_fewer_resets_than_on_record_tell_nothing_of_an_operator_with_a_gap() ->
         assert "fewer than there were can't be told: it was not scraped all" in found.summary
 
 
+def test_resets_of_another_clock_than_the_history_may_have_come_after_the_last_scrape() -> None:
+    e = evidence(facts(operator(RESETS, 1), resets=recorded(2)))
+    assert check("operator-counters", e).verdict is Verdict.UNKNOWN
+    found = check("operator-counters", replace(e, one_clock=False))
+    assert found.verdict is Verdict.PASSED
+    assert found.summary.endswith("can't be told: times of several clocks can't be compared")
+    more = evidence(facts(operator(RESETS, 3), resets=recorded(2)))
+    assert check("operator-counters", replace(more, one_clock=False)).verdict is Verdict.UNKNOWN
+
+
 def test_without_journals_the_operators_counts_are_not_judged() -> None:
     some = facts(operator(RESETS, 1))
     assert not check("operator-counters", evidence(some, journalled=0)).judged

@@ -16,6 +16,7 @@ from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
+from zonequake_analysis.inputs.several_clocks import behind_the_wall_ns
 from zonequake_analysis.limits import MOST_NS
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.strange_bytes import strange_bytes, without_mark
@@ -250,6 +251,8 @@ def target_of(document: RunYaml) -> str:
 def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
     """Returns the events of a run ordered by time, and a sentence for each unreadable line.
 
+    Those of several clocks are ordered by the time of day.
+
     Raises RunFolderError if `events.jsonl` exists and is no file.
     """
     decode = msgspec.json.Decoder(RecordedEvent).decode
@@ -266,7 +269,8 @@ def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
             bad.append(_told("events.jsonl", number, error, within="data."))
             continue
         events.append(event)
-    events.sort(key=lambda event: event.time)
+    behind_ns = behind_the_wall_ns(events)
+    events.sort(key=lambda event: event.time + behind_ns.get(event.clock, 0))
     return events, bad
 
 

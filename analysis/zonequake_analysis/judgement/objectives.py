@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.latency import latency_check
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.verdict import Check, Kind, Verdict
+
+_MOST_TOLD = 4
+"""Most partitions that a sentence names; the rest is counted."""
 
 
 def objective_checks(e: Evidence) -> list[Check]:
@@ -90,6 +94,13 @@ def _windows(e: Evidence) -> Check:
         summary += (
             f"; {undecided} are longer than {strictest_ms:,.0f} ms, and whether a reset ended them "
             "can't be told"
+        )
+    elif a.never_probed and limits:
+        verdict = Verdict.UNKNOWN
+        names = [f"{zone}/{partition}" for zone, partition in a.never_probed]
+        summary += (
+            f"; {len(names)} partitions were never probed, or not by every class: "
+            f"{first_few(names, _MOST_TOLD, separator=', ')}"
         )
     elif a.silences:
         hidden_ms = a.hidden_ns / 1e6

@@ -94,8 +94,14 @@ class MeasuredRun:
 
     @property
     def usable(self) -> bool:
-        """Whether its numbers may be compared: it showed enough."""
-        return self.verdict not in SHOWED_TOO_LITTLE
+        """Whether its numbers may be compared: it showed enough.
+
+        A cleanup that is not proven hides by its rank that a check says it did not.
+        """
+        told = {self.verdict}
+        if self.verdict is Verdict.CLEANUP_NOT_PROVEN:
+            told.update(self.checks.values())
+        return told.isdisjoint(SHOWED_TOO_LITTLE)
 
     @property
     def found(self) -> Verdict:
@@ -191,13 +197,14 @@ def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
             found[latency(span, ALL, "p99")] = Estimate.unsure(float(p99))
     if "resets" in judged:
         found[RESETS] = Estimate.exact(len(document.resets))
-    for name, check in (
-        (SACRIFICED, "sacrificed-writes"),
-        (LOST, "lost-writes"),
-        (STALE, "stale-reads"),
+    for name, checks in (
+        (SACRIFICED, ("sacrificed-writes",)),
+        (LOST, ("lost-writes", "lost-groups")),
+        (STALE, ("stale-reads",)),
     ):
-        if check in judged:
-            found[name] = Estimate.exact(judged[check].violations)
+        counts = [judged[check].violations for check in checks if check in judged]
+        if counts:
+            found[name] = Estimate.exact(sum(counts))
     during = numbers.get("p99_during_ms")
     quiet = max((numbers.get(f"p99_{name}_ms") or 0.0) for name in ("before", "control"))
     if during is not None and quiet > 0:

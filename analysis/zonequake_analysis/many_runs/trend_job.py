@@ -24,10 +24,15 @@ _AGAIN = "run `zonequake analyze` over it again"
 _SHAPE = (
     "run string, folder string, time_ns bigint, version string, target string, scenario string, "
     "objective string, unit string, value double, bound double, verdict string, problem string, "
-    "note string"
+    "note string, usable boolean"
 )
 _COLUMNS = [column.split()[0] for column in _SHAPE.split(", ")]
-_TYPES = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
+_TYPES = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+}
 _ROWS = pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, _SHAPE.split(", "))])
 
 TABLE = pa.schema(

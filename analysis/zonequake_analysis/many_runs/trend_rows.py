@@ -70,7 +70,8 @@ OBJECTIVES = (
 class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. `verdict`: of the check that judges the objective; the run's in the row
     `run`. `problem`: why a folder has no rows; such a row isn't in the table. `note`: what a reader
-    must know of the run's numbers, in its row `run`; not in the table either."""
+    must know of the run's numbers, and `usable`: whether they may be compared, both in its row
+    `run`; not in the table either."""
 
     run: str
     folder: str
@@ -85,6 +86,7 @@ class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str | None = None
     problem: str | None = None
     note: str | None = None
+    usable: bool = True
 
 
 def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
@@ -105,7 +107,7 @@ def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
         return msgspec.convert(known | fields, TrendRow)
 
     note = f"measured as a whole, {NO_PHASES}" if run.without_phases else None
-    rows = [row(RUN, run.verdict, note=note)]
+    rows = [row(RUN, run.verdict, note=note, usable=run.usable)]
     for name in OBJECTIVES:
         estimate = run.estimates.get(name)
         if estimate is not None and math.isfinite(estimate.value):
@@ -278,10 +280,11 @@ def _series(
         Point(
             number=numbers[row.folder],
             value=row.value,
-            verdict=runs[numbers[row.folder]].verdict or "",
-            counts=runs[numbers[row.folder]].verdict not in SHOWED_TOO_LITTLE,
+            verdict=run.verdict or "",
+            counts=run.usable and run.verdict not in SHOWED_TOO_LITTLE,
         )
         for row in ordered
+        for run in [runs[numbers[row.folder]]]
         if row.value is not None
     )
     counted = [point for point in points if point.counts]

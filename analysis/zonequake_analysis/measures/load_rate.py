@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
-from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.measures.availability.fault_times import ends_of_faults
 from zonequake_analysis.measures.timeline import Timeline
 
 _FIRST_PHASE = "before"
@@ -42,11 +42,13 @@ def load_rate(
     asked_per_s: float | None,
     drawn: Timeline,
     events: Sequence[RecordedEvent],
-    faults: Sequence[FaultLanding],
     *,
     is_ceiling: bool = False,
 ) -> LoadRate | None:
-    """Returns the load of a run; None if the events don't say when its phases began."""
+    """Returns the load of a run; None if the events don't say when its phases began.
+
+    A pause that is repeated has load between its times.
+    """
     phases = [(event.time, event.text("phase")) for event in events if event.kind == "run.phase"]
     begin_ns = next((at for at, name in phases if name == _FIRST_PHASE), None)
     if begin_ns is None:
@@ -55,10 +57,10 @@ def load_rate(
     first = drawn.slice_of(begin_ns)
     last = drawn.slice_of(min(later, default=drawn.end_ns))
     paused = set[int]()
-    for fault in faults:
-        if fault.type == _PAUSE and fault.start_ns is not None:
-            end = drawn.slice_of(fault.over_by(drawn.end_ns))
-            paused.update(range(drawn.slice_of(fault.start_ns), end))
+    for position, end_ns in ends_of_faults(events).items():
+        if events[position].text("type") == _PAUSE:
+            begin, end = map(drawn.slice_of, (events[position].time, end_ns))
+            paused.update(range(begin, end))
     slices = [at for at in range(first, last) if at not in paused]
     counted = sum(int((one.ok[slices] + one.bad[slices]).sum()) for one in drawn.latencies.values())
     return LoadRate(

@@ -67,7 +67,7 @@ class FaultLanding:
 
     A fault may be repeated: it began `times` times, at least once, and its effect was proven
     `effective` times. Begin, stage and target are those of the first time, the end is that of the
-    last.
+    last; as long as one of them lasts none has recovered, though a step of it may have.
 
     `over_ns`: when the last of them was over, see `ends_of_faults`; None if no event says so.
     """
@@ -337,6 +337,7 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
         # A rolling restart also reports each of its nodes, as a fault of another type.
         whole = [event.kind for event in own if event.text("type") == described.text("type")]
         end_ns = last_ends.get((name, described.text("type")), NEVER_NS)
+        lasts = start is not None and end_ns == NEVER_NS
         landings.append(
             FaultLanding(
                 name=name,
@@ -347,7 +348,7 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
                 start_ns=start.time if start else None,
                 effective_ns=effective.time if effective else None,
                 stop_ns=last_ns("fault.stop"),
-                recovered_ns=last_ns("fault.recovered"),
+                recovered_ns=None if lasts else last_ns("fault.recovered"),
                 over_ns=None if end_ns == NEVER_NS else end_ns,
                 asked=_words(hit.data.get("asked")) if hit else "",
                 landed=_words(hit.data.get("stage")) if hit else "",

@@ -29,7 +29,6 @@ HELD = (LOAD_OPERATIONS, RESETS, DATA_LOST, ANSWERED)
 """Counters that are compared with another record of the run."""
 
 ALERTS = "ALERTS"
-MOST_ALERTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ def alerts(series: pa.Table) -> Sequence[Alert]:
     """Returns the alerts that were pending or firing, the earliest first."""
     rows = series.filter(pc.equal(series["metric"], ALERTS)).to_pylist()
     found = []
-    for row in sorted(rows, key=lambda row: int(row["first_ms"]))[:MOST_ALERTS]:
+    for row in sorted(rows, key=lambda row: int(row["first_ms"])):
         labels = dict(row["labels"])
         found.append(
             Alert(

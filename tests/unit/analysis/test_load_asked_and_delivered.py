@@ -14,7 +14,6 @@ from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.inputs.run_folder import RecordedEvent, read_description
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.measures.load_rate import LoadRate, load_rate
-from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.measures.tally import BINS
 from zonequake_analysis.measures.timeline import Latencies, Timeline
 from zonequake_analysis.report.summary import headline
@@ -48,24 +47,22 @@ def drawn(ok_per_s: int, bad_per_s: int = 0, *, seconds: int = 40) -> Timeline:
     )
 
 
-def pause(start_s: float, end_s: float) -> FaultLanding:
-    return FaultLanding(
-        name="calm",
-        times=1,
-        effective=1,
-        type="load_pause",
-        targets=(),
-        start_ns=int(start_s * SECOND),
-        effective_ns=int(start_s * SECOND),
-        stop_ns=int(end_s * SECOND),
-        recovered_ns=int(end_s * SECOND),
-        over_ns=int(end_s * SECOND),
-        asked="",
-        landed="",
-        progress=None,
-        partition=None,
-        missed="",
-    )
+def pause(*times_s: tuple[float, float], name: str = "calm") -> list[RecordedEvent]:
+    """A pause of the load, and when each of its times began and ended."""
+    told = [
+        (kind, at_s)
+        for start_s, end_s in times_s
+        for kind, at_s in (
+            ("fault.start", start_s),
+            ("fault.effective", start_s),
+            ("fault.stop", end_s),
+            ("fault.recovered", end_s),
+        )
+    ]
+    data = {"fault": name, "type": "load_pause"}
+    return [
+        RecordedEvent(kind=kind, time=int(at_s * SECOND), data=dict(data)) for kind, at_s in told
+    ]
 
 
 def load_check(rate: LoadRate | None, **changes: Any) -> Check:
@@ -78,26 +75,43 @@ def rate(delivered: float, asked: float | None = 140.0, seconds: float = 20.0) -
 
 
 def test_operations_of_the_load_phases_count_whatever_their_outcome_and_no_others() -> None:
-    measured = load_rate(140.0, drawn(100, 20), PHASES, ())
+    measured = load_rate(140.0, drawn(100, 20), PHASES)
     assert measured == LoadRate(asked_per_s=140.0, operations=2400, seconds=20.0)
     assert measured.delivered_per_s == 120.0
 
 
 def test_a_pause_of_the_load_that_the_plan_asked_for_is_no_time_of_load() -> None:
-    measured = load_rate(140.0, drawn(100), PHASES, [pause(22, 27), pause(38, 39)])
+    paused = [*pause((22, 27)), *pause((38, 39), name="later")]
+    measured = load_rate(140.0, drawn(100), [*PHASES, *paused])
     assert measured is not None
     assert measured.seconds == 15.0
 
 
+def test_between_the_times_of_a_repeated_pause_the_load_is_expected() -> None:
+    """The load doesn't come back after the first one."""
+    gone = drawn(140)
+    gone.latencies["write"].ok[15:] = 0
+    measured = load_rate(140.0, gone, [*PHASES, *pause((15, 17), (26, 28))])
+    assert measured == LoadRate(asked_per_s=140.0, operations=700, seconds=16.0)
+    assert load_check(measured).verdict is Verdict.UNKNOWN
+
+
+def test_a_pause_that_nothing_ended_lasts() -> None:
+    lasting = pause((22, 27))[:2]
+    measured = load_rate(140.0, drawn(100), [*PHASES, *lasting])
+    assert measured is not None
+    assert measured.seconds == 12.0
+
+
 def test_a_run_that_broke_off_counts_up_to_its_end() -> None:
-    measured = load_rate(140.0, drawn(100), [*PHASES[:2], phase("end", 25)], ())
+    measured = load_rate(140.0, drawn(100), [*PHASES[:2], phase("end", 25)])
     assert measured is not None
     assert measured.seconds == 15.0
 
 
 def test_without_the_phases_nothing_is_measured() -> None:
-    assert load_rate(140.0, drawn(100), [], ()) is None
-    assert load_rate(140.0, replace(drawn(1), latencies={}), PHASES, ()) == LoadRate(
+    assert load_rate(140.0, drawn(100), []) is None
+    assert load_rate(140.0, replace(drawn(1), latencies={}), PHASES) == LoadRate(
         asked_per_s=140.0, operations=0, seconds=20.0
     )
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.unit.analysis import made_up_evidence
+from zonequake_analysis.inputs.remote_read import LABELS
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
@@ -23,6 +25,7 @@ from zonequake_analysis.metrics.counters import (
     RESETS,
     Alert,
     Counted,
+    alerts,
     increase,
 )
 from zonequake_analysis.metrics.metric_facts import MetricFacts
@@ -180,6 +183,16 @@ def test_fewer_resets_than_on_record_tell_nothing_of_an_operator_with_a_gap() ->
         assert "fewer than there were can't be told: it was not scraped all" in found.summary
 
 
+def test_resets_of_another_clock_than_the_history_may_have_come_after_the_last_scrape() -> None:
+    e = evidence(facts(operator(RESETS, 1), resets=recorded(2)))
+    assert check("operator-counters", e).verdict is Verdict.UNKNOWN
+    found = check("operator-counters", replace(e, one_clock=False))
+    assert found.verdict is Verdict.PASSED
+    assert found.summary.endswith("can't be told: times of several clocks can't be compared")
+    more = evidence(facts(operator(RESETS, 3), resets=recorded(2)))
+    assert check("operator-counters", replace(more, one_clock=False)).verdict is Verdict.UNKNOWN
+
+
 def test_without_journals_the_operators_counts_are_not_judged() -> None:
     some = facts(operator(RESETS, 1))
     assert not check("operator-counters", evidence(some, journalled=0)).judged
@@ -208,11 +221,49 @@ def test_an_alert_that_should_have_fired_and_did_not_is_unknown() -> None:
     checks = judge(evidence(facts(reset, alerts=[other], resets=recorded(1))))
     assert worst(one.verdict for one in checks) is Verdict.UNKNOWN
     (found,) = (one for one in checks if one.verdict is Verdict.UNKNOWN and one.name == "alerts")
-    assert "did not: ZonequakePartitionReset of zone z1" in found.summary
+    assert "did not within 45 s: ZonequakePartitionReset of zone z1" in found.summary
     told = [other, alert("ZonequakePartitionReset", "firing", 110_000)]
     assert check("alerts", evidence(facts(reset, alerts=told))).verdict is Verdict.PASSED
     late = facts(operator(RESETS, 1, seen_ms=LAST_MS - 20_000), alerts=[other])
     assert check("alerts", evidence(late)).verdict is Verdict.PASSED, "it had no time to"
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "verdict"),
+    [(5_000, Verdict.PASSED), (145_000, Verdict.PASSED), (145_001, Verdict.UNKNOWN)],
+)
+def test_an_alert_that_fired_too_late_did_not_fire_at_once(start_ms: int, verdict: Verdict) -> None:
+    reset = operator(RESETS, 1, seen_ms=100_000)
+    told = alert("ZonequakePartitionReset", "firing", start_ms)
+    found = check("alerts", evidence(facts(reset, alerts=[told])))
+    assert found.verdict is verdict
+    assert ("did not within 45 s: Zone" in found.summary) is (verdict is Verdict.UNKNOWN)
+
+
+def test_an_alert_is_found_among_however_many_that_were_pending_before() -> None:
+    told = [("ZonequakeNodesSilent", "pending", {"pod": f"zq-{n}"}) for n in range(200)]
+    told += [("ZonequakePartitionReset", "firing", {"zone": "z1"})]
+    rows = [
+        {
+            "metric": "ALERTS",
+            "labels": [("alertname", name), ("alertstate", state), *labels.items()],
+            "first_ms": 90_000 + 100 * number,
+            "last_ms": LAST_MS,
+        }
+        for number, (name, state, labels) in enumerate(told)
+    ]
+    types = [
+        ("metric", pa.string()),
+        ("labels", LABELS),
+        ("first_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+    ]
+    found = alerts(pa.Table.from_pylist(rows, schema=pa.schema(types)))
+    assert len(found) == 201
+    some = facts(operator(RESETS, 1, seen_ms=100_000), alerts=found)
+    judged = check("alerts", evidence(some))
+    assert (judged.verdict, judged.violations) == (Verdict.PASSED, 0)
+    assert judged.summary.endswith("200 were only pending")
 
 
 def test_without_any_alert_nothing_shows_that_rules_were_loaded() -> None:

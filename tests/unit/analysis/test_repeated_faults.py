@@ -82,6 +82,30 @@ def test_the_nodes_of_a_rolling_restart_are_one_fault() -> None:
     assert landing.over_ns == 1  # though no step says that it has recovered
 
 
+@pytest.mark.parametrize(
+    ("told", "recovered_ns"),
+    [
+        # A step has recovered, and the whole has not; and then it has.
+        ([(1, "start", "roll"), (2, "start", "step"), (4, "recovered", "step")], None),
+        ([(1, "start", "roll"), (4, "recovered", "step"), (9, "recovered", "roll")], 9),
+        # The second time never ended; or both did, one of them without being waited for.
+        ([(1, "start", "kill"), (2, "recovered", "kill"), (5, "start", "kill")], None),
+        ([(1, "start", "kill"), (2, "recovered", "kill"), (5, "start", "kill"),
+          (9, "recovered", "")], 9),
+        ([(9, "recovered", "kill")], 9),
+    ],
+)  # fmt: skip
+def test_a_fault_that_lasts_has_not_recovered(
+    told: list[tuple[int, str, str]], recovered_ns: int | None
+) -> None:
+    events = [
+        RecordedEvent(kind=f"fault.{kind}", time=at, data={"fault": "f", "type": type_})
+        for at, kind, type_ in told
+    ]
+    (landing,) = fault_landings(events)
+    assert landing.recovered_ns == recovered_ns
+
+
 def test_the_headline_counts_repetitions() -> None:
     def faults(*pairs: tuple[str, int]) -> list[FaultLanding]:
         return fault_landings([event for name, times in pairs for event in landed(name, times)])

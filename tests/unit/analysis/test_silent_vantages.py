@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.analysis.made_up_probes import SECOND, island, vantage
@@ -33,7 +35,11 @@ def test_a_silence_hides_no_more_than_itself_and_the_failures_that_touch_it() ->
 
 
 def quiet(at_s: float) -> RecordedEvent:
-    return RecordedEvent(kind="run.phase", time=int(at_s * SECOND), data={"phase": "quiet"})
+    return phase("quiet", at_s)
+
+
+def phase(name: str, at_s: float) -> RecordedEvent:
+    return RecordedEvent(kind="run.phase", time=int(at_s * SECOND), data={"phase": name})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +69,55 @@ def test_a_vantage_that_stops_for_good_is_silent_until_the_load_ends(
 def test_failures_until_a_vantage_stops_for_good_may_have_gone_on() -> None:
     gone = [vantage("load-0", last_s=20), vantage("load-1", last_s=30)]
     assert availability(gone, [island(15, 20)], []).hidden_ns == 15 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("first_s", "events", "one_clock", "silent_s"),
+    [
+        ((0, 18), [phase("before", 0), phase("faults", 10)], True, [8]),
+        ((18, 18), [phase("before", 0), phase("faults", 10)], True, [8, 8]),
+        ((18, 18), [phase("before", 0), phase("faults", 10)], False, []),
+        # It began as the load did, or nothing says when that was.
+        ((0, 10.3), [phase("before", 0), phase("faults", 10)], True, []),
+        ((5, 9), [phase("before", 0), phase("faults", 10)], True, []),
+        ((0, 18), [phase("before", 0)], True, []),
+    ],
+)
+def test_a_vantage_that_begins_after_the_faults_is_silent_until_then(
+    first_s: tuple[float, float], events: list[RecordedEvent], one_clock: bool, silent_s: list[int]
+) -> None:
+    vantages = [vantage(f"load-{n}", first_s=first) for n, first in enumerate(first_s)]
+    found = availability(vantages, [], events, one_clock=one_clock)
+    silences = [(one.possible[1] - one.possible[0]) / SECOND for one in found.silences]
+    assert silences == silent_s
+    check = judged(found, Expectations(max_window_ms=500))
+    assert check.verdict is (Verdict.UNKNOWN if silent_s else Verdict.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("others", "missing"),
+    [
+        ([], ()),
+        ([("z", 1), ("y", 0)], (("y", 0), ("z", 1))),
+        ([("z", 2)], ()),
+        ([("z", 3)], (("z", 3),)),
+    ],
+)
+def test_a_partition_that_no_vantage_probed_shows_no_window_and_keeps_no_limit(
+    others: list[tuple[str, int]], missing: tuple[tuple[str, int], ...]
+) -> None:
+    """`z/2` has both classes, `z/3` one."""
+    more = [(0, "read"), (2, "read"), (2, "write"), (3, "read")]
+    probed = [msgspec.structs.replace(vantage(), partition=p, function=f) for p, f in more]
+    found = availability([vantage(), *probed], [], [], partitions=[("z", 0), ("z", 0), *others])
+    assert found.never_probed == missing
+    check = judged(found, Expectations(max_window_ms=500))
+    assert check.verdict is (Verdict.UNKNOWN if missing else Verdict.PASSED)
+    told = f"{len(missing)} partitions were never probed, or not by every class: "
+    assert (told in check.summary) is bool(missing)
+    assert judged(found, Expectations()).verdict is Verdict.PASSED
+    long = replace(found, windows=availability([vantage()], [island(10, 16)], []).windows)
+    assert judged(long, Expectations(max_window_ms=500)).verdict is Verdict.SLO_BREACHED
 
 
 def judged(found: Availability, limits: Expectations) -> Check:

@@ -78,3 +78,17 @@ def test_nothing_is_certain_of_a_silence_in_an_outage(
     (found,) = availability([vantage("a"), vantage("b")], runs, [proof]).windows
     assert found.certain_ns == certain_s * SECOND
     assert found.proven_ns == proven_s * SECOND
+
+
+@pytest.mark.parametrize(
+    ("silent", "total"),
+    [((5, 25), True), ((10.05, 19.95), True), ((5, 15), False), ((10.1, 25), False)],
+)
+def test_a_vantage_that_was_silent_all_the_time_did_not_look(
+    silent: tuple[float, float], total: bool
+) -> None:
+    """The first probe fails at 10.1 s, and the last one at 19.9 s."""
+    runs = [failures("a", 10, 20), island(*silent, name="b", silent=True)]
+    (found,) = availability([vantage("a"), vantage("b")], runs, []).windows
+    assert found.total is total
+    assert (found.start_ns, found.end_ns) == (10 * SECOND, 20 * SECOND)

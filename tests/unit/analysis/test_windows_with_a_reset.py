@@ -60,6 +60,22 @@ def test_a_reset_of_another_partition_or_after_the_window_explains_nothing() -> 
 
 
 @pytest.mark.parametrize(
+    ("before", "within", "by_reset"),
+    [((9,), (), False), ((9,), (15.5,), True), ((9.9,), (15.5,), True), ((9,), (10,), True)],
+)
+def test_a_reset_before_the_window_did_not_end_it_and_lends_it_no_limit(
+    before: tuple[float, ...], within: tuple[float, ...], by_reset: bool
+) -> None:
+    told = [event("group.reset", at_s, lineage=5) for at_s in (*before, *within)]
+    found = window(*told)
+    assert found.by_reset is by_reset
+    assert found.causes is not None
+    assert [cause.kind for cause in found.causes] == ["group.reset"], "it may explain it"
+    check = judged(found, Expectations(max_window_ms=500, max_reset_window_ms=7000))
+    assert check.verdict is (Verdict.PASSED if by_reset else Verdict.SLO_BREACHED)
+
+
+@pytest.mark.parametrize(
     ("limits", "verdict"),
     [
         (Expectations(max_reset_window_ms=7000), Verdict.PASSED),

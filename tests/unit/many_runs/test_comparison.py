@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument
 from zonequake_analysis.many_runs.bounds import Bounds, parse_bounds
 from zonequake_analysis.many_runs.comparison import (
     Conclusion,
@@ -19,7 +20,7 @@ from zonequake_analysis.many_runs.comparison import (
     compare,
     fisher,
 )
-from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
+from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun, of_verdict
 from zonequake_analysis.many_runs.quantities import Estimate
 from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
 from zonequake_analysis.verdict import Verdict
@@ -209,6 +210,32 @@ def test_of_three_runs_a_median_that_misses_an_objective_is_no_pass(
 def test_a_cleanup_that_is_not_proven_is_no_regression_of_the_store() -> None:
     candidate = run("b", Verdict.CLEANUP_NOT_PROVEN)
     assert compare([run("a")], [candidate], DEFAULT).exit_code == 0
+
+
+@pytest.mark.parametrize("hidden", [Verdict.UNKNOWN, Verdict.HARNESS_FAILED])
+def test_a_cleanup_that_is_not_proven_hides_no_run_that_showed_too_little(hidden: Verdict) -> None:
+    idle = replace(
+        run("b", Verdict.CLEANUP_NOT_PROVEN),
+        checks={"cleanup": Verdict.CLEANUP_NOT_PROVEN, "faults": hidden},
+    )
+    found = compare([run("a")], [idle], DEFAULT)
+    assert found.exit_code == 2
+    assert "1 of 1 runs of the candidate showed too little" in found.headline
+    assert replace(idle, checks=dict.fromkeys(idle.checks, Verdict.SLO_BREACHED)).usable
+    assert replace(idle, verdict=Verdict.VIOLATED).usable, "a violation is never masked"
+
+
+def test_writes_that_a_lost_group_took_are_lost_writes() -> None:
+    def told(lost: int, of_groups: int) -> dict[str, Estimate]:
+        checks = [
+            CheckEntry(name=name, verdict=Verdict.PASSED, summary="", violations=count, checked=9)
+            for name, count in (("lost-writes", lost), ("lost-groups", of_groups))
+        ]
+        return of_verdict(VerdictDocument(verdict=Verdict.PASSED, exit_code=0, checks=checks))
+
+    assert told(3, 40)["lost"] == Estimate.exact(43)
+    old, new = (replace(run(name), estimates=told(0, n)) for name, n in (("a", 0), ("b", 40)))
+    assert compare([old], [new], parse_bounds(["lost=0"])).exit_code == 3
 
 
 def test_fishers_test_has_the_numbers_of_the_tea_tasting() -> None:

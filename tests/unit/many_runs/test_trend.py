@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 import typer.main
 
 from tests.histories.judged_runs import JudgedRun, write_run
-from zonequake_analysis.inputs.run_folder import read_description
+from zonequake_analysis.inputs.run_folder import Expectations, read_description
 from zonequake_analysis.many_runs.folders import read_run
 from zonequake_analysis.many_runs.trend_command import app
 from zonequake_analysis.many_runs.trend_job import TABLE, _rows, write_table
@@ -31,6 +32,7 @@ from zonequake_analysis.many_runs.trend_rows import (
     rows_of,
     trends,
 )
+from zonequake_analysis.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 P99, WINDOW = "faults.all.p99", "window.longest"
@@ -107,6 +109,14 @@ def test_the_version_is_that_of_what_was_under_test(
     assert rows_in(tmp_path, [JudgedRun(target=target)])[0].version == version
 
 
+def test_a_run_whose_unproven_cleanup_hides_a_missed_fault_is_not_usable(tmp_path: Path) -> None:
+    found = read_run(write_run(tmp_path, JudgedRun()))
+    hidden = {"cleanup": Verdict.CLEANUP_NOT_PROVEN, "faults": Verdict.UNKNOWN}
+    for checks, usable in ((hidden, False), ({"cleanup": Verdict.CLEANUP_NOT_PROVEN}, True)):
+        unclean = replace(found, verdict=Verdict.CLEANUP_NOT_PROVEN, checks=checks)
+        assert rows_of(unclean, Expectations())[0].usable is usable
+
+
 def test_a_planted_regression_is_a_change_point_at_its_run_and_version(tmp_path: Path) -> None:
     (trend,) = trends(rows_in(tmp_path, history(30, slow_from=20)))
     steps = {s.quantity.name: [(t.number, t.is_worse) for t in s.steps] for s in trend.series}
@@ -120,8 +130,11 @@ def test_a_planted_regression_is_a_change_point_at_its_run_and_version(tmp_path:
     )
 
 
-def test_runs_that_showed_too_little_count_for_no_level() -> None:
-    rows = [*(run_row(i, "unknown" if i >= 20 else "passed") for i in range(30))]
+@pytest.mark.parametrize(
+    "told", [{"verdict": "unknown"}, {"verdict": "cleanup-not-proven", "usable": False}]
+)
+def test_runs_that_showed_too_little_count_for_no_level(told: dict[str, object]) -> None:
+    rows = [row(i, None, objective=RUN, **(told if i >= 20 else {})) for i in range(30)]
     rows += [row(i, 100.0 if i >= 20 else 50.0 + i % 3) for i in range(30)]
     (trend,) = trends(rows)
     assert trend.series[0].steps == ()

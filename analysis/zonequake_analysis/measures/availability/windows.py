@@ -30,6 +30,11 @@ import msgspec
 from zonequake_analysis.inputs.event_shapes import NamedNodes
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.fault_times import ends_of_faults
+from zonequake_analysis.measures.availability.not_probed import (
+    ProbedPlace,
+    began_late,
+    never_probed,
+)
 from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
 from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.resets import RESET
@@ -49,6 +54,9 @@ _CAUSES = (
     "pod.event",
 )
 """Kinds of events that can take a partition away, the more telling first."""
+
+_PROBED_BEFORE = "faults"
+"""The phase of a run before which all probes begin."""
 
 _LAST_OF_PROBES = "quiet"
 """The phase of a run with which all probes end."""
@@ -83,15 +91,14 @@ class Unavailability:
     vantages: tuple[str, ...]
     total: bool
     causes: tuple[Cause, ...] | None  # the leading one first; empty: unexplained; None: not known
+    has_reset: bool = False  # within the possible bounds
 
     @property
     def by_reset(self) -> bool | None:
-        """Whether a reset is among the causes: then the window took as long as the loss and the
-        reset. None: not known.
+        """Whether a reset may have ended it: then the window took as long as the loss and the
+        reset. One before its start ended an earlier window. None: not known.
         """
-        if self.causes is None:
-            return None
-        return any(cause.kind == RESET for cause in self.causes)
+        return None if self.causes is None else self.has_reset
 
     @property
     def told_cause(self) -> str:
@@ -109,13 +116,14 @@ class Unavailability:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
     """The result of all probes. `hidden_ns`: no window that began, lasted or ended in a silence was
-    longer; 0 without silences."""
+    longer; 0 without silences. `never_probed`: partitions whose windows no probe would show."""
 
     windows: tuple[Unavailability, ...]
     vantages: tuple[Vantage, ...]
     silences: tuple[Island, ...]
     hidden_ns: int
     resolution_ns: int  # the longest median interval; 0 without probes
+    never_probed: tuple[ProbedPlace, ...] = ()
 
 
 def availability(
@@ -123,19 +131,24 @@ def availability(
     islands: Sequence[Island],
     events: Sequence[RecordedEvent],
     *,
+    partitions: Iterable[ProbedPlace] = (),
     one_clock: bool = True,
 ) -> Availability:
-    """Returns the windows, the vantages, and the silences of each vantage. `one_clock`: the events
-    and the probes are of one."""
-    phases = ((e.text("phase"), e.time) for e in events if e.kind == "run.phase" and one_clock)
-    until_ns = next((at_ns for phase, at_ns in phases if phase == _LAST_OF_PROBES), None)
-    islands = [*islands, *_stopped(vantages, until_ns)]
+    """Returns the windows, the vantages, and the silences of each vantage. `partitions`: all that
+    have operations; `one_clock`: the events and the probes are of one."""
+    phases: dict[str, int] = {}
+    for event in events:
+        if event.kind == "run.phase" and one_clock:
+            phases.setdefault(event.text("phase"), event.time)
+    late = began_late(vantages, phases.get(_PROBED_BEFORE))
+    islands = [*islands, *late, *_stopped(vantages, phases.get(_LAST_OF_PROBES))]
     return Availability(
         windows=tuple(_merge(islands, vantages, _told(events) if one_clock else None)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
         hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
+        never_probed=tuple(never_probed(vantages, partitions)),
     )
 
 
@@ -200,6 +213,15 @@ class _Told:
                 and (states is None or (event.text("pod") or event.node) in nodes)
             ),
             default=None,
+        )
+
+    def has_reset(self, zone: str, partition: int, start_ns: int, end_ns: int) -> bool:
+        """Returns whether a reset of the partition began within these bounds."""
+        return any(
+            event.kind == RESET
+            and (event.zone, event.partition) == (zone, partition)
+            and start_ns <= event.time <= end_ns
+            for event, _ in self.acting
         )
 
 
@@ -305,7 +327,14 @@ def _window(
     first_failed = min(island.certain[0] for island in group)
     last_failed = max(island.certain[1] for island in group)
     looked = {
-        v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
+        v.vantage
+        for v in watching
+        if v.first_ns <= last_failed
+        and v.last_ns >= first_failed
+        and not any(
+            begin_ns < first_failed and last_failed < until_ns
+            for begin_ns, until_ns in silences.get((zone, partition, function, v.vantage), ())
+        )
     }
     watched = [part for island in group for part in _watched(island, silences)]
     certain = max(until - begin for begin, until in watched)
@@ -335,6 +364,7 @@ def _window(
         causes=None
         if told is None
         else tuple(_causes(zone, partition, first_failed, end, told.acting)),
+        has_reset=told is not None and told.has_reset(zone, partition, start, end),
     )
 
 

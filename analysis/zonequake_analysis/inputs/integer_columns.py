@@ -126,10 +126,11 @@ def typed(
     columns: dict[str, pa.Array] = {
         name: get(name)
         for name in (
-            *("zone", "partition", "key", "process", "op", "value", "list", "expected", "found"),
+            *("zone", "partition", "key", "process", "op", "value", "expected", "found"),
             *("node", "term", "index", "step", "paired"),
         )
     } | {
+        "list": _without_empty(get("list")),
         "role": role,
         "f": f,
         "outcome": outcome,
@@ -180,6 +181,16 @@ def _cut(lines: pa.RecordBatch, followed: Collection[int]) -> pa.RecordBatch:
         lines.schema.field(CORRUPT),
         pc.if_else(pc.and_(torn, inside), pa.scalar(_CUT), corrupt),
     )
+
+
+def _without_empty(lists: pa.Array) -> pa.Array:
+    """Returns the lists with null for one without elements: nothing was there, and a register that
+    shows one is absent, too.
+    """
+    empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), False)
+    if not pc.any(empty).as_py():
+        return lists
+    return pc.if_else(empty, pa.scalar(None, lists.type), lists)
 
 
 def _later_steps(step: pa.Array) -> int:

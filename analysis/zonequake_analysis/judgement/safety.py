@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_analysis.checks import diverged, loss, sets
-from zonequake_analysis.checks.transactions.of_operations import ALLOWED, VIOLATIONS
+from zonequake_analysis.checks.transactions.of_operations import (
+    ALLOWED,
+    HALF_BY_TIMES,
+    VIOLATIONS,
+)
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
@@ -37,13 +41,20 @@ def safety_checks(e: Evidence) -> list[Check]:
 
 def _unless_incomparable(check: Check, e: Evidence) -> Check:
     """Returns a check of a history of several clocks: what its times alone show is unknown."""
-    by_times = check.name in _BY_TIMES or (
-        check.name == "duplicates" and not e.found.counts[sets.CHECK, "duplicate"]
-    )
-    if not by_times or check.verdict not in (Verdict.VIOLATED, Verdict.HARNESS_FAILED):
+    bad = check.verdict in (Verdict.VIOLATED, Verdict.HARNESS_FAILED)
+    if not bad or not _is_by_times(check.name, e):
         return check
     told = f"{check.summary}; unknown, as times of several clocks can't be compared"
     return replace(check, verdict=Verdict.UNKNOWN, summary=told)
+
+
+def _is_by_times(name: str, e: Evidence) -> bool:
+    """Returns whether all that a check has found needs the times of several processes."""
+    if name == "duplicates":
+        return not e.found.counts[sets.CHECK, "duplicate"]
+    if name == "transactions" and e.transactions is not None:
+        return e.transactions.violations == e.transactions.counts.get(HALF_BY_TIMES, 0)
+    return name in _BY_TIMES
 
 
 def _loss_checks(e: Evidence) -> list[Check]:

@@ -244,6 +244,28 @@ def test_lists_without_an_order_are_those_of_the_definition(
     assert flagged == {key for _, key, *_ in expected}, "the screen is exact"
 
 
+def test_a_list_without_elements_is_an_absent_register(tmp_path: Path) -> None:
+    write = SyntheticOperation(
+        f=Function.WRITE, key="k", partition=0, process=1, inv_ns=1, fin_ns=2, value=5, index=7
+    )
+    shown = replace(write, f=Function.READ, process=2, inv_ns=3, fin_ns=4, value=[])
+    c = in_columns(tmp_path, [write, shown])
+    assert claimed.suspects(c).replayed.all()
+    assert black_box.registers(c).all()
+    assert not black_box.registers(in_columns(tmp_path, [shown, replace(write, inv_ns=4)])).any()
+
+
+def test_a_list_that_is_read_as_its_last_element_fails_both_checkers(tmp_path: Path) -> None:
+    append = SyntheticOperation(
+        f=Function.APPEND, key="k", partition=0, process=1, inv_ns=1, fin_ns=2, value=5, index=7
+    )
+    shown = replace(append, f=Function.READ, process=2, inv_ns=3, fin_ns=4)
+    c = in_columns(tmp_path, [append, shown])
+    assert claimed.suspects(c).replayed.all()
+    assert black_box.registers(c).all()
+    assert not claimed.suspects(in_columns(tmp_path, [append, replace(shown, value=[5])])).replayed
+
+
 def test_sessions_that_went_back_are_those_of_the_definition() -> None:
     rng = np.random.default_rng(3)
     ties = backwards = 0

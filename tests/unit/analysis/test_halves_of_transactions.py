@@ -38,6 +38,15 @@ def test_places_order_reads_at_the_same_time(shows: int, misses: int, count: int
     assert len(list(half_seen([BOTH, *both]))) == count
 
 
+def test_a_half_that_places_show_is_preferred_to_one_of_times_alone() -> None:
+    shows, misses = read("2", "a", 1, at_ns=20), read("3", "b", at_ns=31)
+    (found,) = half_seen([BOTH, shows, misses])
+    assert found.by_times
+    placed = read("4", "a", 1, at_ns=50, place=7), read("5", "b", at_ns=40, place=8)
+    (found,) = half_seen([BOTH, shows, misses, *placed])
+    assert (found.shows, found.misses, found.by_times) == (*placed, False)
+
+
 def test_a_read_before_the_transaction_misses_it_rightly() -> None:
     assert not list(half_seen([BOTH, read("2", "b", at_ns=0), read("3", "a", 1, at_ns=20)]))
 

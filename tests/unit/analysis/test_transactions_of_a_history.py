@@ -116,6 +116,11 @@ ONE_READ_MISSES = [
     *transaction(2, read("b", 3), read("c")),
     *transaction(3, append("b", 3), read("a", 1)),
 ]
+HALF_BY_TIMES = [
+    *transaction(1, append("a", 1), append("b", 2), type="info", index=None),
+    *operation(2, f="read", key="a", value=[1], index=None),
+    *operation(3, f="read", key="b", value=None, index=None, clock="d"),
+]
 BOTH_READS_MISS = [
     *transaction(1, append("a", 1), read("b"), time=270),
     *transaction(2, append("b", 2), read("a")),
@@ -390,6 +395,21 @@ def test_a_load_of_transactions_alone_is_a_load() -> None:
     alone = evidence(counts={("load", "transaction", "ok"): 9, ("final", "read", "ok"): 4})
     (check,) = [one for one in sufficiency_checks(alone) if one.name == "coverage"]
     assert check.verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("lines", [HALF, HALF_BY_TIMES])
+def test_times_of_several_clocks_show_no_transaction_half(tmp_path: Path, lines: list[str]) -> None:
+    found = findings(tmp_path, *lines)
+    assert found.violations == 1
+    several = evidence(transactions=found)
+    several = replace(several, quality=replace(several.quality, clocks=("c", "d")))
+    verdicts = []
+    for e in (evidence(transactions=found), several):
+        (check,) = [one for one in safety_checks(e) if one.name == "transactions"]
+        verdicts.append(check.verdict)
+        assert [one.check for one in check_findings(e, [check], set())] == ["transactions"]
+    by_times = lines is HALF_BY_TIMES
+    assert verdicts == [Verdict.VIOLATED, Verdict.UNKNOWN if by_times else Verdict.VIOLATED]
 
 
 def replace_kind(one: TransactionFinding, kind: str) -> TransactionFinding:

@@ -214,6 +214,7 @@ def replay(c: Columns, judged: Bools, writes: Bools, unanswered: Unanswered) -> 
     newest = last_before(wrote & (value != NULL), heads(key))
     state = np.where(newest >= 0, value[newest], NULL)
     append = f == Function.APPEND.value
+    of_list = (newest >= 0) & append[newest]
     earlier = np.cumsum(append) - append
     length = earlier - earlier[first]
     cas = f == Function.CAS.value
@@ -227,7 +228,12 @@ def replay(c: Columns, judged: Bools, writes: Bools, unanswered: Unanswered) -> 
         rows=rows,
         state=state,
         lists=wrong_list,
-        values=((f == Function.READ.value) & ~has_list & (value != state))
+        # A list is no number, though the number may be its last element.
+        values=(
+            (f == Function.READ.value)
+            & ~has_list
+            & ((value != state) | (of_list & (value != NULL)))
+        )
         | (cas & ~wrote & (c.found[rows] != state)),
         preconditions=cas
         & wrote

@@ -25,6 +25,8 @@ from zonequake_analysis.inputs.shapes import OutcomeCode
 class HalfSeen:
     """`shows` read one append of `transaction`, at `shown`; `misses` came later and read `missed`
     without the other.
+
+    `by_times`: only the times of both say that it came later, and no place does.
     """
 
     transaction: ListTransaction
@@ -32,6 +34,7 @@ class HalfSeen:
     misses: ListTransaction
     shown: str
     missed: str
+    by_times: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def half_seen(transactions: Sequence[ListTransaction]) -> Iterator[HalfSeen]:
     """Yields one finding of each transaction of which reads show a half.
 
     Of all reads that show an append, the one that ended first and the one at the first place are
-    compared with each read of another key.
+    compared with each read of another key. A half that needs no times is preferred.
     """
     reads = defaultdict[str, list[_Read]](list)
     for one in transactions:
@@ -68,6 +71,7 @@ def _half(one: ListTransaction, reads: dict[str, list[_Read]]) -> HalfSeen | Non
         placed = [by for by in shows if by.position is not None]
         first[key] = [min(shows, key=lambda by: by.fin_ns)]
         first[key] += sorted(placed, key=lambda by: by.position or 0)[:1]
+    by_times = None
     for missed, value in one.appends.items():
         for read in reads.get(missed, ()):
             if value in read.values:
@@ -76,12 +80,18 @@ def _half(one: ListTransaction, reads: dict[str, list[_Read]]) -> HalfSeen | Non
                 if shown == missed:
                     continue
                 for by in early:
-                    if _not_after(by, read.by):
-                        return HalfSeen(
-                            transaction=one, shows=by, misses=read.by, shown=shown, missed=missed
-                        )
+                    certain = _not_after(by, read.by)
+                    if not certain and (by_times or by.fin_ns >= read.by.inv_ns):
+                        continue
+                    half = HalfSeen(
+                        transaction=one, shows=by, misses=read.by, shown=shown, missed=missed,
+                        by_times=not certain,
+                    )  # fmt: skip
+                    if certain:
+                        return half
+                    by_times = half
     # A transaction that reads both keys may be neither the first to end nor at the first place.
-    return _torn(one, reads)
+    return _torn(one, reads) or by_times
 
 
 def _torn(one: ListTransaction, reads: dict[str, list[_Read]]) -> HalfSeen | None:
@@ -103,8 +113,8 @@ def _torn(one: ListTransaction, reads: dict[str, list[_Read]]) -> HalfSeen | Non
 
 
 def _not_after(shows: ListTransaction, misses: ListTransaction) -> bool:
-    """Returns whether the read that shows is certainly not after the one that misses."""
-    if shows.fin_ns < misses.inv_ns or shows is misses:
+    """Returns whether the read that shows can't be after the one that misses, without times."""
+    if shows is misses:
         return True
     if shows.position is None or misses.position is None:
         return False

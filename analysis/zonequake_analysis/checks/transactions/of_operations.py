@@ -21,10 +21,13 @@ from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 HALF = "half"
 """The kind of a transaction of which reads show a half."""
 
+HALF_BY_TIMES = "half by times"
+"""The same, where only times say which read came first: several clocks show none."""
+
 ALLOWED = "G2 without places"
 """The kind of a G2 that contradicts no claim: an answer without a place may be of a snapshot."""
 
-VIOLATIONS = (HALF, *(kind.value for kind in CycleKind))
+VIOLATIONS = (HALF, HALF_BY_TIMES, *(kind.value for kind in CycleKind))
 """The kinds that no target which claims transactions may show."""
 
 NEEDED = (
@@ -119,7 +122,8 @@ def _judged(views: Sequence[pa.Table]) -> TransactionFindings:
     at: dict[tuple[str, str], int] = {}
     for one in recorded:
         for half in half_seen(one.transactions):
-            at.setdefault((HALF, half_in_words(half)), half.transaction.inv_ns)
+            kind = HALF_BY_TIMES if half.by_times else HALF
+            at.setdefault((kind, half_in_words(half)), half.transaction.inv_ns)
         for cycle in cycles(one.transactions):
             first = min(each.inv_ns for each in cycle.transactions)
             is_allowed = cycle.kind is CycleKind.G2 and not cycle.claims_an_order

@@ -296,6 +296,13 @@ def _fault_contradictions(
         yield f"{here}: target.nodes belong to role 'nodes', and to no other"
     if (target.role is TargetRole.NODE) != (target.node is not None):
         yield f"{here}: target.node belongs to role 'node', and to no other"
+    if target.count > 1 and target.role in (TargetRole.ALL, TargetRole.NODE, TargetRole.NODES):
+        yield (
+            f"{here}: target.count is {target.count}, and role {target.role.value!r} targets all "
+            "that it names: leave it out, or choose role 'any'"
+        )
+    if target.pool is not None and target.role is TargetRole.NODES:
+        yield f"{here}: target.pool does not belong to role 'nodes', which names each of them"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
         yield f"{here}: a catching-up peer needs a trigger 'when: stage'"
 

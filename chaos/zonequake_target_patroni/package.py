@@ -25,6 +25,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
+from zonequake_protocol.client import Value
 from zonequake_target_patroni.alteration import IN_PAGES
 from zonequake_target_patroni.image.start import dynamic
 
@@ -171,11 +172,18 @@ def dumped(pod: str, said: str, *, storage: str, primary: int) -> MemberDump:
         digest=hashlib.sha256(msgspec.json.encode(keys)).hexdigest()[:16],
         storage=storage,
         keys=[
-            DumpedKey(key=key, value=msgspec.json.decode(value), index=written)
-            for key, value, written, _ in keys
+            DumpedKey(key=key, value=_read(value), index=written) for key, value, written, _ in keys
         ],
         log_index=int(before),
     )
+
+
+def _read(text: str) -> Value:
+    """Returns a value as the client does; one in another form is shown as text."""
+    try:
+        return msgspec.json.decode(text, type=Value)
+    except msgspec.MsgspecError:
+        return text
 
 
 ONE_PORT = Refusals(

@@ -23,6 +23,9 @@ from zonequake_kube.execution import PROTOCOL, ExecResult, Execution, named_erro
 from zonequake_kube.objects import Json
 
 WATCH_TIMEOUT_S = 240
+_WATCH_LATE_S = 30.0
+"""After that time the server would have ended a watch: its connection is dead, without a word."""
+
 FIELD_MANAGER = "zonequake-chaos"
 _PART_BYTES = 1024 * 1024
 """Bytes of a download in memory at once."""
@@ -211,14 +214,18 @@ class Kube(ApiConnection):
     async def watch(
         self, kind: str, *, labels: str, resource_version: str
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, until the server ends the watch."""
+        """Changes after `resource_version`, until the server ends the watch. Raises ClusterError,
+        also if the server doesn't end it in time.
+        """
         params = {
             "watch": "true",
             "labelSelector": labels,
             "timeoutSeconds": str(WATCH_TIMEOUT_S),
             "resourceVersion": resource_version,
         }
-        async with self._request("GET", self.path(kind), params=params, timeout_s=None) as response:
+        timeout_s = WATCH_TIMEOUT_S + _WATCH_LATE_S
+        call = self._request("GET", self.path(kind), params=params, timeout_s=timeout_s)
+        async with call as response:
             buffer = b""
             async for chunk in response.content.iter_any():
                 *lines, buffer = (buffer + chunk).split(b"\n")

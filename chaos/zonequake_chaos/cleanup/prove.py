@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import get_args
 
 from zonequake_chaos.cleanup.leftovers import (
     Leftover,
@@ -29,9 +30,9 @@ from zonequake_chaos.cleanup.run_marker import RunMark, read_mark, remove_mark
 from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S, pay
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell
-from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
+from zonequake_chaos.record.cleanup_journal import HEALING, CleanupJournal, Debt, RestoreScale
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import HarnessError, in_words
+from zonequake_kube.errors import ClusterError, HarnessError, in_words
 
 CLEAN_S = 60.0
 """Time for undone objects to be gone, from the first time on that all were undone: pods end,
@@ -75,10 +76,11 @@ async def clean_up(
     while True:
         unpaid = [*(await _mend(stopped_components(node))).values()] if node is not None else []
         if journal is not None:
-            if journal.owes(RestoreScale):
+            payable = await _payable(kube, release, run)
+            if RestoreScale in payable and journal.owes(RestoreScale):
                 # Once nodes are removed, faults at their volumes can't be seen.
                 unpaid += (await _mend(await at_pods(kube, node, shell))).values()
-            unpaid += await journal.pay_all(payer)
+            unpaid += await journal.pay_all(payer, payable)
         mark, search = await _look(kube, node, shell, release, run)
         if search.proven and not unpaid:
             break
@@ -101,6 +103,19 @@ async def clean_up(
         except HarnessError as error:
             proof.problems.append(f"the mark {mark.name} could not be removed: {error}")
     return proof
+
+
+async def _payable(kube: Kube, release: str, run: str | None) -> tuple[type[Debt], ...]:
+    """Returns the kinds of debts to pay now: none under another run's mark. That run began when
+    nothing of this one was left, and what this one's debts name, such as a zone, is its own now.
+    """
+    try:
+        mark = await read_mark(kube, release)
+    except ClusterError:
+        return HEALING  # whose mark it is, is not known yet
+    except HarnessError:
+        mark = None
+    return () if mark is not None and run not in (None, mark.run) else get_args(Debt)
 
 
 async def _look(

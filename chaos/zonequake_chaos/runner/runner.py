@@ -226,15 +226,13 @@ class Runner:
         for load in self._loads:
             await load.enter(Phase.LOAD)
         await asyncio.sleep(self._spec.times.before_s)
-        rate = 0.0
-        for load in self._loads:
-            rate += sum(status.rate for status in await load.status())
-        self._progress.note("before", f"{rate:,.0f} operations/s")
-        if rate < MIN_RATE:
-            self._problems.add(
-                Verdict.UNKNOWN,
-                f"the load does {rate:.1f} operations/s: a run without load shows nothing",
-            )
+        rates = [sum(status.rate for status in await load.status()) for load in self._loads]
+        self._progress.note("before", f"{sum(rates):,.0f} operations/s")
+        for zone, rate in zip(self._spec.zones, rates, strict=True):
+            if rate < MIN_RATE:
+                words = f"the load of zone {zone.name} does {rate:.1f} operations/s"
+                words += ": a run without load shows nothing"
+                self._problems.add(Verdict.UNKNOWN, words)
 
     async def _control(self) -> None:
         nodes = control_nodes(self._spec, self._installation.release)

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from zonequake_chaos.kit.entries import target_names
-from zonequake_chaos.scenario.control import CONTROL
+from zonequake_chaos.scenario.control import CONTROL, with_control
 from zonequake_chaos.scenario.faults import (
     HELD_AT_MOST_S,
     AnyFault,
@@ -33,7 +33,7 @@ from zonequake_chaos.scenario.faults import (
     least_duration_s,
 )
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
-from zonequake_chaos.scenario.triggers import AfterTime, OnStage
+from zonequake_chaos.scenario.triggers import AfterTime, OnNodes, OnStage
 from zonequake_kube.errors import ManifestError
 from zonequake_kube.yaml_fields import NotExpectedError, convert
 from zonequake_kube.yaml_text import read_yaml
@@ -150,6 +150,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         for name in {name for name in names if names.count(name) > 1}:
             yield f"two {kind}s are named {name!r}; names must be unique"
     yield from _load_contradictions(spec.load)
+    yield from _absent_nodes(spec)
     yield from _control_contradictions(spec)
     earlier: list[str] = []
     later = [fault.name for fault in spec.faults]
@@ -161,6 +162,22 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         later.remove(fault.name)
         yield from _hold_contradictions(fault, later)
         yield from _bound_contradictions(fault, spec.faults[len(earlier) :])
+
+
+def _absent_nodes(spec: RunSpec) -> Iterator[str]:
+    """Yields the nodes of triggers that no pool ever has: one that isn't there counts as silent."""
+    most = {pool.name: with_control(spec, pool.name) for pool in spec.pools}
+    for fault in spec.faults:
+        if isinstance(fault, ScaleSpec) and fault.pool in most:
+            most[fault.pool] = max(most[fault.pool], fault.replicas)
+    known = [f"{pool}-{ordinal}" for pool, size in most.items() for ordinal in range(size)]
+    for fault in spec.faults:
+        for name in fault.trigger.nodes if isinstance(fault.trigger, OnNodes) else ():
+            if not any(f"-{name}".endswith(f"-{node}") for node in known):
+                yield (
+                    f"fault {fault.name!r}: the trigger names node {name!r}, which no pool ever "
+                    f"has: {', '.join(f'{pool} has {size}' for pool, size in most.items())}"
+                )
 
 
 def _load_contradictions(load: RunLoad) -> Iterator[str]:
@@ -279,6 +296,13 @@ def _fault_contradictions(
         yield f"{here}: target.nodes belong to role 'nodes', and to no other"
     if (target.role is TargetRole.NODE) != (target.node is not None):
         yield f"{here}: target.node belongs to role 'node', and to no other"
+    if target.count > 1 and target.role in (TargetRole.ALL, TargetRole.NODE, TargetRole.NODES):
+        yield (
+            f"{here}: target.count is {target.count}, and role {target.role.value!r} targets all "
+            "that it names: leave it out, or choose role 'any'"
+        )
+    if target.pool is not None and target.role is TargetRole.NODES:
+        yield f"{here}: target.pool does not belong to role 'nodes', which names each of them"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
         yield f"{here}: a catching-up peer needs a trigger 'when: stage'"
 

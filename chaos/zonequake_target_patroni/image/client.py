@@ -212,7 +212,11 @@ def _text(value: Value) -> str:
 
 
 def _value(text: str | None) -> Value:
-    return None if text is None else msgspec.json.decode(text, type=Value)
+    """Returns a value as it was written; one in another form is shown as text."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=Value)
+    except msgspec.MsgspecError:
+        return text
 
 
 def connect(context: ClientContext) -> PatroniClient:

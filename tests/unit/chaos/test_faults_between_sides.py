@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
+from zonequake_chaos.faults.kinds.network import NetworkPartition
+from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.runner.plan import build_plan
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import objections
+from zonequake_chaos.scenario.faults import Direction, Traffic
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_chaos.targeting.targets import NoTarget, choose_sides
 from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.errors import ManifestError
+from zonequake_kube.execution import ExecResult
+from zonequake_kube.objects import PodView
 
 
 def plan(**fault: Any) -> ChaosRun:
@@ -131,3 +139,41 @@ def test_the_smaller_side_of_a_partition_counts_as_away_and_a_slow_link_leads_to
     everybody: dict[str, Any] = {"target": {"role": "all"}}
     assert list(objections(plan(type="network_loss", percent=10, **everybody))) == []
     assert list(objections(plan(**everybody)))
+
+
+class Whole:
+    """An agent whose rules stay to the end."""
+
+    agent = ("agent",)
+
+    async def run(self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = 0) -> ExecResult:
+        return ExecResult(code=0, stdout="true", stderr="")
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("10.0.0.2", None),
+        ("", None),
+        ("10.0.0.9", "n2 has the address 10.0.0.9 now, and its links were broken by that of its"),
+    ],
+)
+async def test_a_link_whose_other_end_moved_was_not_cut_to_the_end(
+    view_of: Callable[..., ClusterView],
+    pod_of: Callable[..., PodView],
+    group: Any,
+    address: str,
+    why: str | None,
+) -> None:
+    """A pod that is replaced has another address, which no rule names."""
+    there = view_of(
+        [group(partition=0, leader="n1", followers=("n2",))],
+        pods={"n2": replace(pod_of("n2"), address=address)},
+    )
+    injection = made_up_injection(
+        [made_up_victim("n1")], shell=Whole(), observer=SimpleNamespace(view=lambda: there)
+    )
+    injection.opposite = (made_up_victim("n2", address="10.0.0.2"),)
+    await NetworkPartition(traffic=Traffic.ALL, direction=Direction.BOTH).recover(injection)
+    assert (injection.ended_early or "")[: len(why or "")] == (why or "")
+    assert (injection.ended_early is None) is (why is None)

@@ -79,6 +79,7 @@ class Node:
         self.refuses = True
         self.filled = False
         self.step_s = 0
+        self.others: list[tuple[int, int]] = []
         self.absent = False
         self.marked = False
         self.unsynced_bytes = 0
@@ -118,7 +119,8 @@ class Node:
         if "sync" in verb or "disk" in verb:
             return {"running": [PID], "traced": self.traced, "changed": self.failed}
         if "clock" in verb:
-            return [{"pid": PID, "step_s": self.step_s}]
+            clocks = [(PID, self.step_s), *self.others]
+            return [{"pid": pid, "step_s": step_s} for pid, step_s in clocks]
         return {
             "file_bytes": 4096 * self.filled,
             "free_bytes": 0,
@@ -444,6 +446,27 @@ async def test_a_clock_whose_processes_ended_before_its_time_says_so(
     node.absent = True
     await life.recover(injection)
     assert injection.ended_early == "all processes of n0 were replaced"
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        ([(80, 60)], None),
+        ([(79, 60), (80, 60)], None),
+        ([(80, 0)], "n0 had a process with the machine's clock"),
+    ],
+)
+async def test_children_that_come_and_go_have_the_clock_of_their_parent(
+    injection: Injection, node: Node, now: list[tuple[int, int]], why: str | None
+) -> None:
+    """PostgreSQL forks a process for each connection; one that was started anew has its own."""
+    life = ClockStep(step_s=60)
+    await life.prepare(injection)
+    node.others = [(78, 60)]
+    await life.inject(injection)
+    node.others = now
+    await life.recover(injection)
+    assert injection.ended_early == why
 
 
 class Component:

@@ -121,6 +121,22 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
         ),
         ("{role: catching_up_peer}", "{role: nodes}", ["target.nodes"]),
         ("{role: catching_up_peer}", "{role: any, nodes: [default-0]}", ["target.nodes"]),
+        ("{role: catching_up_peer}", "{role: all, count: 2}", ["count is 2", "role 'any'"]),
+        (
+            "{role: catching_up_peer}",
+            "{role: nodes, nodes: [default-0], pool: default}",
+            ["target.pool does not belong to role 'nodes'"],
+        ),
+        (
+            "{when: stage, stages: [CATCHING_UP], minProgress: 0.3}",
+            "{when: nodes, nodes: [zq-default-3, defualt-0], state: silent}",
+            ["'kill'", "names node 'defualt-0', which no pool ever has: default has 4"],
+        ),
+        (
+            "{when: stage, stages: [CATCHING_UP], minProgress: 0.3}",
+            "{when: nodes, nodes: [default-4], state: silent}",
+            ["names node 'default-4'"],
+        ),
         ("partitions: 4", "storage: Volatil", ["Volatil", "zones[0].storage"]),
         (
             "spec:\n",

@@ -24,6 +24,7 @@ class Members:
     roles: dict[str, str] = field(default_factory=lambda: {"m0": "leader", "m1": "sync_standby"})
     says: dict[str, dict[str, Any]] = field(default_factory=lambda: {"m0": LEADER, "m1": STANDBY})
     places: tuple[int, int] = (PLACE, PLACE)
+    rows: list[list[Any]] = field(default_factory=lambda: ROWS)
 
     async def pod_proxy(self, pod: str, port: str, path: str, *, timeout_s: float) -> bytes:
         members = [{"name": name, "role": role} for name, role in self.roles.items()]
@@ -32,7 +33,7 @@ class Members:
     async def execute(self, pod: str, container: str, command: list[str]) -> Any:
         assert command[-2:] == ["-c", package.DUMP]
         # As PostgreSQL aggregates: with a line end after each element.
-        rows = "[" + ", \n ".join(map(json.dumps, ROWS)) + "]"
+        rows = "[" + ", \n ".join(map(json.dumps, self.rows)) + "]"
         return SimpleNamespace(
             code=0, stdout=f"{self.places[0]}\n{rows}\n{self.places[1]}\n", stderr=""
         )
@@ -51,6 +52,11 @@ async def test_a_dump_stands_at_the_place_that_was_read_before_and_after_it(pod:
         ("a", 1, 7),
         ("b", [2, 3], 9),
     ]
+
+
+async def test_a_value_that_was_damaged_is_dumped_as_text() -> None:
+    found = await dump(Members(rows=[["b", "[2, ", 9, None]]))
+    assert [(one.key, one.value) for one in found.keys] == [("b", "[2, ")]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,39 @@ import asyncpg
 import pytest
 
 from zonequake_load.errors import AttemptError
-from zonequake_load.operation import Limits
+from zonequake_load.operation import Function, Limits, Operation, Type
 from zonequake_load.targets.member_client import Attempt
 from zonequake_target_patroni.image.client import PatroniClient
+
+
+class Holding:
+    """A connection to the primary, where the row of each key has one value."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def fetchrow(self, statement: str, *values: object) -> Any:
+        return {"value": self._text, "index": 7, "term": 1, "node": "m-0"}
+
+    def is_closed(self) -> bool:
+        return False
+
+    def terminate(self) -> None:
+        """Has nothing to end."""
+
+
+@pytest.mark.parametrize("text", ["[1,2", "12\x03", '{"a": 1}', ""])
+async def test_a_value_that_was_damaged_is_read_as_text(text: str) -> None:
+    client = PatroniClient(["m-0:5432"], rng=random.Random(1))
+    client.connect()
+    holding: Any = Holding(text)
+    client._idle["m-0:5432", True].append(holding)
+    limits = Limits(
+        deadline_ns=time.monotonic_ns() + 60 * 10**9, attempt_ns=60 * 10**9, retry=False
+    )
+    attempt = Attempt("m-0:5432", limits, now_ns=time.monotonic_ns)
+    found = await client.attempt(Operation(f=Function.READ, key="k"), attempt)
+    assert (found.type, found.value) == (Type.OK, text)
 
 
 class Failing:

@@ -88,6 +88,14 @@ class LinkFaultLife(ABC):
                     f"{victim.node} is free of it: its pod was replaced, the fault was undone, or "
                     "its deadline has passed"
                 )
+        now = injection.world.observer.view().nodes if injection.opposite else {}
+        for other in injection.opposite:
+            address = now[other.node].pod.address if other.node in now else ""
+            if address not in ("", other.address):
+                injection.ended_early = (
+                    f"{other.node} has the address {address} now, and its links were broken by "
+                    f"that of its pod before, {other.address}"
+                )
         await self._undo(injection)
 
     async def _undo(self, injection: Injection) -> None:

@@ -17,7 +17,14 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup import prove
 from zonequake_chaos.commands.clean import abort_run, clean_run, find_run
 from zonequake_chaos.commands.run import RunOptions, run_once
-from zonequake_chaos.record.cleanup_journal import CleanupJournal, Debt, RemoveFinalizer
+from zonequake_chaos.record.cleanup_journal import (
+    CleanupJournal,
+    Debt,
+    DeleteLoad,
+    DeleteZone,
+    RemoveFinalizer,
+    RestoreScale,
+)
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
@@ -200,6 +207,27 @@ async def test_a_debt_of_another_version_is_not_forgotten(
     proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert len(proof.problems) == 1
     assert "unfreeze_the_moon" in proof.problems[0]
+
+
+async def test_a_run_that_was_cleaned_by_name_takes_nothing_from_the_next_one(
+    cluster: Any, place: ReleasePlace, tmp_path: Path
+) -> None:
+    """Its folder lay elsewhere, and its journal says still what the next run owns now."""
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    journal = CleanupJournal(tmp_path / "run")
+    journal.owe(RestoreScale(stateful_set="zq-default", replicas=3))
+    journal.owe(DeleteZone(zone="chaos"))
+    journal.owe(DeleteLoad(name="zq-load-chaos"))
+    assert (await clean_run(find_run("dead", lambda: place))).proven
+    mark(cluster, "alive", replicas=5)
+    cluster.replicas = 5
+    zone = {"spec": {"partitions": 1}, "metadata": {"labels": {"zonequake.io/run": "alive"}}}
+    cluster._on_zone("PATCH", "chaos", zone)
+    cluster.deleted.clear()
+    assert (await clean_run(find_run(str(tmp_path / "run"), nowhere))).proven
+    assert cluster.zone == "chaos"
+    assert (cluster.replicas, cluster.deleted) == (5, [])
+    assert cluster.objects["configmaps", "zq-run"]["data"]["run"] == "alive"
 
 
 async def test_two_cleaners_at_once_both_prove_it(

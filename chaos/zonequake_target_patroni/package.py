@@ -181,9 +181,10 @@ def dumped(pod: str, said: str, *, storage: str, primary: int) -> MemberDump:
 def _read(text: str) -> Value:
     """Returns a value as the client does; one in another form is shown as text."""
     try:
-        return msgspec.json.decode(text, type=Value)
+        value: Value = msgspec.json.decode(text, type=Value)
     except msgspec.MsgspecError:
         return text
+    return value
 
 
 ONE_PORT = Refusals(

@@ -5,9 +5,11 @@ optional.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median_low
 from typing import Annotated
 
 import msgspec
@@ -16,7 +18,6 @@ from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
-from zonequake_analysis.inputs.several_clocks import behind_the_wall_ns
 from zonequake_analysis.limits import MOST_NS
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.strange_bytes import strange_bytes, without_mark
@@ -269,9 +270,24 @@ def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
             bad.append(_told("events.jsonl", number, error, within="data."))
             continue
         events.append(event)
-    behind_ns = behind_the_wall_ns(events)
+    behind_ns = _behind_the_wall_ns(events)
     events.sort(key=lambda event: event.time + behind_ns.get(event.clock, 0))
     return events, bad
+
+
+def _behind_the_wall_ns(events: Iterable[RecordedEvent]) -> dict[str, int]:
+    """Returns by how much each clock is behind the time of day, by the median of its events; empty
+    if one of the events doesn't say what its clock or the time of day was.
+
+    A clock began with its machine. Machines agree on the time of day to within milliseconds at
+    best, so nothing is judged by it.
+    """
+    apart: dict[str, list[int]] = defaultdict(list)
+    for event in events:
+        if not event.wall or not event.clock:
+            return {}
+        apart[event.clock].append(event.wall - event.time)
+    return {clock: median_low(ns) for clock, ns in apart.items()}
 
 
 def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:

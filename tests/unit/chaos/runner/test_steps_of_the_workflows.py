@@ -7,7 +7,9 @@ options, files, environment variables, the example of a team's own test.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 import tarfile
 from pathlib import Path
@@ -64,8 +66,13 @@ class Shell:
             env={**self.environment, **own},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
-        output, _ = await process.communicate()
+        try:
+            output, _ = await process.communicate()
+        finally:  # a shell that is killed leaves the programs that it runs
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         assert process.returncode is not None
         return process.returncode, output.decode()
 

@@ -33,7 +33,7 @@ from zonequake_chaos.scenario.faults import (
     least_duration_s,
 )
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
-from zonequake_chaos.scenario.triggers import AfterTime, OnNodes, OnStage
+from zonequake_chaos.scenario.triggers import AfterTime, OnKey, OnNodes, OnStage
 from zonequake_kube.errors import ManifestError
 from zonequake_kube.yaml_fields import NotExpectedError, convert
 from zonequake_kube.yaml_text import read_yaml
@@ -180,6 +180,12 @@ def _absent_nodes(spec: RunSpec) -> Iterator[str]:
                 )
 
 
+def _of_nodes(trigger: OnKey) -> bool:
+    """Returns whether a condition asks for a key that isn't empty."""
+    told = (trigger.holds, trigger.equals, trigger.length, trigger.forced, trigger.from_reset)
+    return any(one is not None for one in told)
+
+
 def _load_contradictions(load: RunLoad) -> Iterator[str]:
     together = load.transactions
     if together is not None and together.steps > together.keys_per_partition:
@@ -303,6 +309,8 @@ def _fault_contradictions(
         )
     if target.pool is not None and target.role is TargetRole.NODES:
         yield f"{here}: target.pool does not belong to role 'nodes', which names each of them"
+    if isinstance(fault.trigger, OnKey) and fault.trigger.empty and _of_nodes(fault.trigger):
+        yield f"{here}: the trigger wants its key to be empty, and to have nodes: choose one"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
         yield f"{here}: a catching-up peer needs a trigger 'when: stage'"
 

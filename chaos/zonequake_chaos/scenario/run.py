@@ -224,7 +224,7 @@ class RunSpec(ManifestPart, frozen=True, kw_only=True):
     `control`: see `zonequake_chaos.scenario.control`.
     """
 
-    pools: list[Pool]
+    pools: Annotated[list[Pool], Meta(min_length=1)]
     zones: Annotated[list[RunZone], Meta(min_length=1, max_length=10)]
     control: Control | None = None
     load: RunLoad = msgspec.field(default_factory=RunLoad)

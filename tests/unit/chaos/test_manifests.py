@@ -71,6 +71,14 @@ def test_a_manifest_becomes_types() -> None:
     assert kill.trigger.min_progress == 0.3
 
 
+@pytest.mark.parametrize("parts", ["pools", "zones"])
+def test_a_run_of_nothing_is_refused(parts: str) -> None:
+    with pytest.raises(
+        ManifestError, match=rf"spec\.{parts}: found \[\], expected a list of length >= 1"
+    ):
+        manifest.load("leader-kill", [f"{parts}=[]"])
+
+
 def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
     assert expectations(manifest.parse(GOOD, where="x"))["faults"] == ["kill"]
 
@@ -101,6 +109,11 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
             ["'when: stage'"],
         ),
         ("minProgress: 0.3", "minProgress: 0.6, maxProgress: 0.5", ["can never fire"]),
+        (
+            "{when: stage, stages: [CATCHING_UP], minProgress: 0.3}",
+            "{when: key, key: pending, empty: true, holds: default-0}",
+            ["to be empty, and to have nodes"],
+        ),
         ("{role: catching_up_peer}", "{role: node}", ["target.node"]),
         ("kind: ChaosRun", "kind: Chaos", ["Chaos"]),
         (

@@ -150,7 +150,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         for name in {name for name in names if names.count(name) > 1}:
             yield f"two {kind}s are named {name!r}; names must be unique"
     yield from _load_contradictions(spec.load)
-    yield from _absent_nodes(spec)
+    yield from _unclear_nodes(spec)
     yield from _control_contradictions(spec)
     earlier: list[str] = []
     later = [fault.name for fault in spec.faults]
@@ -164,8 +164,10 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         yield from _bound_contradictions(fault, spec.faults[len(earlier) :])
 
 
-def _absent_nodes(spec: RunSpec) -> Iterator[str]:
-    """Yields the nodes of triggers that no pool ever has: one that isn't there counts as silent."""
+def _unclear_nodes(spec: RunSpec) -> Iterator[str]:
+    """Yields the nodes of triggers that no pool ever has, or that may be of two pools: one that
+    isn't found counts as silent.
+    """
     most = {pool.name: with_control(spec, pool.name) for pool in spec.pools}
     for fault in spec.faults:
         if isinstance(fault, ScaleSpec) and fault.pool in most:
@@ -173,11 +175,12 @@ def _absent_nodes(spec: RunSpec) -> Iterator[str]:
     known = [f"{pool}-{ordinal}" for pool, size in most.items() for ordinal in range(size)]
     for fault in spec.faults:
         for name in fault.trigger.nodes if isinstance(fault.trigger, OnNodes) else ():
+            here = f"fault {fault.name!r}: the trigger names node {name!r}"
             if not any(f"-{name}".endswith(f"-{node}") for node in known):
-                yield (
-                    f"fault {fault.name!r}: the trigger names node {name!r}, which no pool ever "
-                    f"has: {', '.join(f'{pool} has {size}' for pool, size in most.items())}"
-                )
+                pools = ", ".join(f"{pool} has {size}" for pool, size in most.items())
+                yield f"{here}, which no pool ever has: {pools}"
+            if len(meant := [node for node in known if f"-{node}".endswith(f"-{name}")]) > 1:
+                yield f"{here}, which may be {' or '.join(meant)}: put the release before it"
 
 
 def _of_nodes(trigger: OnKey) -> bool:

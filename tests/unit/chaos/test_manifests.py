@@ -79,6 +79,19 @@ def test_a_run_of_nothing_is_refused(parts: str) -> None:
         manifest.load("leader-kill", [f"{parts}=[]"])
 
 
+def test_a_node_that_may_be_of_two_pools_is_refused_by_its_short_name() -> None:
+    pools = "pools=[{name: default, replicas: 1}, {name: x-default, replicas: 1}]"
+
+    def load(name: str) -> None:
+        trigger = f"faults.0.trigger={{when: nodes, nodes: [{name}], state: silent}}"
+        manifest.load("leader-kill", [pools, trigger])
+
+    with pytest.raises(ManifestError, match="which may be default-0 or x-default-0"):
+        load("default-0")
+    load("zq-default-0")
+    load("x-default-0")
+
+
 def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
     assert expectations(manifest.parse(GOOD, where="x"))["faults"] == ["kill"]
 

@@ -102,7 +102,7 @@ def test_a_lost_write_is_named_with_the_operations_that_show_it(tables: Tables) 
         assert (row["at_ns"], row["node"]) == (shown["inv"], shown["node"])
         assert row["at_ns"] == START_NS + at_s * S + 4 * MS
         assert row["at_ms"] == START_MS + at_s * 1000 + 4
-        assert "misses an acknowledged write" in row["text"]
+        assert "no longer shows an acknowledged write" in row["text"]
     assert rows["planted-lost"]["position"] is not None
     assert rows["planted-lost-element"]["position"] is None
 

@@ -40,6 +40,8 @@ async def proofs_of(
     """
     view = await _look(kube, name)
     zone = named_zone(view, name)
+    if zone.zone.deleting:
+        raise UsageError(f"zone {name} is being deleted: its partitions can't be reset any more")
     missing = [number for number in chosen if number not in zone.partitions]
     if missing:
         there = f"0 to {len(zone.partitions) - 1}" if zone.partitions else "it has none yet"
@@ -140,7 +142,7 @@ class CarriedOutReset:
 class ResetProgress:
     """The state of reset requests, by partition. `open`: not carried out yet; `lapsed`: without
     effect, since the keys were changed since then by something other than a reset. `said`: the
-    zone's text on its data at risk.
+    zone's texts on its pause and its data at risk.
     """
 
     open: tuple[int, ...]
@@ -161,6 +163,9 @@ async def wait(
         lapsed: list[int] = []
         done: dict[int, CarriedOutReset] = {}
         for number, request in requests.items():
+            if number not in found:
+                lapsed.append(number)  # deleted with its zone
+                continue
             keys = found[number].keys
             node = forced_node(keys)
             if keys.configuration_token == request.token or node is not None:
@@ -173,7 +178,8 @@ async def wait(
             else:
                 lapsed.append(number)
         if not open_ or time.monotonic() > give_up_s:
-            said = [c.message for c in zone.conditions if c.type == "DataAtRisk" and not c.is_well]
+            telling = ("Paused", "DataAtRisk")
+            said = [c.message for c in zone.conditions if c.type in telling and not c.is_well]
             return ResetProgress(
                 open=tuple(open_), lapsed=tuple(lapsed), done=done, said=tuple(said)
             )

@@ -27,6 +27,10 @@ async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
     generation = int(stored["metadata"]["generation"])
     deadline_s = time.monotonic() + PATIENCE_S
     while not _obeyed(stored, generation, paused=paused):
+        if "deletionTimestamp" in stored["metadata"]:
+            raise UsageError(
+                f"zone {zone} is being deleted: there is nothing to pause or resume any more"
+            )
         if time.monotonic() > deadline_s:
             raise WaitExpired(
                 f"zone {zone}: spec.paused is {str(paused).lower()}, but no operator has "

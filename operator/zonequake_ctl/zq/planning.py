@@ -74,6 +74,8 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> WantedZone:
 async def answer(kube: Kube, wish: WantedZone, *, show_all: bool) -> RenderableType:
     """Returns the forecast of the zone for the screen. Raises UsageError if there is none."""
     present, wanted = await _present_and_wanted(kube, wish)
+    if present is not None and "deletionTimestamp" in present["metadata"]:
+        raise UsageError(f"zone {wish.zone} is being deleted: no change of it has any effect")
     view = await look(kube)
     if present is not None and not view.reports:
         reasons = "; ".join(sorted(set(view.unheard.values()))) or "there are no pods"

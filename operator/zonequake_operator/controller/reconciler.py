@@ -50,7 +50,7 @@ from zonequake_operator.resources.model import (
     ZoneSnapshot,
     ZoneSpec,
 )
-from zonequake_operator.resources.parsing import parse_partition
+from zonequake_operator.resources.parsing import owner_uid, parse_partition
 from zonequake_operator.resources.stored_shapes import partition_name
 from zonequake_protocol.admin import Order, StopReplica
 
@@ -359,15 +359,19 @@ class ZoneReconciler:
         return set(orders), set(silent)
 
     async def delete_partitions(self) -> None:
-        """Delete the zone's Partitions; their ownerReference would do it too, but later."""
-        stored = await self.resources.read()
+        """Delete the zone's Partitions, also those that `--cascade=orphan` has left without owner:
+        they would keep the next zone of this name from beginning.
+        """
+        uid = (await self.resources.read()).zone.uid
+        listed = await self._kube.list_partitions(self.name)
         slots = asyncio.Semaphore(PARALLEL_WRITES)
 
-        async def one(number: int) -> None:
+        async def one(name: str) -> None:
             async with slots:
-                await self._kube.delete_partition(partition_name(self.name, number))
+                await self._kube.delete_partition(name)
 
-        await asyncio.gather(*(one(number) for number in stored.partitions))
+        mine = [each for each in listed if owner_uid(each) in (uid, None)]
+        await asyncio.gather(*(one(each["metadata"]["name"]) for each in mine))
         self.resources.invalidate()
 
     def _announce_failures(self, zone: Zone, decided: Plan) -> None:

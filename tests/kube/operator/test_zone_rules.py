@@ -82,12 +82,13 @@ def test_a_right_zone_is_accepted(api_server: ApiServer, spec: dict[str, Any]) -
     assert done.returncode == 0, done.stderr
 
 
-def test_what_may_not_change_is_refused(api_server: ApiServer) -> None:
+@pytest.mark.parametrize(("field", "wanted"), [("partitions", 5), ("fsync", False)])
+def test_what_may_not_change_is_refused(api_server: ApiServer, field: str, wanted: object) -> None:
     assert api_server.apply(zone("fixed", {"partitions": 4})).returncode == 0
-    changed = api_server.apply(zone("fixed", {"partitions": 5}))
+    changed = api_server.apply(zone("fixed", {"partitions": 4, field: wanted}))
     api_server.kubectl("delete", "dz", "fixed")
     assert changed.returncode != 0
-    assert "partitions can't be changed; create another zone and move the data" in changed.stderr
+    assert f"{field} can't be changed; create another zone and move the data" in changed.stderr
 
 
 def test_get_shows_what_counts(api_server: ApiServer) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.made_up_nodes import topology_node
 from zonequake_ctl import reset
 from zonequake_ctl.reset import UNFINISHED
+from zonequake_ctl.reset_by_hand import wait
 from zonequake_ctl.reset_proof import MajorityReport
 from zonequake_ctl.reset_proof import prove as proved
 from zonequake_kube.client import Kube
@@ -172,6 +173,33 @@ async def test_only_a_condition_that_is_not_well_says_why_a_reset_is_not_carried
     kube = cast("Kube", Stored())
     assert await reset._wait(kube, "z", requests, 0) == UNFINISHED
     assert capsys.readouterr().out == f"not carried out yet: partition 0.{said}\n"
+
+
+async def test_a_paused_zone_says_why_a_reset_is_not_carried_out() -> None:
+    """It waits until the zone is resumed, and nothing else would say so."""
+    paused = {"type": "Paused", "status": "True", "reason": "PausedBySpec", "message": "Paused."}
+
+    class Stored:
+        async def get(self, kind: str, name: str) -> Json:
+            return {**ZONE, "status": {"conditions": [paused]}}
+
+        async def find(self, kind: str) -> list[Json]:
+            return [PARTITION]
+
+    requests = {0: ResetRequest(token=7, topology_version=1)}
+    assert (await wait(cast("Kube", Stored()), "z", requests, 0)).said == ("Paused.",)
+
+
+async def test_a_partition_that_went_with_its_zone_is_not_waited_for() -> None:
+    class Stored:
+        async def get(self, kind: str, name: str) -> Json:
+            return ZONE
+
+        async def find(self, kind: str) -> list[Json]:
+            return []
+
+    requests = {0: ResetRequest(token=7, topology_version=1)}
+    assert (await wait(cast("Kube", Stored()), "z", requests, 0)).lapsed == (0,)
 
 
 # ---------------------------------------------------------------- a survivor that died uncopied

@@ -78,6 +78,8 @@ class Edges:
         self.answers = asyncio.Event()
         self.asked = asyncio.Event()
         self.sent: list[Order] = []
+        self.partitions = [PARTITION]
+        self.deleted: list[str] = []
 
     def reconciler(self) -> ZoneReconciler:
         edges: dict[str, Any] = {"kube": self, "store": self, "fleet": self, "events": self}
@@ -98,7 +100,10 @@ class Edges:
         return {**ZONE, "metadata": {**ZONE["metadata"], "uid": self.uid}}
 
     async def list_partitions(self, _: str) -> list[dict[str, Any]]:
-        return [PARTITION]
+        return self.partitions
+
+    async def delete_partition(self, name: str) -> None:
+        self.deleted.append(name)
 
     async def write_status(self, *_: object) -> str:
         return "2"
@@ -187,6 +192,22 @@ async def test_a_zone_that_was_let_go_by_force_is_not_erased_in_its_namesake() -
     with pytest.raises(KubeNotFound):
         await reconciler.step(edges.view)
     assert edges.sent == []
+
+
+async def test_partitions_that_their_zones_deletion_orphans_go_with_it() -> None:
+    """`kubectl delete dz z --cascade=orphan`: the next zone of that name could never begin."""
+    edges = Edges()
+    owner_of = {"z-0": [], "z-1": [OWNER], "z-2": [{"controller": True, "uid": "another"}]}
+    edges.partitions = [
+        {
+            **PARTITION,
+            "metadata": {**PARTITION["metadata"], "name": name, "ownerReferences": owners},
+            "spec": {"partition": int(name[-1])},
+        }
+        for name, owners in owner_of.items()
+    ]
+    await edges.reconciler().delete_partitions()
+    assert sorted(edges.deleted) == ["z-0", "z-1"]
 
 
 async def test_nothing_counts_as_erased_before_anybody_was_heard() -> None:

@@ -11,11 +11,14 @@ from typing import Any, cast
 import pytest
 from kubernetes.aio.config import kube_config
 
+from zonequake_ctl.reset_by_hand import proofs_of
 from zonequake_ctl.zq.look import find_current
-from zonequake_ctl.zq.planning import wish_of_settings, wishes_of_file
+from zonequake_ctl.zq.pausing import set_paused
+from zonequake_ctl.zq.planning import answer, wish_of_settings, wishes_of_file
 from zonequake_ctl.zq.support_report import redacted, write_report
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.objects import Json
 
 
 def test_the_namespace_is_that_of_the_current_context(tmp_path: Path) -> None:
@@ -175,3 +178,45 @@ async def test_an_answer_that_is_no_json_is_missing_in_a_report_and_spoils_nothi
     assert any(line.startswith("pods/n0/replicas.json: JSONDecodeError") for line in missing)
     with zipfile.ZipFile(tmp_path / "r.zip") as packed:
         assert packed.read("r/pods/n0/log.txt") == b"a line"
+
+
+class Going:
+    """A cluster whose one zone is being deleted: the operator accepts no spec of it any more."""
+
+    namespace = "n"
+
+    zone: Json = {
+        "metadata": {
+            "name": "z",
+            "namespace": "n",
+            "uid": "u",
+            "generation": 3,
+            "resourceVersion": "1",
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {},
+        "status": {"observedGeneration": 1},
+    }
+
+    async def get(self, kind: str, name: str) -> Json:
+        return self.zone
+
+    async def find(self, kind: str, labels: str = "") -> list[Json]:
+        return [self.zone] if kind == "DistributionZone" else []
+
+    async def patch(self, kind: str, name: str, change: Json) -> Json:
+        return self.zone
+
+    async def try_write(self, manifest: Json, *, replaces: bool) -> Json:
+        return manifest
+
+
+async def test_a_zone_that_is_being_deleted_is_said_to_be_so() -> None:
+    """Instead of a plan that never comes, or of twenty seconds and the blame of the operator."""
+    kube = cast("Kube", Going())
+    with pytest.raises(UsageError, match="zone z is being deleted"):
+        await answer(kube, wish_of_settings("z", ["replicas=5"]), show_all=False)
+    with pytest.raises(UsageError, match="zone z is being deleted"):
+        await set_paused(kube, "z", paused=True)
+    with pytest.raises(UsageError, match="zone z is being deleted"):
+        await proofs_of(kube, "z")

@@ -45,3 +45,17 @@ def test_a_description_is_a_sentence(path: Path) -> None:
     assert [
         name for name, text in said.items() if not (text[:1].isupper() and text[-1:] == ".")
     ] == []
+
+
+def test_what_a_replica_keeps_from_its_creation_cannot_be_changed() -> None:
+    """An order to start changes none of it in a replica that exists; the zone would say that its
+    spec is applied."""
+    spec = schema_of(CRDS / "distributionzones.yaml")["properties"]["spec"]
+    fixed = {
+        rule["fieldPath"].removeprefix(".")
+        for rule in spec["x-kubernetes-validations"]
+        if rule["rule"] == f"self{rule.get('fieldPath')} == oldSelf{rule.get('fieldPath')}"
+    }
+    assert fixed == {"partitions", "consistencyMode", "storage", "fsync"}
+    said = {name for name, field in fields(spec) if "Immutable" in field["description"]}
+    assert said == fixed

@@ -68,11 +68,36 @@ def test_distrust_ends_with_the_last_replica_it_touches(tmp_path: Path) -> None:
     path = tmp_path / "DISTRUSTED"
     distrusted = DistrustedFiles(path)
     distrusted.add("log", below=10, reason=REASON)
+    distrusted.renewed("log")
     distrusted.settle([record(5), record(12)])
     assert DistrustedFiles(path).of(record(5)) is not None
     distrusted.settle([record(12)])
     assert not path.exists()
     assert distrusted.of(record(5)) is None
+
+
+def test_an_environment_is_written_anew_though_all_of_it_was_erased_before(tmp_path: Path) -> None:
+    # After a failed commit of the data the log still takes the erasures of all replicas.
+    with_a_replica(tmp_path)
+    file = tmp_path / "data" / "data.mdb"
+    before = file.stat().st_ino
+    distrusted = DistrustedFiles(tmp_path / "DISTRUSTED")
+    distrusted.add("data", below=10, reason=REASON)
+    distrusted.settle([])
+    storage_of(tmp_path).close()
+    assert file.stat().st_ino != before, "its pages may be ones that the disk never got"
+
+
+def test_a_mark_that_touches_no_replica_ends_once_its_environment_is_written_anew(
+    tmp_path: Path,
+) -> None:
+    storage_of(tmp_path).close()
+    path = tmp_path / "DISTRUSTED"
+    DistrustedFiles(path).add("data", below=10, reason=REASON)
+    storage = storage_of(tmp_path)
+    assert not path.exists()
+    assert storage.new_number() >= 10
+    storage.close()
 
 
 def test_a_mark_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import get_args
 
@@ -260,6 +261,23 @@ async def test_a_bounded_read_is_answered_only_within_its_bound(
         assert "the read allows 10000 ms" in (late.error or "")
         assert read(replica, 0).value == 0, "no bound: whatever is here"
         assert read(replica, -1).status is ReplyStatus.INVALID
+
+
+async def test_a_state_ages_while_the_machine_is_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 1)
+        await until(lambda: replica.core_now().fresh_since_ms() is not None)
+        assert read(replica, 10_000).value == 0
+        clock = time.clock_gettime
+
+        def after_sleep(which: int) -> float:
+            return clock(which) + (20.0 if which == time.CLOCK_BOOTTIME else 0.0)
+
+        monkeypatch.setattr(time, "clock_gettime", after_sleep)
+        assert read(replica, 10_000).status is ReplyStatus.STALE
 
 
 async def test_a_replica_that_no_leader_vouches_for_answers_no_bounded_read(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from zonequake_store.node.flushing import Flushing
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, MessageKind
 from zonequake_store.replica.replica import Replica
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.partition import AppliedState, StateMachine
+from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore, Flush
 
@@ -60,6 +63,38 @@ async def test_a_stop_waits_for_the_flush_that_is_under_way(
         assert reply.status is OrderStatus.RECEIVED
         stored = node.storage.data.state(replica.record.data_number)
         assert stored.index == replica.partition.index
+
+
+async def test_a_stop_does_not_wait_for_a_state_that_a_shorter_lineage_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise every order to the node would wait behind it, until that lineage has grown.
+    flush, allowed = DataStore.flush, threading.Semaphore(0)
+
+    def slow(store: DataStore, flushes: Iterable[Flush], *, pause: Callable[[], object]) -> None:
+        assert allowed.acquire(timeout=60)
+        flush(store, flushes, pause=pause)
+
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await node.offer(replica, "k", 1)
+        monkeypatch.setattr(DataStore, "flush", slow)
+        stopping = asyncio.create_task(node.orders.execute([stop(replica)]))
+        await until(lambda: replica.flushing)
+        cells = Overlay(node.storage.data, node.storage.new_number())
+        shorter = StateMachine(
+            cells,
+            clients=ClientTable(),
+            transactions=TransactionTable(),
+            state=AppliedState(index=1, term=1),
+        )
+        assert shorter.index < replica.partition.index
+        replica.replace_state(cells, shorter)
+        monkeypatch.undo()
+        allowed.release()
+        async with asyncio.timeout(10):
+            (reply,) = await stopping
+        assert reply.status is OrderStatus.RECEIVED
 
 
 async def test_a_stop_raises_the_token_that_a_start_must_have(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The clock of Leases: it goes on while the machine is suspended, unlike the loop's."""
+"""The clock of Leases and bounded reads: unlike the loop's, it goes on while the machine sleeps."""
 
 from __future__ import annotations
 

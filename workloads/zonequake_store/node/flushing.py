@@ -79,16 +79,21 @@ class Flushing:
         self._news = asyncio.Event()
 
     async def flushed(self, replica: Replica) -> None:
-        """Wait until all that the replica has applied by now is stored.
+        """Wait until all that the replica has applied by now is stored, or another state has taken
+        its place: a newer lineage's may end before it, and is stored.
 
         Raises StorageError if nothing is stored now.
         """
-        wanted = replica.partition.index
-        while replica.durable_index < wanted and not replica.stopped:
+        wanted, cells = replica.partition.index, replica.cells
+
+        def is_owed() -> bool:
+            return replica.durable_index < wanted and replica.cells is cells
+
+        while is_owed() and not replica.stopped:
             self._host.watch.check()
             self.flush([replica])
             await self._news.wait()
-        if replica.durable_index < wanted:
+        if is_owed():
             self._host.watch.check()  # that is why it was stopped
 
     async def flush_ended(self, replica: Replica) -> None:

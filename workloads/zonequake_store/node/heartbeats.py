@@ -28,6 +28,9 @@ class TickingHost(ReplicaHost, Edge, Protocol):
     def tick_schedule(self) -> TickSchedule:
         """The replicas that a tick concerns."""
 
+    def clock_ms(self) -> int:
+        """Returns the time of the cores' ticks."""
+
     def ticked(self, now_s: float, *, lag_s: float) -> None:
         """Handles a tick, so much late, for all replicas that it concerned."""
 
@@ -85,7 +88,7 @@ class Heartbeats:
         if self._ticks_since_beat >= self._heartbeat_ticks:
             self._ticks_since_beat = 0
             self._beat()
-        for replica in host.tick_schedule.pass_tick(int(now_s * 1000)):
+        for replica in host.tick_schedule.pass_tick(host.clock_ms()):
             if replica.stopped:
                 continue
             if replica.core_now().has_ready():

@@ -26,6 +26,7 @@ from zlib import crc32
 from zonequake_protocol.client import RouteReply
 from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.errors import StorageError
+from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import NodeLease
 from zonequake_store.network.framing import FrameFlush
@@ -202,8 +203,10 @@ class Host(Edge):
         self.catch_up.after_turn(awake)
 
     def clock_ms(self) -> int:
-        """Monotonic time: the clock of the cores' ticks."""
-        return int(self._loop.time() * 1000)
+        """Monotonic time: the clock of the cores' ticks. It goes on while the machine is suspended,
+        as the age of a state does.
+        """
+        return int(boottime_s() * 1000)
 
     def send(self, replica: Replica, messages: Sequence[Message]) -> None:
         """Put a replica's messages into this turn's frames."""

@@ -119,6 +119,7 @@ class Storage:
             self.stagings = begun_stagings(self.data, self.records)
             """Snapshots on their way in that an earlier process left, by group."""
             self._next_number = self._free_numbers()
+            self._distrusted.settle(self.records.values())
             undo.pop_all()
         self.watcher: Watcher
         """The receiver of the storage's events; set before anything is written."""

@@ -103,8 +103,12 @@ class DistrustedFiles:
         return None
 
     def settle(self, left: Iterable[GroupRecord]) -> None:
-        """Forget the failures if none of these replicas is touched by them."""
-        if self._failures and not any(self.of(record) for record in left):
+        """Forget the failures if none of these replicas is touched by them, and the environments
+        were written again: the next start does that only by what stands here.
+        """
+        if self.to_renew or any(self.of(record) for record in left):
+            return
+        if self._failures:
             self._failures.clear()
             with contextlib.suppress(OSError):
                 self._path.unlink()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from kubernetes.aio.config import kube_config
@@ -185,7 +185,7 @@ class Going:
 
     namespace = "n"
 
-    zone: Json = {
+    zone: ClassVar[Json] = {
         "metadata": {
             "name": "z",
             "namespace": "n",

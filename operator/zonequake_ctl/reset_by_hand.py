@@ -24,7 +24,11 @@ from zonequake_operator.high_availability.decisions import each_with_holders
 from zonequake_operator.high_availability.reset import forced_node, last_forced_token
 from zonequake_operator.resources.model import Partition, ResetRequest, Zone
 from zonequake_operator.resources.parsing import owner_uid, parse_partition, parse_zone
-from zonequake_operator.resources.stored_shapes import RESET_ANNOTATION, render_reset_requests
+from zonequake_operator.resources.stored_shapes import (
+    RESET_ANNOTATION,
+    RESET_ZONE_ANNOTATION,
+    render_reset_requests,
+)
 from zonequake_protocol.admin import ReplicaStatus
 
 POLL_S = 0.3
@@ -115,7 +119,10 @@ async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -
         all_of_them = render_reset_requests({**zone.reset_requests, **requests})
         change: dict[str, Any] = {
             "metadata": {
-                "annotations": {RESET_ANNOTATION: all_of_them},
+                "annotations": {
+                    RESET_ANNOTATION: all_of_them,
+                    RESET_ZONE_ANNOTATION: zone.uid,
+                },
                 "resourceVersion": zone.resource_version,
             }
         }

@@ -251,7 +251,7 @@ class App:
         generation = event["object"]["metadata"].get("generation")
         running.reconcilers[uid].resources.generation_seen(int(str(generation or 0)))
         annotations = event["object"]["metadata"].get("annotations")
-        running.reconcilers[uid].resources.requests_seen(reset_requests(annotations))
+        running.reconcilers[uid].resources.requests_seen(reset_requests(annotations, uid))
 
     async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
         """Handles a table that was made or altered."""

@@ -73,7 +73,7 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
         generation=meta.get("generation", 1),
         resource_version=meta["resourceVersion"],
         deleting="deletionTimestamp" in meta,
-        reset_requests=reset_requests(meta.get("annotations")),
+        reset_requests=reset_requests(meta.get("annotations"), meta["uid"]),
         spec=parse_zone_spec(obj.get("spec") or {}),
         status=ZoneStatus(
             observed_generation=status.observed_generation,

@@ -145,6 +145,8 @@ class WireTopologyStatus(ResourceStruct, frozen=True):
     departed: tuple[WireDeparture, ...] = ()
 
 
+RESET_ZONE_ANNOTATION = "zonequake.io/reset-zone"
+"""The uid of the zone for which the requests were written."""
 RESET_ANNOTATION = "zonequake.io/reset"
 """Annotation of a DistributionZone with the requests of `zonequake reset`, {partition:
 [configurationToken, topologyVersion, [node, incarnation]]}; the replica is left out if the
@@ -158,9 +160,14 @@ class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     survivor: tuple[str, str] | None = None
 
 
-def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequest]:
-    """Reads the partitions that a zone's annotation asks to be reset; none if it can't be read."""
-    text = (annotations or {}).get(RESET_ANNOTATION, "{}")
+def reset_requests(annotations: Mapping[str, str] | None, uid: str = "") -> dict[int, ResetRequest]:
+    """Reads the partitions that a zone's annotation asks to be reset; none if it can't be read, or
+    if it was written for another zone than the one with this uid.
+    """
+    annotations = annotations or {}
+    if uid and annotations.get(RESET_ZONE_ANNOTATION, uid) != uid:
+        return {}  # made again from a manifest or a backup of a former zone
+    text = annotations.get(RESET_ANNOTATION, "{}")
     try:
         found = msgspec.json.decode(text, type=dict[int, WireResetRequest])
     except msgspec.DecodeError:

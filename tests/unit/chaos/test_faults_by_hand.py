@@ -36,7 +36,12 @@ from zonequake_operator.resources.model import (
     Topology,
     TopologyNode,
 )
-from zonequake_operator.resources.stored_shapes import RESET_ANNOTATION, reset_requests
+from zonequake_operator.resources.parsing import parse_zone
+from zonequake_operator.resources.stored_shapes import (
+    RESET_ANNOTATION,
+    RESET_ZONE_ANNOTATION,
+    reset_requests,
+)
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
@@ -364,3 +369,19 @@ async def test_requests_that_others_made_stay(journal: CleanupJournal) -> None:
     cluster.then = list(itertools.repeat(AGAIN, 2))
     await done(ResetByHandSpec(name="by-hand"), made_injection(cluster, journal))
     assert cluster.requested[7] == ResetRequest(token=3, topology_version=4)
+
+
+async def test_requests_that_came_with_the_manifest_of_another_zone_are_none(
+    journal: CleanupJournal,
+) -> None:
+    """A zone made again by a backup has its annotations, and the tokens of a new zone; in another
+    namespace versions of the topology are lower, and the first loss of a majority would be given
+    up unasked, also in a StrongConsistency zone."""
+    cluster = Cluster(DEAD)
+    cluster.annotations = {RESET_ANNOTATION: '{"7": [1, 400]}', RESET_ZONE_ANNOTATION: "former"}
+    assert parse_zone(cluster._zone()).reset_requests == {}
+    cluster.then = list(itertools.repeat(AGAIN, 2))
+    await done(ResetByHandSpec(name="by-hand"), made_injection(cluster, journal))
+    assert list(cluster.requested) == [0]
+    assert list(parse_zone(cluster._zone()).reset_requests) == [0]
+    assert cluster.annotations[RESET_ZONE_ANNOTATION] == UID

@@ -34,8 +34,9 @@ from zonequake_analysis.measures.availability.not_probed import (
     ProbedPlace,
     began_late,
     never_probed,
+    stopped_early,
 )
-from zonequake_analysis.measures.availability.probes import SILENT_INTERVALS, Island, Vantage
+from zonequake_analysis.measures.availability.probes import Island, Vantage
 from zonequake_analysis.measures.majorities import TimeRange
 from zonequake_analysis.measures.resets import RESET
 
@@ -141,7 +142,7 @@ def availability(
         if event.kind == "run.phase" and one_clock:
             phases.setdefault(event.text("phase"), event.time)
     late = began_late(vantages, phases.get(_PROBED_BEFORE))
-    islands = [*islands, *late, *_stopped(vantages, phases.get(_LAST_OF_PROBES))]
+    islands = [*islands, *late, *stopped_early(vantages, phases.get(_LAST_OF_PROBES))]
     return Availability(
         windows=tuple(_merge(islands, vantages, _told(events) if one_clock else None)),
         vantages=tuple(vantages),
@@ -150,32 +151,6 @@ def availability(
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
         never_probed=tuple(never_probed(vantages, partitions)),
     )
-
-
-def _stopped(vantages: Iterable[Vantage], until_ns: int | None) -> Iterator[Island]:
-    """Yields a silence for each vantage that stopped before `until_ns`, or, if that isn't known,
-    before another one of its partition and class.
-    """
-    last: dict[tuple[str, int, str], int] = defaultdict(int)
-    known = list(vantages)
-    for one in known:
-        place = one.zone, one.partition, one.function
-        last[place] = max(last[place], one.last_ns)
-    for one in known:
-        end_ns = until_ns
-        if end_ns is None:
-            end_ns = last[one.zone, one.partition, one.function]
-        if end_ns - one.last_ns > SILENT_INTERVALS * one.interval_ns:
-            yield Island(
-                zone=one.zone,
-                partition=one.partition,
-                function=one.function,
-                vantage=one.vantage,
-                silent=True,
-                failed=0,
-                possible=(one.last_ns, end_ns),
-                certain=(one.last_ns, one.last_ns),
-            )
 
 
 _Acting = tuple[RecordedEvent, int]

@@ -160,12 +160,12 @@ class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     survivor: tuple[str, str] | None = None
 
 
-def reset_requests(annotations: Mapping[str, str] | None, uid: str = "") -> dict[int, ResetRequest]:
+def reset_requests(annotations: Mapping[str, str] | None, uid: str) -> dict[int, ResetRequest]:
     """Reads the partitions that a zone's annotation asks to be reset; none if it can't be read, or
     if it was written for another zone than the one with this uid.
     """
     annotations = annotations or {}
-    if uid and annotations.get(RESET_ZONE_ANNOTATION, uid) != uid:
+    if annotations.get(RESET_ZONE_ANNOTATION, uid) != uid:
         return {}  # made again from a manifest or a backup of a former zone
     text = annotations.get(RESET_ANNOTATION, "{}")
     try:

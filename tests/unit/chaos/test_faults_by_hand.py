@@ -100,7 +100,7 @@ class Cluster:
 
     @property
     def requested(self) -> dict[int, ResetRequest]:
-        return reset_requests(self.annotations)
+        return reset_requests(self.annotations, UID)
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
         assert (kind, name) == ("DistributionZone", "z")

@@ -515,8 +515,8 @@ def test_requests_are_read_as_they_are_written_and_what_cannot_be_read_asks_for_
         0: ResetRequest(token=5, topology_version=8),
         12: ResetRequest(token=7, topology_version=9),
     }
-    assert reset_requests({RESET_ANNOTATION: render_reset_requests(asked)}) == asked
-    assert reset_requests({RESET_ANNOTATION: '{"0": [5, 8], "12": [7, 9]}'}) == asked
-    assert reset_requests({RESET_ANNOTATION: '{"0": 5}'}) == {}
-    assert reset_requests({RESET_ANNOTATION: "all of them"}) == {}
-    assert reset_requests(None) == {}
+    assert reset_requests({RESET_ANNOTATION: render_reset_requests(asked)}, "u") == asked
+    assert reset_requests({RESET_ANNOTATION: '{"0": [5, 8], "12": [7, 9]}'}, "u") == asked
+    assert reset_requests({RESET_ANNOTATION: '{"0": 5}'}, "u") == {}
+    assert reset_requests({RESET_ANNOTATION: "all of them"}, "u") == {}
+    assert reset_requests(None, "u") == {}

@@ -528,5 +528,5 @@ def test_a_request_with_a_choice_is_read_as_it_is_written() -> None:
     asked = {0: ASKED, 7: chosen("C", "c-2")}
     text = render_reset_requests(asked)
     assert text == '{"0":[5,9],"7":[5,9,["C","c-2"]]}'
-    assert reset_requests({RESET_ANNOTATION: text}) == asked
-    assert reset_requests({RESET_ANNOTATION: '{"7": [5, 9, "C"]}'}) == {}
+    assert reset_requests({RESET_ANNOTATION: text}, "u") == asked
+    assert reset_requests({RESET_ANNOTATION: '{"7": [5, 9, "C"]}'}, "u") == {}

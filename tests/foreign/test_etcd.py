@@ -233,6 +233,7 @@ async def test_linearizable_reads_pass_while_leaders_move_and_followers_are_cut_
     assert said(await judged(spark, run)) == {}
 
 
+@pytest.mark.long
 async def test_writes_that_a_majority_lost_with_its_disks_are_found_lost(
     etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from zonequake_store.replica.replica import Replica
 
 pytestmark = pytest.mark.timeout(600)
 
-SEEDS = 4
+SEEDS = 2
 """Of each scenario."""
 RAFT_SEEDS = 30
 

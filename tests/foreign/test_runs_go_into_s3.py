@@ -43,6 +43,7 @@ def spool(tmp_path: Path) -> RunFolder:
     return made(tmp_path / "runs" / "one-1", "one-1")
 
 
+@pytest.mark.long
 async def test_a_run_goes_into_the_store_over_faults_and_is_judged_there(
     cluster: Any,
     release: ReleasePlace,

@@ -70,7 +70,7 @@ FOUND_BY = {
 """Rule → the invariant that breaks first without it."""
 
 
-LARGE = ("wrong-proofs", "proofs-of-two", "proofs-twice")
+LARGE = ("proofs", "wrong-proofs", "proofs-of-two", "proofs-twice")
 """Too large for each change."""
 
 

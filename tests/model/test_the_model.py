@@ -75,7 +75,7 @@ WITHIN = {
 }
 
 LARGE = (
-    *("elections", "late-change", "loss"),  # ten to twenty seconds each, and models seldom change
+    *("elections", "changes", "late-change", "loss"),  # models seldom change
     *("reset-and-back", "reset-and-change", "everything-near", "everything"),
 )
 """Too large for each change."""

@@ -128,6 +128,7 @@ def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s:
     assert leftovers(name) == NOTHING
 
 
+@pytest.mark.long
 def test_two_instances_run_at_once_and_the_end_of_one_leaves_the_other(
     embedded_cluster: EmbeddedCluster, name: str
 ) -> None:

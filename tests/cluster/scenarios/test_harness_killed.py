@@ -90,6 +90,7 @@ def test_a_debt_that_nobody_recorded_is_found_by_inspection_and_by_looking(
     assert left == []
 
 
+@pytest.mark.long
 def test_a_payment_that_fails_is_not_proven(kills: Sweep) -> None:
     only = faults_of("mortal-hold", "cut")
     _, run, _ = kills.run(scenario_file("mortal-hold"), (CUT, "1", "after"), only=only)

@@ -59,7 +59,8 @@ def seconds(rfc3339: str) -> float:
     return datetime.fromisoformat(rfc3339).timestamp()
 
 
-@pytest.mark.parametrize("way", [pytest.param(Way.AFTER, marks=pytest.mark.long), Way.LAST])
+@pytest.mark.long
+@pytest.mark.parametrize("way", [Way.AFTER, Way.LAST])
 def test_a_timer_goes_on_if_the_operator_dies_as_it_arms_or_holds_it(
     running: Rebalances, way: Way
 ) -> None:

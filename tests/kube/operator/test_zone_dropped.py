@@ -31,8 +31,8 @@ pytestmark = pytest.mark.kube
 DROPPED = "dropped"
 PARTITIONS = 2
 SEED = 5
-SAMPLED = 3
-FORCED = 2
+SAMPLED = 2
+FORCED = 1
 
 
 @dataclass(slots=True)
@@ -232,6 +232,7 @@ def test_a_zone_is_let_go_by_force_and_another_gets_its_name_at_once(scene: Scen
             assert scene.groups() == []
 
 
+@pytest.mark.long
 def test_a_zone_is_dropped_while_its_timers_are_armed(scene: Scene) -> None:
     scene.create(dataNodesAutoAdjustScaleUp=3600)
     assert scene.running.go(Move.JOIN).problems == []

@@ -193,6 +193,7 @@ async def test_nothing_acknowledged_is_lost_by_a_kill_while_a_failed_sync_is_wri
     assert not await alone.lost()
 
 
+@pytest.mark.long
 async def test_a_start_that_writes_a_distrusted_log_anew_may_be_killed_anywhere(
     nodes: LocalNodes, disk_faults: Path
 ) -> None:

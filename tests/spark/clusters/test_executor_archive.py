@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.clusters.machines import DATA, SPARK, Machine, network
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 FROM_SPARK = ":".join(
     f"{SPARK}/python/lib/{file.name}"

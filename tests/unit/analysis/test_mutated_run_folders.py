@@ -39,7 +39,7 @@ from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.report import time_rows
 from zonequake_analysis.report.summary import faults_in_words
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 RUN_YAML = """
 run: r1

@@ -65,7 +65,9 @@ def all_ended(leader: int, *, within_s: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("killed", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "killed", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_children_end_with_a_parent_that_is_killed(
     hunt: subprocess.Popen[str], killed: signal.Signals
 ) -> None:

@@ -81,7 +81,7 @@ async def _reset(
     wait_s: float,
 ) -> int:
     async with await place.connect() as kube:
-        found = await proofs_of(kube, name, chosen, named)
+        uid, found = await proofs_of(kube, name, chosen, named)
         refused = refusal(name, found, chosen)
         proofs = to_reset(found, chosen)
         console.print("\n".join(refused or told(proofs)), markup=False)
@@ -93,8 +93,8 @@ async def _reset(
             console.print("nothing was reset")
             return REFUSED
         requests = requests_for(proofs)
-        await request(kube, name, requests)
-        return await _wait(kube, name, requests, wait_s)
+        await request(kube, name, uid, requests)
+        return await _wait(kube, name, uid, requests, wait_s)
 
 
 def _confirmed(count: int) -> bool:
@@ -108,8 +108,10 @@ def _confirmed(count: int) -> bool:
         ) from None
 
 
-async def _wait(kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float) -> int:
-    outcome = await wait(kube, name, requests, wait_s)
+async def _wait(
+    kube: Kube, name: str, uid: str, requests: Mapping[int, ResetRequest], wait_s: float
+) -> int:
+    outcome = await wait(kube, name, uid, requests, wait_s)
     if outcome.open:
         text = f"not carried out yet: {partitions_text(outcome.open)}."
         console.print(" ".join([text, *outcome.said]), markup=False)

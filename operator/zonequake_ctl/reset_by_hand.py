@@ -38,9 +38,9 @@ ATTEMPTS = 10
 
 async def proofs_of(
     kube: Kube, name: str, chosen: Sequence[int] = (), named: str | None = None
-) -> list[MajorityReport]:
-    """Returns a proof for each chosen partition, or for every partition if none is chosen. Raises
-    UsageError.
+) -> tuple[str, list[MajorityReport]]:
+    """Returns the zone's uid, and a proof for each chosen partition, or for every partition if none
+    is chosen. Raises UsageError.
     """
     view = await _look(kube, name)
     zone = named_zone(view, name)
@@ -52,7 +52,7 @@ async def proofs_of(
         raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
     every = each_with_holders(zone.snapshot(view), zone.groups)
     proofs = {partition.number: prove(partition, holders, named) for partition, holders in every}
-    return [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
+    return zone.zone.uid, [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
 
 
 async def _look(kube: Kube, name: str) -> NamespaceView:
@@ -111,11 +111,17 @@ def requests_for(proofs: Sequence[MajorityReport]) -> dict[int, ResetRequest]:
     return {proof.partition.number: proof.request for proof in proofs}
 
 
-async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:
+async def request(kube: Kube, name: str, uid: str, requests: Mapping[int, ResetRequest]) -> None:
     """Writes the requests beside those that others made. What the operator wrote since the proof
-    doesn't matter."""
+    doesn't matter. Raises UsageError if the zone isn't the one that the proofs are of.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         zone = parse_zone(await kube.get("DistributionZone", name))
+        if zone.uid != uid:
+            raise UsageError(
+                f"zone {name} was deleted and created again since its majorities were looked at, "
+                "so nothing was reset: look again"
+            )
         all_of_them = render_reset_requests({**zone.reset_requests, **requests})
         change: dict[str, Any] = {
             "metadata": {
@@ -159,13 +165,15 @@ class ResetProgress:
 
 
 async def wait(
-    kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float
+    kube: Kube, name: str, uid: str, requests: Mapping[int, ResetRequest], wait_s: float
 ) -> ResetProgress:
-    """Waits until no request is open, at most `wait_s` seconds; returns the progress."""
+    """Waits until no request is open, at most `wait_s` seconds; returns the progress. The requests
+    are to the zone with this uid: with it they lapse.
+    """
     give_up_s = time.monotonic() + wait_s
     chosen: dict[int, str] = {}
     while True:
-        zone, found = await _read(kube, name)
+        zone, found = await _read(kube, name, uid)
         open_: list[int] = []
         lapsed: list[int] = []
         done: dict[int, CarriedOutReset] = {}
@@ -201,8 +209,8 @@ def _survivor(partition: Partition) -> str:
     return newest[0] if len(newest) == 1 else partition.view.leader or ""
 
 
-async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition]]:
+async def _read(kube: Kube, name: str, uid: str) -> tuple[Zone, dict[int, Partition]]:
     zone = parse_zone(await kube.get("DistributionZone", name))
     listed = await kube.find("Partition")
-    mine = [parse_partition(one) for one in listed if owner_uid(one) == zone.uid]
+    mine = [parse_partition(one) for one in listed if owner_uid(one) == uid]
     return zone, {partition.number: partition for partition in mine}

@@ -97,6 +97,7 @@ class Cluster:
         self.departed = {"C": Departure(since=3, left=8)}
         self.conditions: list[dict[str, Any]] = []
         self.annotations: dict[str, str] = {}
+        self.uid = UID
 
     @property
     def requested(self) -> dict[int, ResetRequest]:
@@ -143,7 +144,7 @@ class Cluster:
         return msgspec.json.encode(ReplicasReport(node=node, replicas=waiting))
 
     def _zone(self) -> dict[str, Any]:
-        metadata = {"name": "z", "namespace": "n", "uid": UID, "resourceVersion": "1"}
+        metadata = {"name": "z", "namespace": "n", "uid": self.uid, "resourceVersion": "1"}
         return {
             "metadata": metadata | {"annotations": dict(self.annotations)},
             "spec": {"partitions": len(self.keys), "consistencyMode": "HighAvailability"},
@@ -151,7 +152,7 @@ class Cluster:
         }
 
     def _partition(self, number: int, keys: PartitionKeys) -> dict[str, Any]:
-        owner = {"controller": True, "uid": UID}
+        owner = {"controller": True, "uid": self.uid}
         metadata = {"name": f"z-{number}", "resourceVersion": "1", "ownerReferences": [owner]}
         view = PartitionStatus(leader=self.leaders.get(number))
         return {
@@ -341,6 +342,18 @@ async def test_what_the_operator_does_not_carry_out_has_no_proof(journal: Cleanu
     assert str(error.value) == f"{left} {message}"
 
 
+async def test_a_zone_that_is_another_since_the_proof_is_not_reset(
+    journal: CleanupJournal,
+) -> None:
+    cluster = Cluster(DEAD)
+    life, injection = life_of(ALL), made_injection(cluster, journal)
+    await life.prepare(injection)
+    cluster.uid = "another"
+    with pytest.raises(FaultFailed, match="by-hand: zone z was deleted and created again"):
+        await life.inject(injection)
+    assert cluster.annotations == {}
+
+
 async def test_keys_that_changed_without_a_reset_are_no_proof(
     journal: CleanupJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,7 +364,7 @@ async def test_keys_that_changed_without_a_reset_are_no_proof(
         await done(ALL, made_injection(cluster, journal))
     kube = cast("Kube", cluster)
     asked = {0: ResetRequest(token=6, topology_version=9)}
-    assert await reset._wait(kube, "z", asked, 0) == reset.REFUSED
+    assert await reset._wait(kube, "z", UID, asked, 0) == reset.REFUSED
     assert "partition 0 was not reset" in capsys.readouterr().out
 
 

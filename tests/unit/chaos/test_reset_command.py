@@ -10,10 +10,11 @@ import pytest
 from tests.unit.made_up_nodes import topology_node
 from zonequake_ctl import reset
 from zonequake_ctl.reset import UNFINISHED
-from zonequake_ctl.reset_by_hand import wait
+from zonequake_ctl.reset_by_hand import request, wait
 from zonequake_ctl.reset_proof import MajorityReport
 from zonequake_ctl.reset_proof import prove as proved
 from zonequake_kube.client import Kube
+from zonequake_kube.errors import UsageError
 from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import ReplicaHolders
@@ -30,15 +31,16 @@ from zonequake_operator.resources.model import (
 )
 from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
+UID = "12345678"
 ZONE: Json = {
-    "metadata": {"name": "z", "namespace": "n", "uid": "12345678", "resourceVersion": "1"},
+    "metadata": {"name": "z", "namespace": "n", "uid": UID, "resourceVersion": "1"},
     "spec": {},
 }
 PARTITION: Json = {
     "metadata": {
         "name": "z-0",
         "resourceVersion": "1",
-        "ownerReferences": [{"controller": True, "uid": "12345678"}],
+        "ownerReferences": [{"controller": True, "uid": UID}],
     },
     "spec": {"zone": "z", "partition": 0, "group": "z.12345678.0"},
     "status": {"configurationToken": 7},
@@ -171,7 +173,7 @@ async def test_only_a_condition_that_is_not_well_says_why_a_reset_is_not_carried
 
     requests = {0: ResetRequest(token=7, topology_version=1)}
     kube = cast("Kube", Stored())
-    assert await reset._wait(kube, "z", requests, 0) == UNFINISHED
+    assert await reset._wait(kube, "z", UID, requests, 0) == UNFINISHED
     assert capsys.readouterr().out == f"not carried out yet: partition 0.{said}\n"
 
 
@@ -187,7 +189,7 @@ async def test_a_paused_zone_says_why_a_reset_is_not_carried_out() -> None:
             return [PARTITION]
 
     requests = {0: ResetRequest(token=7, topology_version=1)}
-    assert (await wait(cast("Kube", Stored()), "z", requests, 0)).said == ("Paused.",)
+    assert (await wait(cast("Kube", Stored()), "z", UID, requests, 0)).said == ("Paused.",)
 
 
 async def test_a_partition_that_went_with_its_zone_is_not_waited_for() -> None:
@@ -199,7 +201,7 @@ async def test_a_partition_that_went_with_its_zone_is_not_waited_for() -> None:
             return []
 
     requests = {0: ResetRequest(token=7, topology_version=1)}
-    assert (await wait(cast("Kube", Stored()), "z", requests, 0)).lapsed == (0,)
+    assert (await wait(cast("Kube", Stored()), "z", UID, requests, 0)).lapsed == (0,)
 
 
 # ---------------------------------------------------------------- a survivor that died uncopied
@@ -307,3 +309,25 @@ def test_a_reset_of_before_the_stop_is_none_that_is_under_way() -> None:
     forced = partition("ABC", pending=AssignmentSet(nodes=("A",), force=True))
     keys = replace(forced.keys, chain=CHAIN, configuration_token=6, stopped_token=6)
     assert prove(replace(forced, keys=keys), topology("A", "BC"), A=replica()).refused is None
+
+
+async def test_a_namesake_is_not_reset_by_the_proof_of_the_zone_before() -> None:
+    """Its tokens begin where those of the first began, and people take their time to answer."""
+
+    class Again:
+        async def get(self, kind: str, name: str) -> Json:
+            return {**ZONE, "metadata": {**ZONE["metadata"], "uid": "another"}}
+
+        async def find(self, kind: str) -> list[Json]:
+            owner = {"controller": True, "uid": "another"}
+            metadata = {**PARTITION["metadata"], "ownerReferences": [owner]}
+            return [{**PARTITION, "metadata": metadata}]
+
+        async def patch(self, kind: str, name: str, change: Json) -> Json:
+            raise AssertionError(change)
+
+    kube = cast("Kube", Again())
+    requests = {0: ResetRequest(token=7, topology_version=1)}
+    with pytest.raises(UsageError, match="zone z was deleted and created again"):
+        await request(kube, "z", UID, requests)
+    assert (await wait(kube, "z", UID, requests, 0)).lapsed == (0,)

@@ -24,13 +24,14 @@ class ResetByHand:
         self._zone = zone
         self._chosen = partitions
         self._proofs: dict[int, reset_proof.MajorityReport] = {}
+        self._zone_uid = ""
         self._requests: Mapping[int, ResetRequest] = {}
 
     async def prepare(self, injection: Injection) -> None:
         """Checks the proof. Raises FaultFailed if a chosen partition may still have a majority."""
         zone, survivor = self._zone_of(injection), _survivor(injection)
         try:
-            found = await reset_by_hand.proofs_of(
+            self._zone_uid, found = await reset_by_hand.proofs_of(
                 injection.world.kube, zone, self._chosen, survivor
             )
         except UsageError as error:
@@ -43,12 +44,16 @@ class ResetByHand:
         self._requests = reset_by_hand.requests_for(proofs)
 
     async def inject(self, injection: Injection) -> None:
-        await reset_by_hand.request(injection.world.kube, self._zone_of(injection), self._requests)
+        zone = self._zone_of(injection)
+        try:
+            await reset_by_hand.request(injection.world.kube, zone, self._zone_uid, self._requests)
+        except UsageError as error:
+            raise FaultFailed(f"{injection.name}: {error}") from error
 
     async def wait_until_effective(self, injection: Injection) -> Proof:
         zone, wanted = self._zone_of(injection), _survivor(injection)
         outcome = await reset_by_hand.wait(
-            injection.world.kube, zone, self._requests, wait_s=injection.timeout_s
+            injection.world.kube, zone, self._zone_uid, self._requests, wait_s=injection.timeout_s
         )
         if outcome.open:
             what = f"{partitions_text(outcome.open)} of zone {zone} still to be reset"

@@ -49,9 +49,10 @@ class ReplyStatus(StrEnum):
 class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Names a request across its retries; `sequence` grows within a client.
 
-    `since`: the highest index that the client had seen in the partition (`Reply.index`) when it
-    first sent this request, the same in every retry after an attempt that may have been applied. By
-    it a partition that has forgotten a client tells its new requests from its old ones.
+    `since`: the highest index that the client had seen in the partition (`Reply.index`, of the last
+    `Reply.lineage`) when it first sent this request, the same in every retry after an attempt that
+    may have been applied. By it a partition that has forgotten a client tells its new requests from
+    its old ones.
     """
 
     client: str

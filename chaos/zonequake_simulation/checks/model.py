@@ -197,7 +197,7 @@ class Model:
 
     def _apply_plain(self, index: int, term: int, command: PlainCommand) -> None:
         name = command.request_id
-        if name is not None and (name.client, name.sequence) in self._done:
+        if name is not None and not self._is_new(name, index):
             return
         if self._is_locked([command.key]):
             return
@@ -233,7 +233,7 @@ class Model:
 
     def _decide(self, index: int, term: int, command: DecideCommand) -> list[TransactionEvent]:
         transaction, name = command.transaction, command.request_id
-        known = (name.client, name.sequence) in self._done
+        known = not self._is_new(name, index)
         if known or transaction not in self.open or transaction.term != term:
             return self._end(transaction, index, commit=False)
         self._done[name.client, name.sequence] = CommandResult(index, term, True)
@@ -243,8 +243,10 @@ class Model:
         return [decided, *self._end(transaction, index, commit=True)]
 
     def _refuse(self, index: int, term: int, command: RefuseCommand) -> list[TransactionEvent]:
-        name = command.request_id.client, command.request_id.sequence
-        self._done.setdefault(name, CommandResult(index, term, False, command.found))
+        name = command.request_id
+        if self._is_new(name, index):
+            done = CommandResult(index, term, False, command.found)
+            self._done[name.client, name.sequence] = done
         return self._end(command.transaction, index, commit=False)
 
     def _end(
@@ -270,6 +272,12 @@ class Model:
     def _reach(self, transaction: TransactionId, floor: int) -> None:
         known = self._floors.get(transaction.group, (0, 0))
         self._floors[transaction.group] = max(known, (transaction.term, floor))
+
+    def _is_new(self, name: RequestId, index: int) -> bool:
+        """Returns whether a request wasn't applied before and may be now: its client must have seen
+        nothing at this index, as it has if a reset took that entry away.
+        """
+        return (name.client, name.sequence) not in self._done and name.since < index
 
     def _is_locked(self, keys: Iterable[str]) -> bool:
         locked = {step.key for part in self.open.values() for step in part.steps}

@@ -50,6 +50,7 @@ class Fault(Enum):
     INVALID = auto()
     NOT_LEADER_WITHOUT_HINT = auto()
     FORGOTTEN = auto()
+    FORGOTTEN_BEHIND_A_RESET = auto()
     GARBAGE = auto()
 
 
@@ -150,6 +151,8 @@ class Node:
                 return Reply(request.id, ReplyStatus.NOT_LEADER)
             case Fault.FORGOTTEN:
                 return Reply(request.id, ReplyStatus.FORGOTTEN, index=40, error="forgotten")
+            case Fault.FORGOTTEN_BEHIND_A_RESET:
+                return Reply(request.id, ReplyStatus.FORGOTTEN, lineage=3, index=7)
             case Fault.GARBAGE:
                 writer.write(b"\x00\x00\x00\x01\xc1")
                 return None

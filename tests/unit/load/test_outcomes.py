@@ -231,6 +231,16 @@ async def test_a_forgotten_client_begins_again_behind_what_the_store_has_forgott
     assert sinces(store) == [0, 40]
 
 
+async def test_what_was_seen_of_a_lineage_that_was_given_up_says_nothing_of_the_next(
+    store: ReferenceStore, client: Client
+) -> None:
+    left = iter((Fault.FORGOTTEN, Fault.FORGOTTEN_BEHIND_A_RESET, Fault.FORGOTTEN))
+    store.script = lambda node, body: next(left, None)
+    outcome = await client.execute(WRITE, limits(), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.OK, 4)
+    assert sinces(store) == [0, 40, 7, 7]
+
+
 async def test_a_retry_keeps_what_its_client_had_seen_at_first_and_ends_when_it_is_forgotten(
     store: ReferenceStore, client: Client
 ) -> None:

@@ -277,3 +277,32 @@ def test_the_counter_of_a_stored_state_goes_on_where_it_was() -> None:
     partition.apply(1, 10, SetCommand("k", 1))
     assert (partition.state.lwm, partition.state.hwm) == (3, 9)
     assert partition.state.ranges == ((5, 1), (8, 1))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("wxyz"), st.integers(1, 3), st.integers(0, 50)), max_size=50)
+)
+def test_no_request_is_applied_twice_whatever_its_client_saw_of_a_lineage_that_was_given_up(
+    requests: list[tuple[str, int, int]],
+) -> None:
+    """Indexes begin again behind a reset: any of them may have been seen before it."""
+    partition, _ = fresh()
+    sent: dict[tuple[str, int], AppendCommand] = {}
+    for index, (client, sequence, since) in enumerate(requests, 1):
+        name = RequestId(client, sequence, since)
+        command = sent.setdefault((client, sequence), AppendCommand("list", index, name))
+        partition.apply(1, index, command)
+    value = value_of(partition, "list") or ()
+    assert isinstance(value, tuple)
+    assert len(set(value)) == len(value)
+
+
+def test_a_request_of_a_lineage_that_was_given_up_begins_again_in_this_one() -> None:
+    partition, _ = fresh()
+    partition.apply(1, 1, SetCommand("k", 1))
+    for since in (2, 9):
+        name = RequestId("c", 1, since)
+        refused = partition.apply(1, partition.index + 1, AppendCommand("list", 1, name))
+        assert refused.verdict is CommandVerdict.FORGOTTEN
+    again = AppendCommand("list", 1, RequestId("c", 1, refused.index))
+    assert partition.apply(1, refused.index + 1, again).verdict is CommandVerdict.DONE

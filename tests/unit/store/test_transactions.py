@@ -357,6 +357,20 @@ def test_a_request_that_is_decided_twice_is_committed_once_and_answered_alike() 
     assert (owner.value("list"), owner.counters()) == ((1,), (2, 2, ()))
 
 
+def test_a_decision_on_a_request_of_a_lineage_that_was_given_up_commits_nothing() -> None:
+    """Its client saw index 9 before the reset; here it would be taken for new again and again."""
+    owner = Owner()
+    append = TransactionStep(StepKind.APPEND, "list", 1)
+    owner.apply(prepare(1, append))
+    refused = owner.apply(DecideCommand(tx(1), RequestId("c", 1, 9), (), (None,)))
+    assert (refused.verdict, refused.index) == (CommandVerdict.FORGOTTEN, 2)
+    assert not owner.partition.transactions.locks
+    owner.apply(prepare(2, append))
+    again = DecideCommand(tx(2), RequestId("c", 1, refused.index), (), (None,))
+    assert owner.apply(again).verdict is CommandVerdict.DONE
+    assert owner.value("list") == (1,)
+
+
 # ── storing ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -88,13 +88,14 @@ class Pause:
 class ClientState:
     """State that a client's operations share besides the table.
 
-    `seen`: the highest index that a reply of a group carried, for `RequestId.since`.
+    `seen`: the last lineage of a group that a reply carried and the highest index of it, for
+    `RequestId.since`. Indexes of a lineage begin again where the one before was given up.
     """
 
     def __init__(
         self, *, routes_wanted: Callable[[], None], way_changed: Callable[[], None]
     ) -> None:
-        self.seen: dict[str, int] = {}
+        self.seen: dict[str, tuple[int, int]] = {}
         self.routes_wanted = routes_wanted
         self.way_changed = way_changed
 
@@ -177,7 +178,7 @@ class Attempts:
             self._client_state.routes_wanted()
             return self.next(now_ns)
         if outcomes.never_happened:
-            self._since = self._client_state.seen.get(group, 0)
+            _, self._since = self._client_state.seen.get(group, (0, 0))
         return SendRequest(
             address=address,
             body=self._body(group),
@@ -233,7 +234,8 @@ class Attempts:
         assert group is not None, "only a sent request is answered"
         assert address is not None, "only a sent request is answered"
         outcomes.sent += 1
-        self._client_state.seen[group] = max(reply.index, self._client_state.seen.get(group, 0))
+        seen = self._client_state.seen
+        seen[group] = max((reply.lineage, reply.index), seen.get(group, (0, 0)))
         if reply.status is ReplyStatus.OK:
             self._confirm(address, reply)
             self._outcome = self._ok(address, reply)

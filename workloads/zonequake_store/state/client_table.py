@@ -8,6 +8,7 @@ again, and the client learns that nothing is known.
 
     in results                         ──► the first outcome
     sequence ≤ floor, or since < mark  ──► FORGOTTEN
+    since ≥ its entry's index          ──► FORGOTTEN
     else                               ──► applied now
 
 The **mark** is an index: everything evicted with a whole client was applied below it. A request
@@ -18,6 +19,11 @@ comes when it is full keeps the mark of that moment. For example, with room for 
 
     1: a#1   2: b#1   3: c#1 since 2 evicts a   4: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
     5: a#2 since 4 evicts b, mark 2             6: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
+
+A request stands behind its `since`, but where a reset took entries away and their indexes are used
+again. What was seen before the reset says nothing about the entries behind it: such a request would
+be taken for new once its client was evicted. So it isn't applied at all, and its client, if it is
+sure of that, sends it again with what it has seen of the new lineage.
 """
 
 from __future__ import annotations
@@ -62,8 +68,13 @@ class ClientTable:
         self.changed: set[str] = set()
         self.evicted: set[str] = set()
 
-    def lookup(self, request_id: RequestId, term: int, index: int) -> CommandOutcome | None:
-        """Returns the first outcome of this request, FORGOTTEN, or None if it is new."""
+    def lookup(
+        self, request_id: RequestId, term: int, index: int, *, is_entry: bool = True
+    ) -> CommandOutcome | None:
+        """Returns the first outcome of this request, FORGOTTEN, or None if it is new. `index`: of
+        its entry, or of the last one that was applied, if it has none yet: it comes behind that,
+        nobody knows how far.
+        """
         session = self.sessions.get(request_id.client)
         if session is None:
             forgotten = request_id.since < self._mark()
@@ -71,7 +82,9 @@ class ClientTable:
             return session.results[request_id.sequence]
         else:
             forgotten = request_id.sequence <= session.floor or request_id.since < session.mark
-        return CommandOutcome(CommandVerdict.FORGOTTEN, term, index) if forgotten else None
+        if forgotten or (is_entry and request_id.since >= index):
+            return CommandOutcome(CommandVerdict.FORGOTTEN, term, index)
+        return None
 
     def _mark(self) -> int:
         """Returns the index below which all that was evicted with whole clients was applied."""

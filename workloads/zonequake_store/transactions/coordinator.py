@@ -169,7 +169,9 @@ class Coordinator:
     def begin(self, id_: int, begin: Begin, answer: Callable[[Reply], None]) -> None:
         """Carry a client's transaction out; `answer` is called once, now or later."""
         partition, request_id = self.partition, begin.request_id
-        known = partition.clients.lookup(request_id, partition.term, partition.index)
+        known = partition.clients.lookup(
+            request_id, partition.term, partition.index, is_entry=False
+        )
         if known is not None and partition.deduplicate:
             answer(outcome_reply(id_, known))
             return

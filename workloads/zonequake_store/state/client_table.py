@@ -72,8 +72,8 @@ class ClientTable:
         self, request_id: RequestId, term: int, index: int, *, is_entry: bool = True
     ) -> CommandOutcome | None:
         """Returns the first outcome of this request, FORGOTTEN, or None if it is new. `index`: of
-        its entry, or of the last one that was applied, if it has none yet: it comes behind that,
-        nobody knows how far.
+        its entry; or, if it has none yet, of the last one that was applied, somewhere behind which
+        it will stand.
         """
         session = self.sessions.get(request_id.client)
         if session is None:

@@ -102,6 +102,29 @@ def differing(dumped: Mapping[str, DumpedState]) -> list[str]:
     return problems
 
 
+def unaltered(before: DumpedState, after: DumpedState | None) -> list[str]:
+    """Returns that an altered member dumps as before it was altered, as a sentence."""
+    same = after == before
+    return [f"{before.node} was altered, and dumps as before: {before.digest}"] if same else []
+
+
+def undecided(
+    before: DumpedState, after: DumpedState | None, dumped: Mapping[str, DumpedState]
+) -> list[str]:
+    """Returns that nobody tells what an altered member would dump, had it not been altered, as a
+    sentence. An election adds an entry of its own, behind which the other members tell it.
+    """
+    if after is None or after.applied == before.applied:
+        return []
+    digests = {one.digest for one in dumped.values() if one.applied == after.applied}
+    if len(digests) > 1:
+        return []
+    return [
+        f"{before.node} was altered at {before.applied}, and dumps at {after.applied}, where no "
+        "other member dumps another state"
+    ]
+
+
 def _times(one: AskedOperation, found: Mapping[str, Value]) -> int:
     """Returns how often the operation's value is there."""
     held, value = found.get(one.operation.key), one.operation.value

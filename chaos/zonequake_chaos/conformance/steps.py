@@ -22,6 +22,8 @@ from zonequake_chaos.conformance.judgement import (
     counted,
     differing,
     effects_of_unknown,
+    unaltered,
+    undecided,
     without_member,
     without_place,
 )
@@ -264,13 +266,10 @@ class ConformanceSteps:
             timeout_s=LONG_S,
             waiting_for=lambda now: f"{victim} starts again; {'; '.join(unsettled(now)[:3])}",
         )
-        after = (await self._dumped("after", result)).get(victim)
-        if after == before[victim]:
-            result.problems.append(f"{victim} was altered, and dumps as before: {after.digest}")
-        elif after is not None and after.applied != before[victim].applied:
-            result.unknown.append(
-                f"{victim} was altered at {before[victim].applied}, and dumps at {after.applied}"
-            )
+        dumped = await self._dumped("after", result)
+        after = dumped.get(victim)
+        result.problems += unaltered(before[victim], after)
+        result.unknown += undecided(before[victim], after, dumped)
         result.note += f"; {victim}, altered, dumps {after.digest if after else 'nothing'}"
         return result
 

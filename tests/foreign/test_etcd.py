@@ -103,6 +103,7 @@ def said(judgement: Judgement) -> dict[str, tuple[Verdict, int, str]]:
     }
 
 
+@pytest.mark.long
 async def test_a_leader_killed_under_load_loses_nothing_and_all_members_end_equal(
     etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, porcupine: Judge, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def in_whole_analysis(
     return compare(theirs, legal), check.verdict
 
 
+@pytest.mark.long
 def test_porcupine_agrees_with_the_whole_analysis_on_valid_and_on_spoilt_keys(
     porcupine: Judge, spark: SparkSession, tmp_path: Path
 ) -> None:

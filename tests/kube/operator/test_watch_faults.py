@@ -131,6 +131,7 @@ def one_of_each(
         yield move, chosen
 
 
+@pytest.mark.long
 def test_a_rebalance_ends_alike_whatever_happens_to_a_watch_or_a_list(scene: Scene) -> None:
     left = scene.in_any_order(scene.likely)
     without, nothing = set(Ill), []

@@ -267,6 +267,7 @@ async def test_a_full_map_of_the_state_is_said_and_a_larger_one_ends_it(
     assert (await nodes.report("n0")).node.storage_problem is None
 
 
+@pytest.mark.long
 async def test_a_full_map_of_the_log_is_said_and_a_larger_one_ends_it(
     nodes: LocalNodes, disk_faults: Path
 ) -> None:

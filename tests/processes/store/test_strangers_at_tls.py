@@ -167,6 +167,7 @@ def flipped(chance: random.Random, spoken: bytes) -> bytes:
     return spoken[:at] + bytes([spoken[at] ^ 1 << chance.randrange(8)]) + spoken[at + 1 :]
 
 
+@pytest.mark.long
 async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
     tls_nodes: LocalNodes, node: Node
 ) -> None:

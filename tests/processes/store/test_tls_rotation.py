@@ -106,6 +106,7 @@ async def told(nodes: LocalNodes, name: str, *, of: str = "n0") -> float:
     return float(found[1])
 
 
+@pytest.mark.long
 async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_operation_fails(
     tmp_path: Path,
 ) -> None:

@@ -65,6 +65,7 @@ def test_valid_registers_and_lists_pass(spark: SparkSession, tmp_path: Path) -> 
         assert judgement.verdict is Verdict.PASSED, judgement.checks
 
 
+@pytest.mark.long
 def test_a_stale_read_of_a_register_is_found_and_shown_in_the_files_own_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_stale_read_of_a_register_is_found_and_shown_in_the_files_own_values(
         assert str(2**53) not in told, name
 
 
+@pytest.mark.long
 def test_a_lost_append_is_found(spark: SparkSession, tmp_path: Path) -> None:
     _, judgement = judged(spark, tmp_path, "jepsen", appends(last="[1]"))
     found = verdicts(judgement)

@@ -65,8 +65,9 @@ def lost_power(judged: Judged) -> list[dict[str, Any]]:
     return [data["proof"] for data in found if "kept_bytes" in data["proof"]]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("agent", "times"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(
+    ("agent", "times"), [(False, 1), pytest.param(True, 2, marks=pytest.mark.long)]
+)
 def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool, times: int) -> None:
     judged = run("power-loss", f"faults.0.times={times}", agent=agent)
     assert judged.exit_code == 0, judged.output

@@ -130,4 +130,4 @@ def test_both_find_no_order_of_the_same_keys_where_replicas_promise_too_much(
     assert compared.disagreements == []
     assert compared.not_judged == {}
     assert compared.alike[KeyVerdict.ILLEGAL] >= 5
-    assert compared.alike[KeyVerdict.LEGAL] > 100
+    assert compared.alike[KeyVerdict.LEGAL] > 60

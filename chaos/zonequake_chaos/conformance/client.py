@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from zonequake_chaos.conformance.judgement import AskedOperation
 from zonequake_chaos.load.pods import LoadPods
@@ -39,6 +39,25 @@ class AskingClient:
 
     def append(self, key: str) -> Operation:
         return Operation(f=Function.APPEND, key=key, value=next(self._numbers))
+
+    def operations(self) -> Iterator[Operation]:
+        """Yields writes, creations and appends in turn, without end."""
+        words = self.key("l")
+        while True:
+            yield self.write(self.key("r"))
+            yield self.create(self.key("c"))
+            yield self.append(words)
+
+    def two_writes(self) -> Sequence[Operation]:
+        """Returns the steps of a transaction."""
+        return [self.write(self.key("t")) for _ in range(2)]
+
+    def requests(self, *, transactions: bool) -> Iterator[Sequence[Operation]]:
+        """Yields single operations and, if asked for, transactions, without end."""
+        for operation in self.operations():
+            yield (operation,)
+            if operation.f is Function.APPEND and transactions:
+                yield self.two_writes()
 
     def once(self) -> OnceId:
         """Returns an id that no operation has had."""

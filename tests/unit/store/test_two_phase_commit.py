@@ -187,7 +187,7 @@ def test_a_cas_that_finds_its_own_write_of_an_earlier_attempt_is_told_that_it_wa
     leader = groups.groups["g0"].leader
     # As if it had begun before it applied what the earlier attempt came to.
     lookup = leader.partition.clients.lookup
-    leader.partition.clients.lookup = lambda *_: None  # type: ignore[method-assign]
+    leader.partition.clients.lookup = lambda *_, **__: None  # type: ignore[method-assign]
     leader.manager.begin(2, begin_of(transaction), again.append)
     leader.partition.clients.lookup = lookup  # type: ignore[method-assign]
     quiet(groups)

@@ -503,7 +503,7 @@ class KillingSteps(Steps):
             await store.until_asked(AT_ONCE)
         (victim,) = victims(cluster.view())
         if cluster.sees_successors:
-            cluster.leader = "m1"
+            cluster.leader = "m0" if victim == "m1" else "m1"
         asyncio.get_running_loop().call_later(0.01, store.free.set)
         yield SimpleNamespace(
             victims=[SimpleNamespace(node=victim, process_incarnation=f"{victim}/0")]
@@ -575,7 +575,29 @@ async def test_a_kill_that_meets_no_operation_decides_nothing() -> None:
     result = await killed(changed(), IdleSteps)
     assert not result.problems
     (unknown,) = result.unknown
-    assert "the kill met no operation" in unknown
+    assert f"each of {steps.KILLS} kills met no operation" in unknown
+
+
+class IdleAtFirst(KillingSteps):
+    """The first kill meets no operation."""
+
+    kills = 0
+
+    @asynccontextmanager
+    async def _inflicted(
+        self, fault: Any, victims: Callable[[Any], list[str]], *, proven: bool = True
+    ) -> AsyncIterator[Any]:
+        kind = type(self)
+        kind.idle, kind.kills = kind.kills == 0, kind.kills + 1
+        async with super()._inflicted(fault, victims, proven=proven) as injection:
+            yield injection
+
+
+async def test_a_kill_that_meets_no_operation_is_repeated() -> None:
+    result = await killed(changed(), IdleAtFirst)
+    assert clean(result)
+    assert IdleAtFirst.kills == 2
+    assert f"the kill met {AT_ONCE} of them" in result.note
 
 
 class SlowProof:

@@ -9,7 +9,7 @@ No sample passes through the driver; it has the list of series.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
     samples, folder = tables / "metrics", tables / "metric_series"
     samples.make_folder()
     folder.make_folder()
-    tasks = _in_tasks([group for file in files for group in _row_groups(file)])
+    tasks = _in_tasks(_numbered_alike([group for file in files for group in _row_groups(file)]))
     buckets = max(1, len(tasks) // _TASKS_TO_A_BUCKET)
     work = partial(scan, tasks, samples, buckets)
     made = in_tasks(spark, work, merge, tasks=len(tasks), buckets=buckets) if tasks else []
@@ -131,6 +131,13 @@ def _row_groups(file: Place) -> list[tuple[RowGroup, int]]:
         named = either[0] <= names
         found.append((RowGroup(file=file.resolve(), number=number, named=named), size))
     return found
+
+
+def _numbered_alike(groups: Sequence[tuple[RowGroup, int]]) -> list[tuple[RowGroup, int]]:
+    """Returns the row groups so that a series has one number in all files: by `series_id` if every
+    file has it, else by its labels."""
+    by_labels = any(not group.named for group, _ in groups)
+    return [(replace(group, by_labels=by_labels), size) for group, size in groups]
 
 
 def _in_tasks(groups: Sequence[tuple[RowGroup, int]]) -> list[list[RowGroup]]:

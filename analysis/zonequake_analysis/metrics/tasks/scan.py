@@ -63,11 +63,15 @@ _SERIES_COLUMNS = _FACTS.names[:8] + _FACTS.names[10:]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """A row group of a file; `named`: whether it has `series_id` and `ts_ms`, as `pull` writes."""
+    """A row group of a file; `named`: whether it has `series_id` and `ts_ms`, as `pull` writes.
+
+    `by_labels`: series are numbered by their labels all the same, as those of another file are.
+    """
 
     file: Place
     number: int
     named: bool
+    by_labels: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -209,14 +213,14 @@ def _typed(rows: pa.Table, group: RowGroup, known: _Series) -> pa.Table:
         changed = np.fromiter(map(bytes.__ne__, names[1:], names), bool, len(names) - 1)
     changed |= np.diff(codes.indices.to_numpy()) != 0
     starts = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    if group.named and group.by_labels:
+        own = [_text(labels[row]) for row in starts.tolist()]
+    else:
+        own = [int(names[row]) if group.named else names[row] for row in starts.tolist()]
     places = np.array(
         [
-            known.place(
-                metric[row].as_py(),
-                int(names[row]) if group.named else names[row],
-                labels[row],
-            )
-            for row in starts.tolist()
+            known.place(metric[row].as_py(), name, labels[row])
+            for row, name in zip(starts.tolist(), own, strict=True)
         ],
         np.int64,
     )

@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.histories.made_metrics import MadeSeries, rows
+from tests.histories.made_metrics import STALE, MadeSeries, rows
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
 from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts
+from zonequake_analysis.metrics.tasks.selected import by_series
+from zonequake_analysis.spark_pass.in_tasks import to_bytes
 
 START_MS = 1_700_000_000_000
 
@@ -22,9 +24,14 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"zonequake_analysis.metrics.{module}.in_tasks", without_spark)
 
 
-def samples(seconds: range) -> pa.Table:
-    series = [MadeSeries(metric=LOAD_OPERATIONS, labels={"pod": "load-0"}, value=float)]
-    return rows(series, start_ms=START_MS, seconds=seconds)
+def samples(seconds: range, *, last: float | None = None) -> pa.Table:
+    """A counter of its own seconds; `last`: its last sample, if another one."""
+    series = MadeSeries(
+        metric=LOAD_OPERATIONS,
+        labels={"pod": "load-0"},
+        value=lambda s: last if last is not None and s == seconds[-1] else float(s),
+    )
+    return rows([series], start_ms=START_MS, seconds=seconds)
 
 
 def without_id(table: pa.Table) -> pa.Table:
@@ -60,3 +67,32 @@ def test_a_series_is_one_though_only_one_of_its_files_has_its_id(
     assert [(one.total, one.whole) for one in facts.counted] == [(19, True)]
     assert facts.targets is not None
     assert facts.targets.series == 1
+
+
+def test_a_sample_that_two_files_hold_is_no_scrape_of_its_own(tmp_path: Path) -> None:
+    every_15_s = range(0, 60, 15)
+    facts = facts_of(tmp_path, samples(every_15_s, last=STALE), samples(every_15_s))
+    assert facts.targets is not None
+    assert facts.targets.scrape_ms["load-0"] == 15_000
+    assert facts.targets.gaps == []
+    assert [(one.total, one.whole) for one in facts.counted] == [(45, True)]
+    assert [one.seen_ms for one in facts.counted] == [START_MS + 15_000]
+
+
+def test_a_step_of_a_counter_is_not_hidden_by_the_same_sample_again() -> None:
+    """What stays is one step between two scrapes, by which quantiles of histograms are told."""
+    made = [
+        to_bytes(
+            pa.table(
+                {
+                    "series": pa.array([7, 7, 9], pa.int64()),
+                    "t_ms": pa.array([1000, 2000, 2000], pa.int64()),
+                    "value": pa.array([1.0, 5.0, 3.0]),
+                    "stale": pa.array([False, False, False]),
+                }
+            )
+        )
+    ] * 2
+    seven, nine = by_series(made)
+    assert (seven.t_ms.tolist(), seven.value.tolist()) == ([1000, 2000], [1.0, 5.0])
+    assert (nine.t_ms.tolist(), nine.value.tolist()) == ([2000], [3.0])

@@ -82,14 +82,17 @@ def _by_bucket(batch: pa.RecordBatch, chosen: Wanted) -> Made:
 
 
 def by_series(made: Sequence[bytes]) -> Iterator[SeriesSamples]:
-    """Yields each series of a bucket, by number."""
+    """Yields each series of a bucket, by number. A sample that several files have is there once; of
+    a stale marker and a value at one time it is the value.
+    """
     rows = pa.concat_tables([from_bytes(one) for one in made]).combine_chunks()
     series, t_ms, stale = (
         rows[name].to_numpy(zero_copy_only=False) for name in ("series", "t_ms", "stale")
     )
     known = rows["value"].is_valid().to_numpy(zero_copy_only=False)
     value = rows["value"].to_numpy(zero_copy_only=False)
-    order = np.lexsort((t_ms, series))
+    order = np.lexsort((stale, t_ms, series))
+    order = order[_changes(series[order]) | _changes(t_ms[order])]
     series, t_ms, stale, known, value = (
         column[order] for column in (series, t_ms, stale, known, value)
     )
@@ -105,6 +108,11 @@ def by_series(made: Sequence[bytes]) -> Iterator[SeriesSamples]:
             stale=stale[some],
         )
         start = end
+
+
+def _changes(column: Ints) -> Bools:
+    """Returns where a value is another than the one before; the first one is."""
+    return np.asarray(np.diff(column, prepend=column[:1] ^ 1) != 0)
 
 
 def of_tasks(files: Sequence[Place]) -> list[Sequence[Place]]:

@@ -4,7 +4,8 @@ Pure.
     regression   beyond its bound, and beyond the intervals
     suspect      beyond its bound, but chance alone could explain that: unknown, compare more runs
     better       the same in the other direction, beyond the intervals
-    missing      bounded, but measured in the base alone: nothing shows that it did not get worse
+    missing      bounded, but measured in the base alone, or of one side's windows none is known to
+                 be the longest: nothing shows that it did not get worse
     within       none of these
     shown        it has no bound, or the base doesn't have it
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -25,9 +26,16 @@ import numpy as np
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
+from zonequake_analysis.many_runs.hidden_windows import at_worst, for_certain, left_out
 from zonequake_analysis.many_runs.measured_run import NO_PHASES, MeasuredRun
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
-from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
+from zonequake_analysis.many_runs.quantities import (
+    QUANTITIES,
+    WINDOW,
+    Better,
+    Estimate,
+    Quantity,
+)
 from zonequake_analysis.verdict import Verdict, worst
 
 SURE = 0.05
@@ -121,8 +129,9 @@ def compare(
         )
     old, new = _side(base), _side(candidate)
     names = {name for run in (*old.used, *new.used) for name in run.estimates}
+    window, hidden = _window_row(old, new, bounds)
     rows = tuple(
-        _row(quantity, _of(old, name), _of(new, name), bounds)
+        window if name == WINDOW else _row(quantity, _of(old, name), _of(new, name), bounds)
         for name, quantity in QUANTITIES.items()
         if name in names
     )
@@ -134,7 +143,7 @@ def compare(
         rows=rows,
         metrics=metric_rows(old.used, new.used),
         verdict_note=note,
-        notes=tuple(_notes(old, new)),
+        notes=(*_notes(old, new), *hidden),
         conclusion=conclusion,
         headline=headline,
     )
@@ -186,6 +195,31 @@ def _row(
         bound=bound,
         outcome=outcome,
     )
+
+
+def _window_row(
+    old: ComparedSide, new: ComparedSide, bounds: Bounds
+) -> tuple[ComparedRow, Sequence[str]]:
+    """Returns the row of the longest window, and what a reader must know of it.
+
+    Of a run whose vantages were silent for longer it is only known to be no shorter. Such runs
+    count where the outcome is the same whatever is hidden, else they are left out.
+    """
+
+    quantity, base, candidate = QUANTITIES[WINDOW], _of(old, WINDOW), _of(new, WINDOW)
+    as_known = _row(quantity, base, candidate, bounds)
+    if not any(run.hidden_window_ms for run in (*old.used, *new.used)):
+        return as_known, ()
+    if _row(quantity, at_worst(old.used), candidate, bounds).outcome is RowOutcome.REGRESSION:
+        return as_known, ()
+    worse = _row(quantity, base, at_worst(new.used), bounds).outcome
+    if worse in (RowOutcome.WITHIN, RowOutcome.BETTER):
+        return replace(as_known, outcome=worse), ()
+    sure = for_certain(old.used), for_certain(new.used)
+    rest = _row(quantity, *sure, bounds)
+    if rest.bound is not None and base and not all(sure):
+        rest = replace(rest, outcome=RowOutcome.MISSING)
+    return rest, (*left_out(old.used, "base"), *left_out(new.used, "candidate"))
 
 
 def _change(
@@ -305,11 +339,13 @@ def _concluded(
     if verdicts is RowOutcome.SUSPECT:
         few = f"Compare more than {len(new.used)} runs on each side."
         return Conclusion.UNKNOWN, f"Unknown: {note}. {few}"
-    missing = [row.quantity.words for row in rows if row.outcome is RowOutcome.MISSING]
+    missing = [row for row in rows if row.outcome is RowOutcome.MISSING]
     if missing:
+        side = "base" if all(row.base is None for row in missing) else "candidate"
+        words = first_few([f"no {row.quantity.words}" for row in missing], 3)
         return Conclusion.UNKNOWN, (
-            f"Unknown: the candidate has {first_few([f'no {one}' for one in missing], 3)}. Run "
-            "`zonequake analyze` over its folders if tables/ops is absent."
+            f"Unknown: the {side} has {words}. Run `zonequake analyze` over its folders if "
+            "tables/ops is absent."
         )
     judged = [row for row in rows if row.bound is not None and row.outcome is not RowOutcome.SHOWN]
     if not judged:

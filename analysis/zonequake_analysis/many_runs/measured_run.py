@@ -75,7 +75,9 @@ class MeasuredMetric:
 class MeasuredRun:
     """A run's facts, and its estimates by the name of their quantity; `has_operations`: whether
     `tables/ops` exists; `identity`: equal in copies of a run, empty if nothing tells them apart;
-    `without_phases`: its events have phases, which its own judgement couldn't use either."""
+    `without_phases`: its events have phases, which its own judgement couldn't use either;
+    `hidden_window_ms`: how long a window may be that a vantage's silence hides, if none that is
+    known is as long; else 0."""
 
     folder: str
     run: str
@@ -91,6 +93,7 @@ class MeasuredRun:
     metrics: tuple[MeasuredMetric, ...] = field(default=())
     identity: str = ""
     without_phases: bool = False
+    hidden_window_ms: float = 0.0
 
     @property
     def usable(self) -> bool:
@@ -142,7 +145,14 @@ def measured(
         metrics=metrics,
         identity=_identity(facts, operations),
         without_phases=operations is not None and phases_ns.keys() >= _PHASES and not usable,
+        hidden_window_ms=_hidden_window_ms(document, estimates),
     )
+
+
+def _hidden_window_ms(document: VerdictDocument, estimates: Mapping[str, Estimate]) -> float:
+    hidden_ms = float(document.numbers.get("longest_window_hidden_ms") or 0.0)
+    window = estimates.get(WINDOW)
+    return hidden_ms if window is not None and hidden_ms > window.high else 0.0
 
 
 def _phases_were_judged(document: VerdictDocument) -> bool:

@@ -55,6 +55,7 @@ def numbers(judgement: Judgement) -> dict[str, float | int | None]:
         "windows_unexplained": _unexplained(windows) if probed else None,
         "longest_window_certain_ms": longest_ms(w.certain_ns for w in windows),
         "longest_window_possible_ms": longest_ms(w.possible_ns for w in windows),
+        "longest_window_hidden_ms": ms(e.availability.hidden_ns) if probed else None,
         "probe_resolution_ms": ms(e.availability.resolution_ns) if probed else None,
         "p99_before_ms": ms(e.p99.before_ns),
         "p99_control_ms": ms(e.p99.control_ns),

@@ -19,6 +19,7 @@ OF_PROBES = (
     "windows_unexplained",
     "longest_window_certain_ms",
     "longest_window_possible_ms",
+    "longest_window_hidden_ms",
     "probe_resolution_ms",
 )
 

@@ -20,7 +20,12 @@ from zonequake_analysis.many_runs.comparison import (
     compare,
     fisher,
 )
-from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun, of_verdict
+from zonequake_analysis.many_runs.measured_run import (
+    MeasuredMetric,
+    MeasuredRun,
+    measured,
+    of_verdict,
+)
 from zonequake_analysis.many_runs.quantities import Estimate
 from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
 from zonequake_analysis.verdict import Verdict
@@ -40,6 +45,7 @@ def run(
     scenario: str = "leader-kill",
     metrics: tuple[MeasuredMetric, ...] = (),
     target: str = "",
+    hidden_ms: float = 0.0,
     **estimates: Estimate | float,
 ) -> MeasuredRun:
     named: Mapping[str, str] = {"p99": P99, "rate": RATE, "window": WINDOW}
@@ -60,6 +66,7 @@ def run(
         },
         has_operations=True,
         metrics=metrics,
+        hidden_window_ms=hidden_ms,
     )
 
 
@@ -133,6 +140,62 @@ def test_a_longer_window_counts_from_what_the_base_may_have_been() -> None:
     assert (
         outcome(compare([base], [run("b", window=1001)], DEFAULT), WINDOW) is RowOutcome.REGRESSION
     )
+
+
+def judged_windows(hidden_ms: float, possible_ms: float = 400.0) -> MeasuredRun:
+    """A run of a window of 300 ms, as its verdict tells it."""
+    document = VerdictDocument(
+        verdict=Verdict.PASSED,
+        exit_code=0,
+        checks=[CheckEntry(name="availability", verdict=Verdict.PASSED, summary="", checked=9)],
+        numbers={
+            "longest_window_certain_ms": 300.0,
+            "longest_window_possible_ms": possible_ms,
+            "longest_window_hidden_ms": hidden_ms,
+        },
+    )
+    return measured("runs/b", "b", document, None, {})
+
+
+def test_a_window_that_a_silence_may_hide_counts_only_if_none_is_known_to_be_as_long() -> None:
+    assert judged_windows(5000.0).hidden_window_ms == 5000.0
+    assert judged_windows(400.0).hidden_window_ms == 0
+    assert judged_windows(0.0).hidden_window_ms == 0
+
+
+def test_a_run_in_which_silences_may_hide_a_longer_window_is_no_run_with_a_shorter_one() -> None:
+    long, silent = run("a", window=4000), run("b", window=0, hidden_ms=9000)
+    found = compare([long], [silent], DEFAULT)
+    assert outcome(found, WINDOW) is RowOutcome.MISSING
+    assert "the candidate has no longest window, certain" in found.headline
+    assert found.notes[-1] == (
+        "the longest window of 1 of 1 runs of the candidate is left out, as silences of their "
+        "probes may hide a longer one: b"
+    )
+    of_sets = compare([long] * 3, [run("c", window=6000), silent, silent], DEFAULT)
+    assert outcome(of_sets, WINDOW) is RowOutcome.REGRESSION
+    assert "2 of 3 runs of the candidate" in of_sets.notes[-1]
+
+
+def test_a_base_in_which_silences_may_hide_a_longer_window_shows_no_regression() -> None:
+    silent, long = run("a", window=0, hidden_ms=9000), run("b", window=4000)
+    found = compare([silent], [long], DEFAULT)
+    assert outcome(found, WINDOW) is RowOutcome.MISSING
+    assert found.headline.startswith("Unknown: the base has no longest window, certain.")
+    assert "1 of 1 runs of the base" in found.notes[-1]
+    assert outcome(compare([silent], [long], parse_bounds(["window=none"])), WINDOW) is (
+        RowOutcome.SHOWN
+    )
+
+
+def test_what_a_silence_may_hide_does_not_matter_where_the_outcome_is_the_same() -> None:
+    worse = compare([run("a", hidden_ms=2000)], [run("b", window=9000, hidden_ms=9900)], DEFAULT)
+    assert outcome(worse, WINDOW) is RowOutcome.REGRESSION
+    alike = compare([run("a")], [run("b", window=0, hidden_ms=700)], DEFAULT)
+    assert outcome(alike, WINDOW) is RowOutcome.WITHIN
+    better = compare([run("a", window=4000)], [run("b", window=0, hidden_ms=3700)], DEFAULT)
+    assert outcome(better, WINDOW) is RowOutcome.WITHIN, "it may be no better than the bound"
+    assert not any("left out" in note for one in (worse, alike, better) for note in one.notes)
 
 
 def test_a_latency_that_no_client_minds_is_no_regression() -> None:

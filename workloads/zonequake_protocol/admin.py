@@ -158,6 +158,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     had_leader: bool = False  # since the replica was started in this process
     needs_lease: bool = False
     permitted_session: int = 0  # of the node's Lease, in which it may acknowledge
+    catch_up_bytes_per_second: int | None = None  # of its newest start order; None: doesn't run
     stage: Stage = Stage.NONE
     stage_token: int = 0
     stage_peers: list[PeerName] = []

@@ -133,6 +133,10 @@ def _starts(
         nodes |= {n for n in own if _stayed_empty(n, keys, group)}
     nodes |= reset_orders.to_tell(keys, group)
     nodes |= {n for n in group.replicas if _lacks_permission(n, group, settings)}
+    tokens = {n: _start_token(keys, group, n) for n in nodes}
+    for node in (own | acting) - nodes:
+        if _has_another_rate(node, keys, group, settings):
+            tokens[node] = group.replicas[node].token  # a new rate is no new wish
     return [
         (
             node,
@@ -141,7 +145,7 @@ def _starts(
                 zone=settings.zone,
                 partition=settings.partition,
                 partitions=settings.partitions,
-                token=_start_token(keys, group, node),
+                token=token,
                 volatile=settings.storage is StorageKind.VOLATILE,
                 fsync=settings.fsync,
                 enforced_token=reset.forced_token(keys),
@@ -152,8 +156,22 @@ def _starts(
                 lease_holder=settings.sessions.get(node, NO_SESSION).holder,
             ),
         )
-        for node in sorted(nodes)
+        for node, token in sorted(tokens.items())
     ]
+
+
+def _has_another_rate(
+    node: str, keys: PartitionKeys, group: Group, settings: ReplicaSettings
+) -> bool:
+    """Returns whether it runs, and was told another catch-up rate than the zone's. A leader has to
+    learn a changed one while it leads, and its followers before they do.
+
+    Not during a reset: a start order would make the survivor forget the leader that it may hear.
+    """
+    if keys.is_forced or not group.is_running(node):
+        return False
+    rate = group.replicas[node].catch_up_bytes_per_second
+    return rate is not None and rate != settings.catch_up_bytes_per_second
 
 
 def _stayed_empty(node: str, keys: PartitionKeys, group: Group) -> bool:

@@ -359,7 +359,9 @@ RESET = PartitionKeys(
 )
 
 
-def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) -> list[StartReplica]:
+def permissions(
+    settings: ReplicaSettings, keys: PartitionKeys, session: int, rate: int | None = None
+) -> list[StartReplica]:
     replica = ReplicaStatus(
         group="g",
         zone="z",
@@ -370,6 +372,7 @@ def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) ->
         token=11,
         needs_lease=True,
         permitted_session=session,
+        catch_up_bytes_per_second=rate,
         enforced_lineage=9,
     )
     told = orders(
@@ -398,3 +401,11 @@ def test_nobody_is_permitted_twice_nor_without_a_session_nor_where_none_is_neede
     assert not permissions(HA, RESET, 3)
     assert not permissions(replace(HA, sessions={}), RESET, 0)
     assert not permissions(replace(HA, needs_lease=False), RESET, 0)
+
+
+def test_a_survivor_hears_of_a_new_catch_up_rate_only_when_its_reset_is_over() -> None:
+    limited = replace(HA, catch_up_bytes_per_second=500)
+    survives = replace(FORCED, pending=AssignmentSet(nodes=("A",), force=True))
+    assert not permissions(limited, survives, 3, rate=0)
+    (order,) = permissions(limited, RESET, 3, rate=0)
+    assert order.catch_up_bytes_per_second == 500

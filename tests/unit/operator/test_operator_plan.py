@@ -291,6 +291,56 @@ def test_a_restarted_process_gets_start_orders_for_all_its_replicas_at_once() ->
     assert "A" in decided.behind
 
 
+def with_rate(snapshot: ZoneSnapshot, *, told: int | None, wanted: int) -> ZoneSnapshot:
+    """Its replicas run with the catch-up rate `told`, and its spec has `wanted`."""
+    spec = ZoneSpec(partitions=4, catch_up_bytes_per_second=wanted)
+    reports = {
+        n: replace_replicas(
+            r, lambda each: msgspec.structs.replace(each, catch_up_bytes_per_second=told)
+        )
+        for n, r in snapshot.reports.items()
+    }
+    return replace(snapshot, zone=replace(snapshot.zone, spec=spec, generation=2), reports=reports)
+
+
+def test_a_changed_catch_up_rate_reaches_the_replicas_that_run_and_changes_nothing_else() -> None:
+    snapshot = healthy()
+    running = {(n, r.group) for n, report in snapshot.reports.items() for r in report.replicas}
+    after, decided = settle(with_rate(snapshot, told=0, wanted=500))
+    sent = [(send.node, send.order) for send in decided.orders]
+    assert {(node, order.group) for node, order in sent} == running
+    assert len(sent) == len(running), "each of them once"
+    for _, order in sent:
+        assert isinstance(order, StartReplica)
+        assert (order.catch_up_bytes_per_second, order.token) == (500, 1)
+    assert {n: p.keys.stable for n, p in after.partitions.items()} == {
+        n: p.keys.stable for n, p in snapshot.partitions.items()
+    }
+    _, decided = settle(with_rate(after, told=500, wanted=500))
+    assert (decided.orders, decided.settled) == ([], True), "all of them have it"
+
+
+def test_a_rate_is_never_told_to_nodes_that_do_not_report_theirs() -> None:
+    _, decided = settle(with_rate(healthy(), told=None, wanted=500))
+    assert decided.orders == [], "they would be told forever"
+
+
+def test_a_replica_that_is_told_a_new_rate_keeps_the_token_that_it_has_seen() -> None:
+    """A leader with the present token, that cancelled an earlier change, seems to have cancelled
+    this one."""
+    snapshot = with_rate(healthy(), told=0, wanted=500)
+    reports = {
+        n: replace_replicas(r, lambda each: msgspec.structs.replace(each, token=3))
+        for n, r in snapshot.reports.items()
+    }
+    newer = {
+        n: replace(p, keys=replace(p.keys, configuration_token=9))
+        for n, p in snapshot.partitions.items()
+    }
+    _, decided = settle(replace(snapshot, partitions=newer, reports=reports))
+    assert {send.order.token for send in decided.orders} == {3}
+
+
 def test_a_replica_far_behind_its_leader_keeps_its_node_behind() -> None:
     snapshot = healthy()
     follower = next(

@@ -112,6 +112,25 @@ async def test_a_start_order_with_a_later_forced_token_ends_a_leadership_and_its
         assert await answer(node, msgspec.structs.replace(start, token=4)) is OrderStatus.STALE
 
 
+async def test_a_leader_reports_the_catch_up_rate_of_its_newest_start_order_and_leads_on(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        assert replica_status(replica).catch_up_bytes_per_second == 0
+        start = StartReplica(
+            group=GROUP,
+            zone="z",
+            partition=0,
+            partitions=1,
+            token=1,
+            catch_up_bytes_per_second=500,
+        )
+        assert await answer(node, start) is OrderStatus.RECEIVED
+        report = replica_status(replica)
+        assert (report.role, report.catch_up_bytes_per_second) == (ReplicaRole.LEADER, 500)
+
+
 async def test_a_replica_that_was_told_of_a_reset_still_abstains_after_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -121,6 +121,10 @@ class CatchUpLimit:
         self._available_bytes = bytes_per_second * self._tick_s
 
     @property
+    def bytes_per_second(self) -> int:
+        return self._bytes_per_second
+
+    @property
     def may_send(self) -> bool:
         return not self._bytes_per_second or self._available_bytes > 0
 

@@ -61,6 +61,11 @@ class PeerSupply:
         self._replica.catch_up_limit.set_rate(bytes_per_second)
 
     @property
+    def bytes_per_second(self) -> int:
+        """The limit of what catching-up peers are supplied with; 0: unlimited."""
+        return self._replica.catch_up_limit.bytes_per_second
+
+    @property
     def sent_bytes(self) -> int:
         """All that this replica, as a leader, ever sent to catching-up peers."""
         return self._replica.catch_up_limit.spent_bytes

@@ -68,6 +68,7 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         had_leader=status.had_leader,
         needs_lease=replica.permission is not None,
         permitted_session=replica.permission.session if replica.permission else 0,
+        catch_up_bytes_per_second=replica.core_now().supply.bytes_per_second,
         stage=status.stage,
         stage_token=status.stage_token,
         stage_peers=peer_names(status.stage_peers),

@@ -21,11 +21,14 @@ from zonequake_operator.resources.parsing import owner_uid, parse_partition, par
 
 @dataclass(slots=True)
 class StoredZone:
-    """The zone and its partitions as the API server holds them."""
+    """The zone and its partitions as the API server holds them. `namesakes`: the names of
+    Partitions that an earlier zone of its name left.
+    """
 
     zone: Zone
     raw_status: dict[str, Any]
     partitions: dict[int, Partition] = field(default_factory=dict)
+    namesakes: frozenset[str] = frozenset()
     read_s: float = 0.0
     invalidations: int = 0
     """The number of invalidations before it was read."""
@@ -151,10 +154,12 @@ class ZoneResources:
                 "has its name",
             )
         mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
+        others = [p["metadata"]["name"] for p in partitions if owner_uid(p) != zone.uid]
         self._stored = StoredZone(
             zone=zone,
             raw_status=raw.get("status") or {},
             partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
+            namesakes=frozenset(others),
             read_s=now_s,
             invalidations=invalidations,
         )

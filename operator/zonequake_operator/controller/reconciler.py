@@ -192,6 +192,7 @@ class ZoneReconciler:
                     now_ms=self._wall_ms(),
                     zone=stored.zone,
                     partitions=stored.partitions,
+                    namesakes=stored.namesakes,
                     topology=view.topology,
                     reports=view.reports,
                     outdated=view.outdated,

@@ -144,14 +144,15 @@ def judge(
     retry_threshold: int,
     lease_troubles: Mapping[str, NodeLeaseTrouble] | None = None,
     missing_rights: Collection[Right] = (),
+    in_the_way: str = "",
 ) -> tuple[Condition, ...]:
     """Returns all conditions of a zone whose spec could be read.
 
     `lease_troubles`: troubles of nodes that its partitions are on; None if it needs no Leases.
-    `missing_rights`: of the operator's account.
+    `missing_rights`: of the operator's account. `in_the_way`: why partitions can't be created.
     """
     return (
-        _ready(spec, health, filter_problem, data_nodes),
+        _ready(spec, health, filter_problem, data_nodes, in_the_way),
         _synced(generation, status, health, filter_problem),
         _progressing(health, retry_threshold),
         _degraded(spec, health, data_nodes),
@@ -175,10 +176,13 @@ def _ready(
     health: Mapping[int, Health],
     filter_problem: str | None,
     data_nodes: Sequence[str],
+    in_the_way: str,
 ) -> Condition:
     of = ConditionType.READY
     if filter_problem is not None:
         return _condition(of, False, Reason.INVALID_FILTER, filter_problem)
+    if in_the_way:
+        return _condition(of, False, Reason.PARTITIONS_IN_THE_WAY, in_the_way)
     if not data_nodes:
         suffix = f" that match {spec.filter}" if spec.filter else ""
         assigned = any(one.keys.stable for one in health.values())

@@ -25,6 +25,7 @@ from zonequake_operator.high_availability.decisions import (
 )
 from zonequake_operator.nodes import affinity, data_nodes, filters
 from zonequake_operator.planning.conditions import Health, diagnose, invalid_spec, judge, summarise
+from zonequake_operator.planning.namesakes import advice, missing_partitions
 from zonequake_operator.planning.partition_events import Cleaning, FailedChange, failed_changes
 from zonequake_operator.planning.waiting import waits_for
 from zonequake_operator.planning.zone_orders import SendOrder, cleanings, zone_orders
@@ -139,11 +140,12 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
             health[n] = replace(health[n], awaits=decision.sentence(f"partition {n}", spec.storage))
     health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
+    missing, namesakes = missing_partitions(snapshot, spec)
     writes: list[ResourceWrite] = []
     if not spec.paused:
-        moves = _create_missing(snapshot, spec)
+        moves: list[ResourceWrite] = [CreatePartition(number=n) for n in missing]
         moves += _write_partitions(snapshot, spec, accepted, groups, health, calculate, decisions)
-        if not moves:
+        if not moves and not namesakes:
             # Also one that is accepted now. A view never holds it back: it may wait for its turn.
             accepted = replace(accepted, handled_revision=accepted.revision)
         elif accepted.revision == before.revision:
@@ -159,7 +161,7 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
         for n, h in health.items()
         if n not in written and h.view != snapshot.partitions[n].view
     ]
-    zone_write = _zone_write(snapshot, spec, accepted, health, problem)
+    zone_write = _zone_write(snapshot, spec, accepted, health, problem, namesakes)
     if zone_write is not None:
         writes.insert(0, zone_write)
     orders = zone_orders(snapshot, spec, groups, decisions)
@@ -275,11 +277,6 @@ def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
 
 
-def _create_missing(snapshot: ZoneSnapshot, spec: ZoneSpec) -> list[ResourceWrite]:
-    missing = (n for n in range(spec.partitions) if n not in snapshot.partitions)
-    return [CreatePartition(number=n) for n in missing]
-
-
 def _write_partitions(
     snapshot: ZoneSnapshot,
     spec: ZoneSpec,
@@ -323,6 +320,7 @@ def _zone_write(
     status: ZoneStatus,
     health: Mapping[int, Health],
     problem: str | None,
+    namesakes: Sequence[str],
 ) -> WriteZone | None:
     zone = snapshot.zone
     conditions = judge(
@@ -331,6 +329,7 @@ def _zone_write(
         status=status,
         health=health,
         filter_problem=problem,
+        in_the_way=advice(namesakes, zone, spec),
         data_nodes=sorted(status.data_nodes.nodes) if status.data_nodes else [],
         retry_threshold=snapshot.retry_threshold,
         lease_troubles=_lease_troubles(snapshot, spec),

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     ALL_PARTITIONS_SERVE = "AllPartitionsServe"
     PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"
     STARTING = "Starting"
+    PARTITIONS_IN_THE_WAY = "PartitionsInTheWay"
     INVALID_FILTER = "InvalidFilter"
     INVALID_SPEC = "InvalidSpec"
     NO_DATA_NODES = "NoDataNodes"

@@ -390,7 +390,8 @@ class ZoneSnapshot:
     """Everything that a decision about one zone rests on.
 
     `reports` holds only nodes that aren't silent; `outdated` are those of them that were asked for
-    before a node was last counted out. `partitions` is by number. `inspected`: what replicas that
+    before a node was last counted out. `partitions` is by number; `namesakes` are the names of
+    Partitions that an earlier zone of its name left. `inspected`: what replicas that
     wait for their start order showed of themselves, by node and group. `attempts`: how often this
     operator asked each group for its change; more than `retry_threshold` are shown.
     `lease_troubles`: by node. `missing_rights`: of the operator.
@@ -401,6 +402,7 @@ class ZoneSnapshot:
     partitions: Mapping[int, Partition]
     topology: Topology
     reports: Mapping[str, ReplicasReport]
+    namesakes: frozenset[str] = frozenset()
     outdated: frozenset[str] = frozenset()
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     attempts: Mapping[str, ChangeAttempts] = field(default_factory=dict)

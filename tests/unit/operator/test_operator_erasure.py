@@ -12,6 +12,7 @@ from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import KubeNotFound
 from zonequake_operator.fleet.fleet import FleetView
+from zonequake_operator.planning.plan import CreatePartition
 from zonequake_operator.resources.model import Topology
 from zonequake_protocol.admin import (
     Order,
@@ -208,6 +209,19 @@ async def test_partitions_that_their_zones_deletion_orphans_go_with_it() -> None
     ]
     await edges.reconciler().delete_partitions()
     assert sorted(edges.deleted) == ["z-0", "z-1"]
+
+
+@pytest.mark.parametrize("owners", [[], [{"controller": True, "uid": "another"}]])
+async def test_a_zone_tries_to_create_no_partition_whose_namesake_is_still_there(
+    owners: list[dict[str, Any]],
+) -> None:
+    """Each step failed with a conflict, and only the log said so."""
+    edges = Edges()
+    metadata = {**PARTITION["metadata"], "ownerReferences": owners}
+    edges.partitions = [{**PARTITION, "metadata": metadata}]
+    decided = await edges.reconciler().step(edges.view)
+    assert not any(isinstance(write, CreatePartition) for write in decided.writes)
+    assert decided.settled, "it waits for a person"
 
 
 async def test_nothing_counts_as_erased_before_anybody_was_heard() -> None:

@@ -291,6 +291,45 @@ def test_a_restarted_process_gets_start_orders_for_all_its_replicas_at_once() ->
     assert "A" in decided.behind
 
 
+def fresh(spec: ZoneSpec, *namesakes: str) -> ZoneSnapshot:
+    return ZoneSnapshot(
+        now_ms=1000,
+        zone=zone(spec),
+        partitions={},
+        namesakes=frozenset(namesakes),
+        topology=topology("A", "B", "C"),
+        reports={},
+    )
+
+
+def test_a_zone_says_which_partitions_of_an_earlier_one_are_in_its_way_and_how_to_delete_them() -> (
+    None
+):
+    after, _ = settle(fresh(FOUR, "z-1", "z-3", "z-4", "y-0"))
+    assert sorted(after.partitions) == [0, 2], "nothing else waits for them"
+    ready = next(c for c in after.zone.conditions if c.type is ConditionType.READY)
+    assert (ready.status, ready.reason) == (False, Reason.PARTITIONS_IN_THE_WAY)
+    assert ready.message == (
+        "2 of 4 partitions can't be created: Partitions of an earlier zone of this name are in "
+        "their place. Once nothing needs them: kubectl delete partitions.zonequake.io "
+        "--namespace ns z-1 z-3"
+    )
+    assert conditions(after)[ConditionType.SYNCED] == (False, Reason.APPLYING)
+
+    freed, _ = settle(replace(after, namesakes=frozenset()))
+    assert sorted(freed.partitions) == [0, 1, 2, 3]
+    assert all(p.keys.stable for p in freed.partitions.values()), "these begin, too"
+    assert conditions(freed)[ConditionType.READY] == (False, Reason.STARTING)
+    assert conditions(freed)[ConditionType.SYNCED] == (True, Reason.SPEC_APPLIED)
+
+
+def test_a_zone_with_many_partitions_in_its_way_names_some_of_them_at_a_time() -> None:
+    after, _ = settle(fresh(ZoneSpec(partitions=900), *(f"z-{n}" for n in range(900))))
+    ready = next(c for c in after.zone.conditions if c.type is ConditionType.READY)
+    assert ready.message.startswith("900 of 900 partitions")
+    assert ready.message.endswith(" z-38 z-39")
+
+
 def with_rate(snapshot: ZoneSnapshot, *, told: int | None, wanted: int) -> ZoneSnapshot:
     """Its replicas run with the catch-up rate `told`, and its spec has `wanted`."""
     spec = ZoneSpec(partitions=4, catch_up_bytes_per_second=wanted)

@@ -341,10 +341,10 @@ def _concluded(
         return Conclusion.UNKNOWN, f"Unknown: {note}. {few}"
     missing = [row for row in rows if row.outcome is RowOutcome.MISSING]
     if missing:
-        side = "base" if all(row.base is None for row in missing) else "candidate"
+        without = "base" if all(row.base is None for row in missing) else "candidate"
         words = first_few([f"no {row.quantity.words}" for row in missing], 3)
         return Conclusion.UNKNOWN, (
-            f"Unknown: the {side} has {words}. Run `zonequake analyze` over its folders if "
+            f"Unknown: the {without} has {words}. Run `zonequake analyze` over its folders if "
             "tables/ops is absent."
         )
     judged = [row for row in rows if row.bound is not None and row.outcome is not RowOutcome.SHOWN]

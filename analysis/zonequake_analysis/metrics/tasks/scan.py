@@ -213,6 +213,7 @@ def _typed(rows: pa.Table, group: RowGroup, known: _Series) -> pa.Table:
         changed = np.fromiter(map(bytes.__ne__, names[1:], names), bool, len(names) - 1)
     changed |= np.diff(codes.indices.to_numpy()) != 0
     starts = np.concatenate([[0], np.flatnonzero(changed) + 1])
+    own: list[int | bytes]
     if group.named and group.by_labels:
         own = [_text(labels[row]) for row in starts.tolist()]
     else:

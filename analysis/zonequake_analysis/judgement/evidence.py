@@ -57,6 +57,7 @@ class Evidence:
     """Everything that a verdict rests on.
 
     `journalled`: the partitions that data nodes' own journals cover; they would record a reset.
+    `known_groups`: those whose members the events name.
     `counts` has a transaction as one operation.
     `leaderless`: how many had no leader after the quiet time.
     `one_clock`: events and operations are of one. `compared_writes` and `compared_reads`: how many
@@ -89,6 +90,7 @@ class Evidence:
     metrics: MetricFacts | None = None
     lost_groups: Sequence[LostGroup] = ()
     leaderless: int = 0
+    known_groups: int = 0
     incomplete: Sequence[str] = ()  # files that are missing or shorter than at the run's end
     unread_histories: Sequence[str] = ()  # files in `history` that aren't read
     transactions: TransactionFindings | None = None  # of a history that has any

@@ -50,7 +50,7 @@ from zonequake_analysis.measures.availability.windows import availability
 from zonequake_analysis.measures.hidden_writes import LOST, count_hidden, lost_writes
 from zonequake_analysis.measures.load_rate import load_rate
 from zonequake_analysis.measures.lost_groups import leaderless, lost_groups, with_writes
-from zonequake_analysis.measures.majorities import without_majority
+from zonequake_analysis.measures.majorities import known_groups, without_majority
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
@@ -208,6 +208,7 @@ def _judged(
         faults=faults,
         audit=compared,
         journalled=journalled(events),
+        known_groups=known_groups(events),
         resets=resets(lineages, events, lost),
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],

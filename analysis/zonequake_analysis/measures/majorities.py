@@ -62,6 +62,13 @@ def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], l
     return found
 
 
+def known_groups(events: Sequence[RecordedEvent]) -> int:
+    """Returns the number of partitions whose members an event names: of others nothing shows when
+    their majority was dead.
+    """
+    return sum(map(bool, _held_sets(events).values()))
+
+
 def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[TimeRange]]) -> list[Unfounded]:
     """Returns answers in the spans of their partition (by its id); bounded reads need no
     majority.

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tests.unit.analysis.made_up_evidence import evidence
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
-from zonequake_analysis.measures.majorities import SLACK_NS, unfounded, without_majority
+from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.measures.majorities import (
+    SLACK_NS,
+    known_groups,
+    unfounded,
+    without_majority,
+)
 from zonequake_analysis.measures.resets import resets
+from zonequake_analysis.verdict import Check
 
 SECOND = 1_000_000_000
 PLACE = ("z", 0)
@@ -283,3 +291,18 @@ def test_a_loss_that_an_earlier_reset_ended_is_not_the_next_ones() -> None:
     told = [keys(0, "E", "F", "G"), killed(4, "F", "G"), FIRST, SECOND_RESET]
     first, second = resets(read_lineages(told), told, without_majority(told))
     assert (first.lost_ns, second.lost_ns) == (4 * SECOND, None)
+
+
+def test_without_events_of_members_or_journals_nothing_is_said_of_forbidden_answers() -> None:
+    def checked(**known: int) -> Check:
+        e = evidence(**known)
+        return next(check for check in judge(e) if check.name == "forbidden-availability")
+
+    assert known_groups([killed(10, "A", "B"), began(20, "A"), keys(0)]) == 0
+    assert not checked().judged
+    assert checked().summary.startswith("not judged: no event names the members of a partition")
+    assert known_groups([keys(0, "A", "B", "C"), keys(1, "A", "B")]) == 1
+    for known in ("known_groups", "journalled"):
+        check = checked(**{known: 1})
+        assert (check.judged, check.checked) == (True, 204)
+        assert check.summary == "no node answered without a majority or beside a survivor"

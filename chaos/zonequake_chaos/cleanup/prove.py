@@ -70,7 +70,7 @@ async def clean_up(
 
     Never raises a HarnessError: a step or check that fails is a problem of the proof.
     """
-    payer = partial(pay, kube, node=node, shell=shell)
+    payer = partial(pay, kube, node=node, shell=shell, run=run)
     deadline_s = math.inf
     unmended: dict[str, str] = {}
     while True:
@@ -90,7 +90,7 @@ async def clean_up(
             # From here on: a zone that stays took all of the time, and what is left beside it was
             # undone, and not looked at again.
             deadline_s = time.monotonic() + within_s
-            payer = partial(pay, kube, node=node, shell=shell, zone_gone_s=ZONE_GONE_AGAIN_S)
+            payer = partial(payer, zone_gone_s=ZONE_GONE_AGAIN_S)
         unmended = await _mend(search.left)
         await asyncio.sleep(_POLL_S)
     unpaid += [unmended[each.what] for each in search.left if each.what in unmended]

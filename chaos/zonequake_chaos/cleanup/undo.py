@@ -10,6 +10,7 @@ from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
 from zonequake_chaos.faults.kinds.power_loss import restore_power
 from zonequake_chaos.faults.kinds.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
+from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_chaos.load.pods import delete_load
 from zonequake_chaos.node_access.agent_links import undo_links
 from zonequake_chaos.node_access.own_machine import OwnMachine
@@ -48,8 +49,13 @@ async def pay(
     node: OwnMachine | None,
     shell: NodeShell | None,
     zone_gone_s: float = ZONE_GONE_S,
+    run: str | None = None,
 ) -> None:
-    """Brings about the state that `debt` names. Raises HarnessError."""
+    """Brings about the state that `debt` names. Raises HarnessError.
+
+    `run`: whose debt it is. A zone that doesn't have this run's label took its name later, and
+    stays.
+    """
     match debt:
         case JoinNetwork():
             carried = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
@@ -85,9 +91,15 @@ async def pay(
         case DeleteLoad():
             await delete_load(kube, debt.name)
         case DeleteZone():
-            await delete_zone(kube, debt.zone, within_s=zone_gone_s)
+            if run is None or await _is_zone_of(kube, debt.zone, run):
+                await delete_zone(kube, debt.zone, within_s=zone_gone_s)
         case DeleteObjects():
             await erase_all(kube, debt.labels, debt.kinds)
+
+
+async def _is_zone_of(kube: Kube, zone: str, run: str) -> bool:
+    found = await kube.find("DistributionZone", f"{RUN_LABEL}={run}")
+    return zone in {each["metadata"]["name"] for each in found}
 
 
 def _within_reach(shell: NodeShell | None, debt: Debt) -> NodeShell:

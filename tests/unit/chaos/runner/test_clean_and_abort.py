@@ -230,6 +230,22 @@ async def test_a_run_that_was_cleaned_by_name_takes_nothing_from_the_next_one(
     assert cluster.objects["configmaps", "zq-run"]["data"]["run"] == "alive"
 
 
+@pytest.mark.parametrize("owner", ["alive", None])
+async def test_a_run_without_a_mark_deletes_no_zone_that_took_the_name_of_its_own(
+    owner: str | None, cluster: Any, place: ReleasePlace, tmp_path: Path
+) -> None:
+    """It was cleaned by name; the zone is a run's of another release, whose mark isn't read, or a
+    person's."""
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    CleanupJournal(tmp_path / "run").owe(DeleteZone(zone="chaos"))
+    assert (await clean_run(find_run("dead", lambda: place))).proven
+    labels = {"zonequake.io/run": owner} if owner else {}
+    cluster._on_zone("PATCH", "chaos", {"spec": {"partitions": 1}, "metadata": {"labels": labels}})
+    cluster.objects["distributionzones", "chaos"]["metadata"]["name"] = "chaos"
+    assert (await clean_run(find_run(str(tmp_path / "run"), nowhere))).proven
+    assert cluster.zone == "chaos"
+
+
 async def test_two_cleaners_at_once_both_prove_it(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:

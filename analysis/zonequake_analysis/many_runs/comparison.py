@@ -26,8 +26,13 @@ import numpy as np
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
-from zonequake_analysis.many_runs.hidden_windows import at_worst, for_certain, left_out
-from zonequake_analysis.many_runs.measured_run import NO_PHASES, MeasuredRun
+from zonequake_analysis.many_runs.measured_run import (
+    NO_PHASES,
+    MeasuredRun,
+    at_worst,
+    for_certain,
+    left_out,
+)
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import (
     QUANTITIES,

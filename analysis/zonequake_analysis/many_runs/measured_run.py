@@ -7,12 +7,13 @@ each class; without it there is p99 of all operations, from the verdict.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.verdict_json import HARNESS, RunFacts, VerdictDocument
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.quantities import (
@@ -36,6 +37,9 @@ from zonequake_analysis.verdict import Verdict
 
 SHOWED_TOO_LITTLE = frozenset({Verdict.UNKNOWN, Verdict.HARNESS_FAILED})
 """Verdicts of runs whose numbers mean little: a fault missed, or the harness broke off."""
+
+_MOST_NAMED = 5
+"""Runs that a sentence names."""
 
 _PHASES = frozenset({"before", "faults"})
 """Phases without which a run can't be cut into parts."""
@@ -260,3 +264,35 @@ def of_operations(operations: LoadOperations, phases_ns: Mapping[str, int]) -> d
             ).items():
                 found[latency(span, name, quantile)] = estimate
     return found
+
+
+def at_worst(runs: Sequence[MeasuredRun]) -> list[Estimate]:
+    """Returns the longest window of each run, as long as a silence may hide one."""
+    return [
+        replace(run.estimates[WINDOW], value=run.hidden_window_ms, high=run.hidden_window_ms)
+        if run.hidden_window_ms
+        else run.estimates[WINDOW]
+        for run in runs
+        if WINDOW in run.estimates
+    ]
+
+
+def for_certain(runs: Sequence[MeasuredRun]) -> list[Estimate]:
+    """Returns the longest window of each run in which none can hide a longer one."""
+    return [
+        run.estimates[WINDOW]
+        for run in runs
+        if WINDOW in run.estimates and not run.hidden_window_ms
+    ]
+
+
+def left_out(runs: Sequence[MeasuredRun], side: str) -> list[str]:
+    """Returns a sentence on the runs whose longest window isn't known, if there are any."""
+    hidden = [run.run for run in runs if run.hidden_window_ms]
+    if not hidden:
+        return []
+    return [
+        f"the longest window of {len(hidden)} of {len(runs)} runs of the {side} is left out, as "
+        "silences of their probes may hide a longer one: "
+        + first_few(hidden, _MOST_NAMED, separator=", ")
+    ]

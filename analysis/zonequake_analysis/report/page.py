@@ -137,16 +137,21 @@ def _scripts() -> list[str]:
 
 
 def _rows(axis: Axis, judgement: Judgement) -> dict[str, str]:
-    """Returns the rows of the time axis, as markup."""
-    e, drawn, events = judgement.evidence, judgement.timeline, judgement.events
+    """Returns the rows of the time axis, as markup; of events of another clock than the operations
+    nothing is drawn.
+    """
+    e, drawn = judgement.evidence, judgement.timeline
+    events, faults, changes = judgement.events, e.faults, e.rebalances
+    if not e.one_clock:
+        events, faults, changes = (), (), ()
     return {
-        "behind": time_rows.behind(axis, e.faults, events),
+        "behind": time_rows.behind(axis, faults, events),
         "phases": time_rows.phase_row(axis, events),
-        "faults": time_rows.fault_rows(axis, e.faults),
+        "faults": time_rows.fault_rows(axis, faults),
         "latency": time_rows.latency_row(axis, drawn),
         "rate": time_rows.rate_row(axis, drawn),
         "leaders": time_rows.leader_row(axis, events),
-        "rebalances": time_rows.rebalance_rows(axis, e.rebalances),
+        "rebalances": time_rows.rebalance_rows(axis, changes),
     }
 
 

@@ -1,13 +1,17 @@
-"""A fault is drawn from its start until it was over."""
+"""A fault is drawn from its start until it was over; nothing is drawn by another clock."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tests.spark.report.made_up_pages import made_up_judgement
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import fault_landings
+from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.time_rows import Axis, behind, fault_rows
 
 SECOND = 1_000_000_000
@@ -37,3 +41,23 @@ def test_a_fault_is_drawn_until_it_was_over(told: dict[str, int], width_s: str) 
     for drawn in (fault_rows(AXIS, faults), behind(AXIS, faults, events)):
         (found,) = re.findall(r'<rect x="10" y="\d" width="([\d.]+)"', drawn)
         assert found == width_s
+
+
+def test_events_of_another_clock_than_the_history_are_not_drawn(tmp_path: Path) -> None:
+    made = made_up_judgement(partitions=1)
+    marks = (
+        'class="phase p',
+        'class="phase-edge"',
+        'class="fault-bar"',
+        'height="1" class="fault"',
+        'class="leader"',
+        'class="stage ',
+    )
+    words = "as the events and the history are of several clocks"
+    page = render_page(tmp_path, made, told=lambda _: None)
+    assert [mark for mark in marks if mark not in page] == []
+    assert words not in page
+    made = replace(made, evidence=replace(made.evidence, one_clock=False))
+    page = render_page(tmp_path, made, told=lambda _: None)
+    assert [mark for mark in marks if mark in page] == []
+    assert page.count(words) == 1

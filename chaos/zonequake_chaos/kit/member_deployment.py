@@ -6,6 +6,7 @@ that `zonequake clean` finds it. Each run has members without data of an earlier
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,10 @@ from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpire
 from zonequake_kube.objects import Json, KeysView, PodView
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import ReplicasReport, StoreEvent
+
+COMPARISONS = 5
+COMPARE_AGAIN_S = 1.0
+"""Tries to compare members at one place, and the pause between them."""
 
 
 class MemberSetSource:
@@ -133,19 +138,28 @@ class MemberSetDeployment:
         await wait_members(observer, self._members, timeout_s=timeout_s)
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
+        # An election adds an entry of its own while members are compared: then once more.
+        for tries_left in reversed(range(COMPARISONS)):
+            await self._applied_alike(observer, timeout_s)
+            (partition,) = observer.view().partitions.values()
+            applied = max(replica.applied for replica in partition.replicas.values())
+            try:
+                differ = await self._system.differences(self._members.pods, applied)
+            except ClusterError as error:
+                if tries_left:
+                    await asyncio.sleep(COMPARE_AGAIN_S)
+                    continue
+                raise WaitExpired(f"members can't be compared at {applied}: {error}") from error
+            if differ:
+                raise WaitExpired(differ)
+            return
+
+    async def _applied_alike(self, observer: Observer, timeout_s: float) -> None:
         await observer.wait(
             lambda view: not applied_alike(view),
             timeout_s=timeout_s,
             waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
         )
-        (partition,) = observer.view().partitions.values()
-        applied = max(replica.applied for replica in partition.replicas.values())
-        try:
-            differ = await self._system.differences(self._members.pods, applied)
-        except ClusterError as error:
-            raise WaitExpired(f"members can't be compared at {applied}: {error}") from error
-        if differ:
-            raise WaitExpired(differ)
 
     async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
         problems = []

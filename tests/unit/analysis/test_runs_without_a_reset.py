@@ -35,6 +35,7 @@ def judged_of(
     evidence: Any = SimpleNamespace(
         description=SimpleNamespace(expectations=expectations),
         journalled=journalled,
+        known_groups=1,
         resets=resets,
         cuts=cuts,
         unfounded=(),

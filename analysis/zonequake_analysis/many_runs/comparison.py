@@ -34,13 +34,7 @@ from zonequake_analysis.many_runs.measured_run import (
     left_out,
 )
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
-from zonequake_analysis.many_runs.quantities import (
-    QUANTITIES,
-    WINDOW,
-    Better,
-    Estimate,
-    Quantity,
-)
+from zonequake_analysis.many_runs.quantities import QUANTITIES, WINDOW, Better, Estimate, Quantity
 from zonequake_analysis.verdict import Verdict, worst
 
 SURE = 0.05
@@ -210,7 +204,6 @@ def _window_row(
     Of a run whose vantages were silent for longer it is only known to be no shorter. Such runs
     count where the outcome is the same whatever is hidden, else they are left out.
     """
-
     quantity, base, candidate = QUANTITIES[WINDOW], _of(old, WINDOW), _of(new, WINDOW)
     as_known = _row(quantity, base, candidate, bounds)
     if not any(run.hidden_window_ms for run in (*old.used, *new.used)):

@@ -108,12 +108,11 @@ def unaltered(before: DumpedState, after: DumpedState | None) -> list[str]:
     return [f"{before.node} was altered, and dumps as before: {before.digest}"] if same else []
 
 
-def undecided(
-    before: DumpedState, after: DumpedState | None, dumped: Mapping[str, DumpedState]
-) -> list[str]:
+def undecided(before: DumpedState, dumped: Mapping[str, DumpedState]) -> list[str]:
     """Returns that nobody tells what an altered member would dump, had it not been altered, as a
     sentence. An election adds an entry of its own, behind which the other members tell it.
     """
+    after = dumped.get(before.node)
     if after is None or after.applied == before.applied:
         return []
     digests = {one.digest for one in dumped.values() if one.applied == after.applied}

@@ -286,7 +286,7 @@ class ConformanceSteps:
         dumped = await self._dumped("after", result)
         after = dumped.get(victim)
         result.problems += unaltered(before[victim], after)
-        result.unknown += undecided(before[victim], after, dumped)
+        result.unknown += undecided(before[victim], dumped)
         result.note += f"; {victim}, altered, dumps {after.digest if after else 'nothing'}"
         return result
 

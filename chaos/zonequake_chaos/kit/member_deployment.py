@@ -6,7 +6,6 @@ that `zonequake clean` finds it. Each run has members without data of an earlier
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,10 +38,6 @@ from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpire
 from zonequake_kube.objects import Json, KeysView, PodView
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import ReplicasReport, StoreEvent
-
-COMPARISONS = 5
-COMPARE_AGAIN_S = 1.0
-"""Tries to compare members at one place, and the pause between them."""
 
 
 class MemberSetSource:
@@ -138,28 +133,28 @@ class MemberSetDeployment:
         await wait_members(observer, self._members, timeout_s=timeout_s)
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
-        # An election adds an entry of its own while members are compared: then once more.
-        for tries_left in reversed(range(COMPARISONS)):
-            await self._applied_alike(observer, timeout_s)
-            (partition,) = observer.view().partitions.values()
-            applied = max(replica.applied for replica in partition.replicas.values())
-            try:
-                differ = await self._system.differences(self._members.pods, applied)
-            except ClusterError as error:
-                if tries_left:
-                    await asyncio.sleep(COMPARE_AGAIN_S)
-                    continue
-                raise WaitExpired(f"members can't be compared at {applied}: {error}") from error
-            if differ:
-                raise WaitExpired(differ)
-            return
+        try:
+            differ = await patiently(partial(self._differences, observer, timeout_s))
+        except ClusterError as error:
+            raise WaitExpired(str(error)) from error
+        if differ:
+            raise WaitExpired(differ)
 
-    async def _applied_alike(self, observer: Observer, timeout_s: float) -> None:
+    async def _differences(self, observer: Observer, timeout_s: float) -> str:
+        """Returns how members differ that have applied the same. Raises ClusterError if they went
+        on meanwhile: an election adds an entry of its own.
+        """
         await observer.wait(
             lambda view: not applied_alike(view),
             timeout_s=timeout_s,
             waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
         )
+        (partition,) = observer.view().partitions.values()
+        applied = max(replica.applied for replica in partition.replicas.values())
+        try:
+            return await self._system.differences(self._members.pods, applied)
+        except ClusterError as error:
+            raise ClusterError(f"members can't be compared at {applied}: {error}") from error
 
     async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
         problems = []

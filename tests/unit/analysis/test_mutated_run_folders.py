@@ -39,7 +39,7 @@ from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.report import time_rows
 from zonequake_analysis.report.summary import faults_in_words
 
-EXAMPLES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 RUN_YAML = """
 run: r1
@@ -245,7 +245,7 @@ def test_all_events_are_read_and_understood() -> None:
         told_of(events)
 
 
-@settings(EXAMPLES, max_examples=100)
+@settings(EXAMPLES, max_examples=250)
 @given(st.data())
 def test_events_of_wrong_types_are_read_or_told(data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(EVENTS) - 1))
@@ -310,7 +310,7 @@ def test_a_dump_that_lacks_entries_is_no_loss_of_the_store() -> None:
 HISTORY = [*operation(1), *operation(2, f="read", value=1), *operation(3, f="cas", applied=True)]
 
 
-@settings(EXAMPLES, max_examples=40)
+@settings(EXAMPLES, max_examples=100)
 @given(st.data())
 def test_history_lines_of_wrong_types_are_judged_or_told(data: st.DataObject) -> None:
     lines = [json.loads(one) for one in HISTORY]
@@ -321,7 +321,7 @@ def test_history_lines_of_wrong_types_are_judged_or_told(data: st.DataObject) ->
     judged_or_told(text.encode(errors="surrogatepass"))
 
 
-@settings(EXAMPLES, max_examples=40)
+@settings(EXAMPLES, max_examples=100)
 @given(spoilt("".join(f"{one}\n" for one in HISTORY).encode()))
 @example(b"")
 def test_spoilt_histories_are_judged_or_told(content: bytes) -> None:

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.kit import member_deployment
-from zonequake_chaos.kit.member_deployment import COMPARISONS, MemberSetDeployment
+from zonequake_chaos.kit import collect
+from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_kube.errors import ClusterError, WaitExpired
+
+COMPARISONS = collect._RETRIES
 
 
 class System:
@@ -45,7 +47,7 @@ class Observer:
 
 
 async def compared(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_deployment, "COMPARE_AGAIN_S", 0)
+    monkeypatch.setattr(collect, "_RETRY_S", 0)
     deployment = object.__new__(MemberSetDeployment)
     deployment._system = cast("Any", system)
     deployment._members = cast("Any", SimpleNamespace(pods=("a", "b")))

@@ -114,7 +114,7 @@ def in_whole_analysis(
 def test_porcupine_agrees_with_the_whole_analysis_on_valid_and_on_spoilt_keys(
     porcupine: Judge, spark: SparkSession, tmp_path: Path
 ) -> None:
-    synthesize(tmp_path, Shape(operations=8_000, rate=1000, files=2, partitions=8, keys=64))
+    synthesize(tmp_path, Shape(operations=20_000, rate=1000, files=2, partitions=8, keys=64))
     planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
     small = [case for lists in (False, True) for case in renamed(lists=lists)]
     write_operations(

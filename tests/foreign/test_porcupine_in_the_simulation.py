@@ -20,9 +20,9 @@ from zonequake_store.replica.replica import Replica
 
 pytestmark = pytest.mark.timeout(600)
 
-SEEDS = 2
+SEEDS = 4
 """Of each scenario."""
-RAFT_SEEDS = 30
+RAFT_SEEDS = 36
 
 Histories = dict[str, list[HistoryEvent]]
 
@@ -130,4 +130,4 @@ def test_both_find_no_order_of_the_same_keys_where_replicas_promise_too_much(
     assert compared.disagreements == []
     assert compared.not_judged == {}
     assert compared.alike[KeyVerdict.ILLEGAL] >= 5
-    assert compared.alike[KeyVerdict.LEGAL] > 60
+    assert compared.alike[KeyVerdict.LEGAL] > 100

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.kube
 DROPPED = "dropped"
 PARTITIONS = 2
 SEED = 5
-SAMPLED = 2
-FORCED = 1
+SAMPLED = 3
+FORCED = 2
 
 
 @dataclass(slots=True)

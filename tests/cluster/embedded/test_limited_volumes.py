@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,16 +24,9 @@ def kubectl(cluster: EmbeddedCluster, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def phase(cluster: EmbeddedCluster) -> Any:
-    found = json.loads(kubectl(cluster, "get", "pv", "limited-0", "--output", "json"))
-    return found["status"]["phase"]
-
-
 def wait_for(cluster: EmbeddedCluster, wanted: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while phase(cluster) != wanted:
-        assert time.monotonic() < deadline_s, f"{phase(cluster)} and not {wanted}"
-        time.sleep(0.2)
+    is_wanted = f"--for=jsonpath={{.status.phase}}={wanted}"
+    kubectl(cluster, "wait", "pv/limited-0", is_wanted, f"--timeout={PATIENCE_S:.0f}s")
 
 
 def test_a_volume_whose_claim_is_gone_is_emptied_and_free_again(

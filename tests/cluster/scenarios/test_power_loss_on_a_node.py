@@ -69,7 +69,8 @@ def lost_power(judged: Judged) -> list[dict[str, Any]]:
     ("agent", "times"), [(False, 1), pytest.param(True, 2, marks=pytest.mark.long)]
 )
 def test_a_sound_store_keeps_what_it_acknowledged(run: Any, agent: bool, times: int) -> None:
-    judged = run("power-loss", f"faults.0.times={times}", agent=agent)
+    rates = ("load.registerRate=75", "load.listRate=50")
+    judged = run("power-loss", f"faults.0.times={times}", *rates, agent=agent)
     assert judged.exit_code == 0, judged.output
     proofs = lost_power(judged)
     assert [len(proof["killed"]) for proof in proofs] == [3] * times

@@ -23,7 +23,13 @@ TRIES = 5
 SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
 
 SHORTER = {
-    "leader-kill": (SHORT, "faults.0.times=3", "faults.0.pauseSeconds=2"),
+    "leader-kill": (
+        SHORT,
+        "faults.0.times=3",
+        "faults.0.pauseSeconds=2",
+        "load.registerRate=80",
+        "load.listRate=60",
+    ),
     "follower-reads": (SHORT,),
     "kill-all": (SHORT,),
     "failed-fsync": (SHORT,),
@@ -47,6 +53,8 @@ def test_kill_during_catchup_hits_its_stages_and_loses_nothing(run_scenario: Any
     judged = run_scenario(
         "kill-during-catchup",
         "zones.0.partitions=4",
+        "load.registerRate=40",
+        "load.listRate=20",
         "times={beforeSeconds: 5, afterSeconds: 3}",
         whole=True,
     )

@@ -205,6 +205,7 @@ def test_versions_and_images_of_the_release_are_told(words: Words, release: Rele
     assert "resources      v1alpha1\n" in told
 
 
+@pytest.mark.long
 def test_an_image_that_is_not_there_ends_a_run_at_once_and_can_be_loaded(
     words: Words, release: Release, embedded_cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ def stables(judged: Any) -> list[list[str]]:
 
 def test_a_survivor_goes_on_alone_and_gives_up_exactly_what_it_lacked(run_scenario: Any) -> None:
     """The A-D scenario of the document high-availability."""
-    judged = run_scenario("ha-loss", SHORT)
+    judged = run_scenario("ha-loss", SHORT, "load.registerRate=50", "load.listRate=30")
     assert judged.exit_code == 0, judged.output
     sets = stables(judged)
     assert sets[:2] == [["0", "1", "2"], ["0"]]

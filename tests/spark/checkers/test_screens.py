@@ -156,6 +156,7 @@ def over_arrays(spark: SparkSession, judged: Judged, suspects: list[Suspects]) -
     return found
 
 
+@pytest.mark.long
 def test_the_checks_find_the_same_among_the_suspects_as_everywhere(
     judged: Judged, everywhere: Findings
 ) -> None:

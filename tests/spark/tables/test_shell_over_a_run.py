@@ -152,7 +152,7 @@ def test_the_command_prints_an_error_as_a_sentence_alone_and_files_are_no_tables
 
 
 def test_the_command_answers_and_ends_with_the_exit_codes_of_all_commands(
-    analysed: Analysed, tmp_path: Path
+    analysed: Analysed,
 ) -> None:
     asked = shell(analysed.run, "--query", LOST, "--format", "json")
     assert (asked.returncode, asked.stdout.splitlines()[0]) == (
@@ -167,6 +167,15 @@ def test_the_command_answers_and_ends_with_the_exit_codes_of_all_commands(
     assert "findings " in typed.stdout
     assert "found no table findigs, expected one of" in typed.stderr
     assert typed.stdout.endswith(" n\n--\n42\n1 row\n")
+    for ended in (asked, typed):
+        assert "Traceback" not in ended.stderr
+        assert "\tat " not in ended.stderr
+
+
+@pytest.mark.long
+def test_the_command_refuses_what_is_no_query_and_a_folder_without_tables(
+    analysed: Analysed, tmp_path: Path
+) -> None:
     wrong = shell(analysed.run, "--query", "DROP TABLE ops")
     assert (wrong.returncode, wrong.stdout) == (254, "")
     assert "sql-shell: found DROP, expected a query" in wrong.stderr
@@ -175,6 +184,6 @@ def test_the_command_answers_and_ends_with_the_exit_codes_of_all_commands(
     assert unjudged.returncode == 254
     assert "found no table ops, findings, windows" in unjudged.stderr
     assert shell(tmp_path / "gone", "--query", LOST).returncode == 254
-    for ended in (asked, typed, wrong, unjudged):
+    for ended in (wrong, unjudged):
         assert "Traceback" not in ended.stderr
         assert "\tat " not in ended.stderr

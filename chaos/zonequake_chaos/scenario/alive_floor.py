@@ -37,6 +37,7 @@ from zonequake_chaos.scenario.faults import (
     TargetRole,
     Traffic,
 )
+from zonequake_chaos.scenario.node_names import node_of_pools
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.scenario.triggers import OnSettled
 from zonequake_kube.errors import PlanRefused
@@ -163,7 +164,7 @@ def _of_target(
         nodes = {f"{pool}-{n}" for pool in pools for n in range(sizes.get(pool, 0))}
         return Harm(fault=fault.name, nodes=frozenset(nodes), leases_only=leases_only)
     if named:
-        found = {_known(name, sizes) or name for name in named}
+        found = {node_of_pools(name, sizes) or name for name in named}
         return Harm(fault=fault.name, nodes=frozenset(found), leases_only=leases_only)
     # Victims that are not awaited accumulate, unless each repetition waits for a settled cluster.
     adds_up = not fault.wait_recovered and not isinstance(fault.trigger, OnSettled)
@@ -178,16 +179,6 @@ def _side_size(side: list[str], peak: int) -> int:
     return sum(peak - 1 if word in (Side.FOLLOWERS, Side.OTHERS) else 1 for word in side)
 
 
-def _known(name: str, sizes: Mapping[str, int]) -> str | None:
-    """Returns `pool-ordinal` of a node as `Target.nodes` names it; None if no pool has it."""
-    for pool, size in sizes.items():
-        for ordinal in range(size):
-            short = f"{pool}-{ordinal}"
-            if name == short or name.endswith(f"-{short}"):
-                return short
-    return None
-
-
 def _impossible(fault: AnyFault, sizes: Mapping[str, int]) -> str | None:
     """Returns an objection if a named node does not exist then, or fewer nodes than are hit."""
     target: FaultTarget | None = getattr(fault, "target", None)
@@ -198,7 +189,7 @@ def _impossible(fault: AnyFault, sizes: Mapping[str, int]) -> str | None:
     elif isinstance(fault, ResetByHandSpec) and fault.survivor is not None:
         named = [fault.survivor]
     for name in named:
-        if _known(name, sizes) is None:
+        if node_of_pools(name, sizes) is None:
             return (
                 f"fault {fault.name!r} targets node {name!r}, which will not exist then: pool "
                 f"{pools}. Give the pool more replicas before, or name another node"

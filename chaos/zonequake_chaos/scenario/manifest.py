@@ -32,6 +32,7 @@ from zonequake_chaos.scenario.faults import (
     fault_type,
     least_duration_s,
 )
+from zonequake_chaos.scenario.node_names import node_of_pools
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnKey, OnNodes, OnStage
 from zonequake_kube.errors import ManifestError
@@ -176,7 +177,7 @@ def _unclear_nodes(spec: RunSpec) -> Iterator[str]:
     for fault in spec.faults:
         for name in fault.trigger.nodes if isinstance(fault.trigger, OnNodes) else ():
             here = f"fault {fault.name!r}: the trigger names node {name!r}"
-            if not any(f"-{name}".endswith(f"-{node}") for node in known):
+            if node_of_pools(name, most) is None:
                 pools = ", ".join(f"{pool} has {size}" for pool, size in most.items())
                 yield f"{here}, which no pool ever has: {pools}"
             if len(meant := [node for node in known if f"-{node}".endswith(f"-{name}")]) > 1:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario.faults import FaultTarget, Side, TargetRole
-from zonequake_chaos.targeting.node_names import node_named
+from zonequake_chaos.scenario.node_names import node_named
 from zonequake_chaos.targeting.triggers import Sighting
 
 _T = TypeVar("_T")

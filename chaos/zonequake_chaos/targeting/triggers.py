@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zonequake_chaos.observe.view import ClusterView, PartitionView
+from zonequake_chaos.scenario.node_names import node_named
 from zonequake_chaos.scenario.triggers import (
     AfterTime,
     AtOnce,
@@ -22,7 +23,6 @@ from zonequake_chaos.scenario.triggers import (
     PartitionKey,
     Trigger,
 )
-from zonequake_chaos.targeting.node_names import node_named
 from zonequake_kube.objects import KeysView
 from zonequake_protocol.admin import Stage
 

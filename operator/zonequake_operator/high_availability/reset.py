@@ -48,7 +48,10 @@ def advance(
     "onNodeLeft: initPartitionDistributionResetTimer(revision)", also in a topology leap; a joining
     node doesn't touch it. "New timer must reschedule old with new revision". `revision`: what the
     zone's becomes if anything changed.
+
+    A timer that seems to be armed in the future is armed now: the wall clock was set back.
     """
+    timer = _armed_by(timer, now_ms)
     # A timer that ran out between two steps fires first: a later event must not postpone it.
     timer, due = _fire(timer, due, timeout_s, revision, now_ms)
     left = frozenset(
@@ -63,6 +66,10 @@ def advance(
         )
         timer, due = _fire(timer, due, timeout_s, revision, now_ms)
     return timer, due
+
+
+def _armed_by(timer: ResetTimer | None, now_ms: int) -> ResetTimer | None:
+    return replace(timer, armed_ms=min(timer.armed_ms, now_ms)) if timer else None
 
 
 def _fire(

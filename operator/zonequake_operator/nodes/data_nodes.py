@@ -11,7 +11,8 @@ Where the document is silent, Ignite 3's rules hold (design §3, Data nodes):
 - every joining node arms the up timer, also one that is still among the data nodes;
 - the filter applies when the up timer fires; a changed filter recomputes everything at once;
 - dataNodesAutoAdjust is one timer for both directions and one recalculation;
-- a changed time-out keeps the armed start, so that 0 fires at once.
+- a changed time-out keeps the armed start, so that 0 fires at once;
+- a timer that seems to be armed in the future is armed now: the wall clock was set back.
 """
 
 from __future__ import annotations
@@ -69,12 +70,21 @@ def advance(
         return DataNodes(nodes=nodes, filter=filter_text, topology_version=topology.version)
     # Timers that ran out between two steps fire first, for the nodes they still concern: an event
     # after the deadline must not postpone them.
+    state = _armed_by(state, now_ms)
     state = _drop_returned_and_gone(state, topology)
     state = _fire(state, timers, matches, topology, now_ms)
     if state.topology_version != topology.version:
         state = _accept_event(state, timers, topology, now_ms)
         state = _fire(state, timers, matches, topology, now_ms)
     return state
+
+
+def _armed_by(state: DataNodes, now_ms: int) -> DataNodes:
+    up, down = (
+        replace(timer, armed_ms=min(timer.armed_ms, now_ms)) if timer else None
+        for timer in (state.up, state.down)
+    )
+    return replace(state, up=up, down=down)
 
 
 def _drop_returned_and_gone(state: DataNodes, topology: Topology) -> DataNodes:

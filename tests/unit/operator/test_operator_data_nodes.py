@@ -130,6 +130,17 @@ def test_a_changed_time_out_keeps_the_armed_start_and_zero_fires_at_once() -> No
     assert zone.at(151) == "ABCD"
 
 
+def test_a_wall_clock_that_was_set_back_lets_a_timer_wait_once_more_and_no_longer() -> None:
+    zone = Timeline(Timers(scale_up_s=300, scale_down_s=600), "ABC")
+    zone.start(10_000, "D")
+    zone.stop(10_100, "A")
+    assert zone.at(1_000) == "ABC"
+    assert zone.deadlines() == (1_300, 1_600)
+    assert zone.at(1_299) == "ABC"
+    assert zone.at(1_300) == "ABCD"
+    assert zone.at(1_600) == "BCD"
+
+
 def test_an_infinite_timer_never_fires_and_remembers_its_nodes() -> None:
     zone = Timeline(Timers(scale_up_s=None, scale_down_s=None), "ABC")
     zone.start(0, "D")

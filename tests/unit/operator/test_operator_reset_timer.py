@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.high_availability import reset
 from zonequake_operator.rebalance.orders import ReplicaSettings
@@ -75,6 +77,15 @@ def test_a_timer_that_ran_out_unseen_fires_before_a_later_event_could_postpone_i
     assert due == ResetDue(revision=10, topology_version=7)
     assert timer is not None
     assert (timer.nodes, timer.armed_ms) == (frozenset("B"), 60_000)
+
+
+def test_a_wall_clock_that_was_set_back_lets_the_reset_timer_wait_once_more_and_no_longer() -> None:
+    armed = ResetTimer(nodes=frozenset("C"), armed_ms=60_000, revision=9, topology_version=7)
+    now = topology("AB", 7, departed=left("C"))
+    again, due = advance(armed, now, 1000, seen=7)
+    assert (again, due) == (replace(armed, armed_ms=1000), None)
+    assert advance(again, now, 5999, seen=7) == (again, None)
+    assert advance(again, now, 6000, seen=7) == (None, ResetDue(revision=10, topology_version=7))
 
 
 def test_a_time_out_of_zero_is_due_at_once() -> None:

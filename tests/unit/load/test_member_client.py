@@ -124,11 +124,23 @@ async def test_a_name_that_takes_too_long_hides_no_reason_and_has_words_of_its_o
 async def test_what_is_wrong_with_each_member_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last member's silence must not hide that another one refuses the client."""
 
+    limits: list[asyncio.Timeout] = []
+    of_asyncio = asyncio.timeout
+
+    def first_endless(delay_s: float | None) -> asyncio.Timeout:
+        limits.append(of_asyncio(delay_s if limits else None))
+        return limits[-1]
+
+    examined: set[str] = set()
+
     class Refused(Client):
         async def examine(self, attempt: Attempt) -> None:
+            if len(examined) == 2:
+                limits[0].reschedule(0.0)
+            examined.add(attempt.address)
             raise NotSent("refused" if attempt.address.endswith(":1") else "silent")
 
-    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(asyncio, "timeout", first_endless)
     client = Refused(NotSent(""))
     client._seeds = ["127.0.0.1:1", "127.0.0.1:2"]
     with pytest.raises(TargetError, match=r":1: refused; 127\.0\.0\.1:2: silent; check"):

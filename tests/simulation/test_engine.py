@@ -20,7 +20,7 @@ import hashlib
 from zonequake_simulation import SCENARIOS, Simulation
 for name in sorted(SCENARIOS):
     with Simulation(3, SCENARIOS[name], trace=True) as run:
-        run.run(400)
+        run.run(1000)
         run.settle()
         run.judge()
         seen = (run.events, sorted(run.tally.items()), run.client.history, run.histories())

@@ -21,7 +21,7 @@ GONE = {"namespace": "default", "name": "gone", "uid": "6d1f3b0e-0000-4000-8000-
 
 def kubectl(cluster: EmbeddedCluster, *words: str) -> str:
     command = [str(kubectl_path()), "--kubeconfig", str(cluster.kubeconfig), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def wait_for(cluster: EmbeddedCluster, wanted: str) -> None:

@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,6 +101,7 @@ class Runs:
             process = subprocess.Popen(
                 [str(BIN / command[0]), *command[1:]],
                 cwd=ROOT,
+                env=environment(os.environ),
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
                 start_new_session=True,  # so that a group over its limit ends with its processes
@@ -124,6 +125,13 @@ class Runs:
             process.returncode = os.waitstatus_to_exitcode(status)
             self.cpu_s[group.name] += usage.ru_utime + usage.ru_stime
         return bool(found)
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a group's processes. Images of containers often forbid Python to
+    keep what it compiled: each of the thousands of processes would compile our modules once more.
+    """
+    return {name: value for name, value in inherited.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def ready() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import struct
 
@@ -349,7 +350,8 @@ async def test_slow_requests_are_given_up_and_keep_no_place(
             writer.write(bytes([byte]))
             await asyncio.sleep(0.2)
         assert cut.done()
-        assert await cut == b""
+        with contextlib.suppress(ConnectionResetError):  # by a byte on its way to a closed end
+            assert await cut == b""
         writer.transport.abort()
 
 

@@ -46,6 +46,15 @@ def test_a_group_without_folder_or_tests_fails(run_tests: ModuleType, tmp_path: 
     assert run_tests.run_group(empty).problem == "FAILED: pytest ended with 5"
 
 
+def test_processes_of_a_group_keep_what_python_compiled(
+    run_tests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    source = "import sys\ndef test_a(): assert not sys.dont_write_bytecode\n"
+    outcome = run_tests.run_group(fixture_group(run_tests, tmp_path, source))
+    assert (outcome.tests, outcome.problem) == (1, "")
+
+
 def test_too_little_room_for_a_cold_run_is_warned_of_first(
     run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

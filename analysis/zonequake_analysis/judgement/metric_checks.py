@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence, missing_metrics
 from zonequake_analysis.measures.answered_writes import HistoryWrites
+from zonequake_analysis.metrics.alert_rules import Holding, due, fired
 from zonequake_analysis.metrics.counters import (
     ANSWERED,
     DATA_LOST,
@@ -246,40 +247,77 @@ def _by_zone(facts: MetricFacts, metric: str) -> Counter[str]:
 
 
 def _alerts(facts: MetricFacts) -> Check:
-    """Returns which alerts fired, and which immediate alerts should have fired and did not."""
+    """Returns which alerts fired, and which should have fired and did not.
+
+    By the counters those that fire at once are known, and by the rules, if the run recorded them,
+    all whose expression held long enough.
+    """
     assert facts.targets is not None
     firing = [one for one in facts.alerts if one.state == "firing"]
-    due = [
+    counted = [
         one
         for one in facts.counted
         if one.metric in _ALERT_OF
         and one.seen_ms is not None
         and facts.targets.last_ms - one.seen_ms >= ALERT_LIMIT_MS
     ]
-    silent = [one for one in due if not any(_tells(alert, one) for alert in firing)]
-    names = [f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}" for one in silent]
+    held = due(facts.rules or (), ALERT_LIMIT_MS)
+    silent = {
+        f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}": None
+        for one in counted
+        if not any(_tells(alert, one) for alert in firing)
+    }
+    silent |= {
+        f"{rule.name} of {_of(holding)}": None
+        for rule, holding in held
+        if not fired(rule, holding, firing, ALERT_LIMIT_MS)
+    }
+    broken = {f"{one.name} ({one.problem})": None for one in facts.rules or () if one.problem}
+    summary = _that_fired(facts, firing)
+    if facts.rules is None and not facts.alerts:
+        # An alert leaves samples while pending or firing; without any its rule may not be loaded.
+        expected = (
+            f", though {', '.join(silent)} should have, if its rule was loaded" if silent else ""
+        )
+        return _check("alerts", f"not judged: {summary}{expected}")
+    if facts.rules is not None:
+        summary += f"; {len(facts.rules)} rules were loaded, and {len(held)} times one had to fire"
+    if silent:
+        limit_s = ALERT_LIMIT_MS // 1000
+        told = first_few(list(silent), _SHOWN, separator=", ")
+        summary += f"; should have fired and did not within {limit_s} s: {told}"
+    if broken:
+        told = first_few(list(broken), _SHOWN, separator=", ")
+        summary += f"; rules that Prometheus couldn't evaluate: {told}"
+    return _check(
+        "alerts",
+        summary,
+        missing=len(silent) + len(broken),
+        checked=len(facts.alerts) + len(counted) + len(held),
+    )
+
+
+def _that_fired(facts: MetricFacts, firing: Sequence[Alert]) -> str:
     shown = [
         f"{alert.name} {_zone(alert)}from {(alert.start_ms - facts.start_ms) / 1000:.0f} s"
         for alert in firing
     ]
     told = first_few(shown, _SHOWN, separator=", ")
     summary = f"{len(firing)} alerts fired: {told}" if firing else "no alert fired"
-    known, fired = (
+    known, of_firing = (
         {(one.name, *one.labels.items()) for one in some} for some in (facts.alerts, firing)
     )
-    pending = len(known - fired)
-    if pending:
-        summary += f"; {pending} were only pending"
-    if not facts.alerts:
-        # An alert leaves samples while pending or firing; without any its rule may not be loaded.
-        expected = (
-            f", though {', '.join(names)} should have, if its rule was loaded" if names else ""
-        )
-        return _check("alerts", f"not judged: {summary}{expected}")
-    if silent:
-        limit_s = ALERT_LIMIT_MS // 1000
-        summary += f"; should have fired and did not within {limit_s} s: {', '.join(names)}"
-    return _check("alerts", summary, missing=len(silent), checked=len(facts.alerts) + len(due))
+    pending = len(known - of_firing)
+    return f"{summary}; {pending} were only pending" if pending else summary
+
+
+def _of(holding: Holding) -> str:
+    if "zone" in holding.labels:
+        return f"zone {holding.labels['zone']}"
+    named = [
+        f"{name} {text}" for name, text in sorted(holding.labels.items()) if name != "namespace"
+    ]
+    return ", ".join(named) or "the release"
 
 
 def _tells(alert: Alert, one: Counted) -> bool:

@@ -16,6 +16,7 @@ from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
 from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.metrics.alert_rules import AlertRule, read_rules
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.scrapes import Targets, targets_of
@@ -57,7 +58,7 @@ class MetricFacts:
     """Everything known of a run's metrics. `problem`: why nothing is known, else empty.
 
     `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
-    `start_ms`: when the history began, unix ms.
+    `start_ms`: when the history began, unix ms. `rules`: None if the run has not recorded them.
     """
 
     problem: str = ""
@@ -67,6 +68,7 @@ class MetricFacts:
     saturation: Sequence[Moved] = ()
     counted: Sequence[Counted] = ()
     alerts: Sequence[Alert] = ()
+    rules: Sequence[AlertRule] | None = None
     resets: RecordedResets = field(default_factory=RecordedResets)
     start_ms: int = 0
 
@@ -89,6 +91,10 @@ def metric_facts(
     """
     if not metric_files(run):
         return None
+    try:
+        rules = read_rules(run)
+    except SamplesError as error:
+        return MetricFacts(problem=str(error)[:_MOST])
     try:
         tables = write_tables(spark, run)
         assert tables is not None
@@ -113,6 +119,7 @@ def metric_facts(
             saturation=[moved_of(row) for row in shown.saturated],
             counted=counted(tables.series, seen.increases),
             alerts=alerts(tables.series),
+            rules=rules,
             resets=recorded_resets(
                 events,
                 until_ns=(targets.last_ms - GAP_SCRAPES * targets.usual_scrape_ms) * 1_000_000

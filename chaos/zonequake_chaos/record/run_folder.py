@@ -26,7 +26,13 @@ from zonequake_cluster.host.locks import lock_folder
 from zonequake_kube.errors import UsageError
 from zonequake_kube.yaml_text import read_yaml
 
-_JUDGED = ("events.jsonl", "history/*.jsonl", "dumps/*.jsonl", "metrics/*.parquet")
+_JUDGED = (
+    "events.jsonl",
+    "history/*.jsonl",
+    "dumps/*.jsonl",
+    "metrics/*.parquet",
+    "metrics/alert_rules.json",
+)
 RECORDED = (*_JUDGED, "columns/*.arrows", "logs/*")
 """The files that a run writes while it goes on."""
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.processes.store.ports import free_ports
 
 SCRAPE_MS = 200
+EVALUATION_MS = 500
 LIMIT_S = 300.0
 
 
@@ -49,10 +50,15 @@ class Target:
 
 
 @contextmanager
-def prometheus(folder: Path, targets: list[int]) -> Iterator[str]:
-    """The base URL of a Prometheus that scrapes these ports of this machine."""
+def prometheus(
+    folder: Path, targets: list[int], rules: Sequence[Mapping[str, object]] = ()
+) -> Iterator[str]:
+    """The base URL of a Prometheus that scrapes these ports of this machine, with these rules."""
+    groups = [{"name": "made", "interval": f"{EVALUATION_MS}ms", "rules": list(rules)}]
+    (folder / "rules.yml").write_text(json.dumps({"groups": groups}))
     config = {
         "global": {"scrape_interval": f"{SCRAPE_MS}ms", "scrape_timeout": f"{SCRAPE_MS}ms"},
+        "rule_files": [str(folder / "rules.yml")] if rules else [],
         "scrape_configs": [
             {
                 "job_name": "made",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.unit.analysis import made_up_evidence
 from zonequake_analysis.inputs.remote_read import LABELS
@@ -19,6 +22,7 @@ from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.judgement.metric_checks import metric_checks
 from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
+from zonequake_analysis.metrics.alert_rules import AlertRule, Holding
 from zonequake_analysis.metrics.counters import (
     DATA_LOST,
     LOAD_OPERATIONS,
@@ -28,7 +32,7 @@ from zonequake_analysis.metrics.counters import (
     alerts,
     increase,
 )
-from zonequake_analysis.metrics.metric_facts import MetricFacts
+from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts
 from zonequake_analysis.metrics.scrapes import Gap, Targets
 from zonequake_analysis.metrics.tasks.selected import SeriesSamples
 from zonequake_analysis.verdict import Check, Verdict, worst
@@ -270,6 +274,105 @@ def test_without_any_alert_nothing_shows_that_rules_were_loaded() -> None:
     found = check("alerts", evidence(facts(operator(RESETS, 1, seen_ms=100_000))))
     assert (found.verdict, found.judged) == (Verdict.PASSED, False)
     assert "ZonequakePartitionReset of zone z1 should have, if its rule was loaded" in found.summary
+
+
+def rule(name: str, *held: tuple[int, int], for_ms: int = 30_000, problem: str = "") -> AlertRule:
+    return AlertRule(
+        name=name,
+        expression="up",
+        for_ms=for_ms,
+        interval_ms=15_000,
+        problem=problem,
+        held=tuple(
+            Holding(labels={"namespace": "n", "zone": "z1"}, start_ms=start_ms, end_ms=end_ms)
+            for start_ms, end_ms in held
+        ),
+    )
+
+
+def of_rules(*rules: AlertRule, alerts: Sequence[Alert] = (), **more: Any) -> Check:
+    reset = more.pop("counted", ())
+    return check("alerts", evidence(facts(*reset, alerts=alerts, rules=rules)))
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "verdict"), [(84_999, Verdict.PASSED), (85_000, Verdict.UNKNOWN)]
+)
+def test_a_rule_that_held_for_its_time_and_the_limit_must_have_fired(
+    until_ms: int, verdict: Verdict
+) -> None:
+    found = of_rules(rule("ZonequakeMajorityLost", (10_000, until_ms)))
+    assert found.verdict is verdict
+    if verdict is Verdict.UNKNOWN:
+        assert found.violations == 1
+        assert found.summary == (
+            "no alert fired; 1 rules were loaded, and 1 times one had to fire; should have fired "
+            "and did not within 45 s: ZonequakeMajorityLost of zone z1"
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "start_ms", "labels", "verdict"),
+    [
+        ("ZonequakeMajorityLost", "firing", 85_000, {}, Verdict.PASSED),
+        ("ZonequakeMajorityLost", "firing", 85_001, {}, Verdict.UNKNOWN),
+        ("ZonequakeMajorityLost", "pending", 20_000, {}, Verdict.UNKNOWN),
+        ("ZonequakeNodesSilent", "firing", 50_000, {}, Verdict.UNKNOWN),
+        ("ZonequakeMajorityLost", "firing", 50_000, {"zone": "z2"}, Verdict.UNKNOWN),
+        ("ZonequakeMajorityLost", "firing", 50_000, {"severity": "page"}, Verdict.PASSED),
+    ],
+)
+def test_the_alert_that_a_rule_had_to_fire_is_known_by_name_labels_and_time(
+    name: str, state: str, start_ms: int, labels: dict[str, str], verdict: Verdict
+) -> None:
+    told = Alert(
+        name=name,
+        state=state,
+        labels={"namespace": "n", "zone": "z1"} | labels,
+        start_ms=start_ms,
+        end_ms=LAST_MS,
+    )
+    found = of_rules(rule("ZonequakeMajorityLost", (10_000, 150_000)), alerts=[told])
+    assert found.verdict is verdict
+
+
+def test_an_alert_of_an_earlier_time_is_not_that_of_a_later_one() -> None:
+    told = replace(alert("ZonequakeMajorityLost", "firing", 20_000), end_ms=40_000)
+    held = rule("ZonequakeMajorityLost", (60_000, 150_000))
+    held = msgspec.structs.replace(
+        held, held=(msgspec.structs.replace(held.held[0], labels={"zone": "z1"}),)
+    )
+    assert of_rules(held, alerts=[told]).verdict is Verdict.UNKNOWN
+
+
+def test_where_rules_are_known_an_alert_whose_rule_was_not_loaded_is_missed() -> None:
+    reset = [operator(RESETS, 1, seen_ms=100_000)]
+    found = of_rules(rule("ZonequakeMajorityLost"), counted=reset)
+    assert (found.verdict, found.judged) == (Verdict.UNKNOWN, True)
+    assert "1 rules were loaded" in found.summary
+    assert found.summary.endswith("ZonequakePartitionReset of zone z1")
+    assert of_rules(counted=reset).verdict is Verdict.UNKNOWN, "none was loaded"
+
+
+def test_a_rule_that_prometheus_could_not_evaluate_is_named() -> None:
+    found = of_rules(rule("ZonequakeMajorityLost", problem="many-to-many matching"))
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.summary.endswith(
+        "rules that Prometheus couldn't evaluate: ZonequakeMajorityLost (many-to-many matching)"
+    )
+
+
+def test_rules_that_cannot_be_read_are_a_problem_that_names_their_file(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "prometheus.parquet").touch()
+    (tmp_path / "metrics" / "alert_rules.json").write_text('[{"name": 1}]')
+    no_session = cast("SparkSession", None)
+    times = {"start_ns": 0, "end_ns": 1, "wall_offset_ns": 0}
+    found = metric_facts(no_session, tmp_path, faults=[], windows=[], events=[], **times)
+    assert found is not None
+    assert found.problem == (
+        "metrics/alert_rules.json can't be read: Expected `str`, got `int` - at `$[0].name`"
+    )
 
 
 def alert(name: str, state: str, start_ms: int) -> Alert:

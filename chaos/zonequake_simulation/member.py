@@ -40,7 +40,8 @@ from zonequake_store.network.peer_protocol import (
     decode_frame,
 )
 from zonequake_store.node.letters import LetterRouter
-from zonequake_store.node.storage_watch import EventSink, FreeSpace, StorageWatch
+from zonequake_store.node.storage_watch import FreeSpace, StorageWatch
+from zonequake_store.replica.host import EventSink
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.requests import KeyOperation
 from zonequake_store.replica.status import route_of

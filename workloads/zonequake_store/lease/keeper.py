@@ -6,19 +6,40 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.kubernetes import LeaseCallFailed, LeaseObjects
-from zonequake_store.lease.rule import RENEW_SHARE, PutLease
-from zonequake_store.node.host import Host
+from zonequake_store.lease.rule import RENEW_SHARE, NodeLease, PutLease
+from zonequake_store.replica.host import EventSink
 
 _log = logging.getLogger("zonequake_store")
+
+
+class LeasedHost(Protocol):
+    """The node whose Lease is kept.
+
+    `lease_wanted_changed`: is called when the node begins or ceases to want its Lease.
+    `lease_unrenewed_since_ms`: unix ms of the latest renewal's request.
+    """
+
+    lease_wanted_changed: Callable[[], None] | None
+    lease_unrenewed_since_ms: int
+
+    @property
+    def lease(self) -> NodeLease:
+        """What the node wants of its Lease, and what it knows of it."""
+
+    @property
+    def journal(self) -> EventSink:
+        """Where sessions are noted."""
 
 
 class LeaseKeeper:
     """Keeps the Lease of one node; `start` it once its loop runs."""
 
-    def __init__(self, host: Host, objects: LeaseObjects) -> None:
+    def __init__(self, host: LeasedHost, objects: LeaseObjects) -> None:
         self._host = host
         self._lease = host.lease
         self._objects = objects

@@ -16,7 +16,7 @@ import logging
 from typing import Protocol
 
 from zonequake_store.errors import StorageError, StorageFull
-from zonequake_store.replica.host import ReplicaHost
+from zonequake_store.replica.host import EventSink, ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.directory import Watcher
@@ -41,13 +41,6 @@ class FreeSpace(Protocol):
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
         """Returns why no more writes should be taken, or None."""
-
-
-class EventSink(Protocol):
-    """Takes events for people."""
-
-    def add(self, kind: str, *, data: dict[str, object]) -> None:
-        """Write one down."""
 
 
 class PendingFlushes(Protocol):

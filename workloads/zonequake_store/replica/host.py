@@ -8,6 +8,13 @@ from typing import Protocol
 from zonequake_store.replica.replica import Replica
 
 
+class EventSink(Protocol):
+    """Takes events for people."""
+
+    def add(self, kind: str, *, data: dict[str, object]) -> None:
+        """Write one down."""
+
+
 class ReplicaHost(Protocol):
     """Runs replicas; a helper that needs more of it extends this."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
-from zonequake_protocol.client import Reply, ReplyStatus, Request, Route
+from zonequake_protocol.client import Reply, ReplyStatus, Request, Route, RouteReply
 from zonequake_store.network.decoding import checked
-from zonequake_store.network.framing import FrameConnection
-from zonequake_store.node.host import Host
+from zonequake_store.network.framing import FrameConnection, FrameFlush
+from zonequake_store.node.counters import Counters
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import LOG_ERRORS
 from zonequake_tls.connection_limits import ConnectionLimits
 from zonequake_tls.listener import Admission, Listener, listen
@@ -31,12 +33,27 @@ MOST_CLIENTS = 4096
 """Connections. A load pod has one for each node; 1,500 at once are tested."""
 
 
+class ServedHost(ReplicaHost, Protocol):
+    """The host whose replicas clients ask."""
+
+    @property
+    def frame_flush(self) -> FrameFlush:
+        """When the frames of a turn leave."""
+
+    @property
+    def counters(self) -> Counters:
+        """The counts of requests and of their times."""
+
+    def route(self, zone: str) -> RouteReply:
+        """Returns the place of each partition of a zone, as far as it is known here."""
+
+
 class ClientConnection(FrameConnection):
     """One client's connection."""
 
     def __init__(
         self,
-        host: Host,
+        host: ServedHost,
         connections: set[ClientConnection],
         limits: ConnectionLimits,
         *,
@@ -102,7 +119,7 @@ class ClientServer:
     """
 
     def __init__(
-        self, host: Host, *, answer_delay_s: float = 0.0, delayed_until_s: float = 0.0
+        self, host: ServedHost, *, answer_delay_s: float = 0.0, delayed_until_s: float = 0.0
     ) -> None:
         self._host = host
         self._answer_delay_s = answer_delay_s

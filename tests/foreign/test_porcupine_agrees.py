@@ -20,8 +20,8 @@ from tests.histories.synthesize import (
     synthesize,
     write_operations,
 )
+from tests.spark.checkers.over_all_operations import findings_of
 from zonequake_analysis.checks import list_prefixes, sets
-from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function

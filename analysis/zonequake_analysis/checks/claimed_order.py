@@ -32,21 +32,12 @@ _HASH_MASK = (1 << 40) - 1
 """Element hashes are cut to 40 bits, so that the sum over a list can't overflow 64 bits."""
 
 
-def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Returns violations of the claimed order, as findings.
+def replay(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Returns findings where a value is not what the claimed order leaves there, or where a
+    precondition fails; each key by itself.
 
     `unplaced` is the number of answered operations without a place; keys with one are left out.
     """
-    return (
-        replay(ops, unplaced=unplaced)
-        .unionByName(real_time(ops, unplaced=unplaced))
-        .unionByName(entries(ops, unplaced=unplaced))
-    )
-
-
-def replay(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Returns findings where a value is not what the claimed order leaves there, or where a
-    precondition fails; each key by itself."""
     return _replay(_ranked(ops, unplaced))
 
 

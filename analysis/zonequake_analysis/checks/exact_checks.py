@@ -1,4 +1,4 @@
-"""The exact checks over operations: on all of them, or on those that the screens did not clear."""
+"""The exact checks over the operations that the screens did not clear."""
 
 from __future__ import annotations
 
@@ -52,26 +52,13 @@ def among_suspects(
     return None if found is None else AmongSuspects(ops=_near(ops, suspects), found=found)
 
 
-def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Returns everything that the checks over operations find, in one frame."""
-    found = [
-        diverged.diverged(ops, unplaced=unplaced),
-        sets.sets(ops),
-        loss.loss(ops),
-        claimed_order.claimed_order(ops, unplaced=unplaced),
-        register_zones.zones(ops),
-        list_prefixes.prefixes(ops),
-    ]
-    return reduce(DataFrame.unionByName, found)
-
-
 def findings_of_suspects(
     ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
 ) -> DataFrame | None:
-    """Returns the same rows as `findings_of`, from the suspects alone; None if there are none.
+    """Returns what the checks over operations find among the suspects; None if there are none.
 
-    Their columns are `NAMED`; those of names are null in what SQL finds. `folder`: that of the
-    files of `ops`.
+    Over all operations they find the same rows. The columns are `NAMED`; those of names are null
+    in what SQL finds. `folder`: that of the files of `ops`.
     """
 
     def of_partitions(check: str) -> DataFrame | None:

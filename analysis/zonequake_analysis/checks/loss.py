@@ -32,11 +32,6 @@ _NOTHING = -1
 """Version of an absent key."""
 
 
-def loss(ops: DataFrame) -> DataFrame:
-    """Returns lost writes, stale reads, flicker and sessions that went back, as findings."""
-    return missed(ops).unionByName(sessions(ops))
-
-
 def missed(ops: DataFrame) -> DataFrame:
     """Returns lost writes, stale reads and flicker, as findings; each key by itself."""
     judged = _judged(ops)

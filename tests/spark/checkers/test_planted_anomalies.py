@@ -16,8 +16,8 @@ from tests.histories.synthesize import (
     write_operations,
 )
 from tests.spark.checkers.conftest import PROBLEM
+from tests.spark.checkers.over_all_operations import findings_of
 from tests.spark.checkers.runs_of_a_pod import Spoilt
-from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.tables import open_tables

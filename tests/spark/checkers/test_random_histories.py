@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.histories.small_histories import histories, steps
 from tests.histories.synthesize import SyntheticOperation, write_operations
+from tests.spark.checkers.over_all_operations import findings_of
 from zonequake_analysis.checks import claimed_order, list_prefixes, loss
-from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.spark_pass.ingest import ingest
 

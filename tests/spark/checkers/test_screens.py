@@ -18,8 +18,9 @@ from tests.histories.synthesize import (
     SyntheticOperation,
     write_operations,
 )
+from tests.spark.checkers.over_all_operations import findings_of
 from zonequake_analysis.checks import over_files
-from zonequake_analysis.checks.exact_checks import findings_of, findings_of_suspects
+from zonequake_analysis.checks.exact_checks import findings_of_suspects
 from zonequake_analysis.checks.found_rows import SHAPE
 from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.inputs.ids import name_id

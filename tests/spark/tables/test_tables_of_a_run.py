@@ -24,9 +24,9 @@ from tests.histories.tabled_run import (
     START_MS,
     S,
 )
+from tests.spark.checkers.over_all_operations import findings_of
 from tests.spark.tables.conftest import Analysed
 from zonequake_analysis.checks import list_prefixes
-from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.tables.schemas import TABLES, columns_of
 from zonequake_analysis.verdict import Verdict

@@ -67,7 +67,6 @@ class EtcdStatus(msgspec.Struct, frozen=True, kw_only=True):
     raft_index: int = msgspec.field(name="raftIndex", default=0)
     raft_applied_index: int = msgspec.field(name="raftAppliedIndex", default=0)
     raft_term: int = msgspec.field(name="raftTerm", default=0)
-    is_learner: bool = msgspec.field(name="isLearner", default=False)
     errors: list[str] = []
 
     @property
@@ -81,8 +80,6 @@ class EtcdMember(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int = msgspec.field(name="ID")
     name: str = ""
-    peer_urls: list[str] = msgspec.field(name="peerURLs", default_factory=list)
-    client_urls: list[str] = msgspec.field(name="clientURLs", default_factory=list)
 
 
 class _Members(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +88,7 @@ class _Members(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hash(msgspec.Struct, frozen=True, kw_only=True):
-    """Hash of a member's keys with all their revisions from `compact_revision` to `hash_revision`.
+    """Hash of a member's keys with all revisions from `compact_revision` to the one asked for.
 
     Members that compacted at different revisions may have different hashes of the same state.
     """
@@ -99,7 +96,6 @@ class Hash(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
     hash: int = 0
     compact_revision: int = 0
-    hash_revision: int = 0
 
 
 class EtcdDump(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,6 @@ _SHAPE = (
     "objective string, unit string, value double, bound double, verdict string, problem string, "
     "note string, usable boolean"
 )
-_COLUMNS = [column.split()[0] for column in _SHAPE.split(", ")]
 _TYPES = {
     "bigint": pa.int64(),
     "double": pa.float64(),

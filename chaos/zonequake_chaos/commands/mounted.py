@@ -130,8 +130,6 @@ _COMMANDS = (
 
 MOUNTED = {name: module for name, module, *_ in _COMMANDS}
 """The modules by the commands' names."""
-EXTRAS = {name: extras for name, _, extras, *_ in _COMMANDS}
-"""The extras that each command needs, separated by commas, by the commands' names."""
 
 
 def mount_all(app: typer.Typer) -> None:

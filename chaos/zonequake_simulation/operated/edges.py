@@ -168,11 +168,6 @@ class SimulatedStore(StoreClient):
     async def close(self) -> None:
         """Closes nothing: no connection is open."""
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether a call is under way."""
-        return bool(self._calls.open)
-
     async def replicas(self, address: str) -> ReplicasReport:
         """Returns a node's report. Raises NodeUnreachable."""
 

@@ -27,13 +27,6 @@ def java_hash_code(text: str) -> int:
     return value
 
 
-def mix(node_hash: int, partition: int) -> int:
-    """Rank of one node for one partition: a signed 64-bit number, the lowest comes first."""
-    return int(
-        _mix(np.array([node_hash], dtype=np.uint64), np.array([partition], dtype=np.uint64))[0, 0]
-    )
-
-
 def rendezvous(nodes: Iterable[str], partitions: int, replicas: int) -> list[tuple[str, ...]]:
     """Chooses the nodes of each partition, best first.
 
@@ -57,7 +50,7 @@ def rendezvous(nodes: Iterable[str], partitions: int, replicas: int) -> list[tup
 def _mix(
     hashes: npt.NDArray[np.uint64], partitions: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.int64]:
-    """Ranks, shaped (partitions, nodes). Unsigned arithmetic wraps as Java's does."""
+    """Ranks, shaped (partitions, nodes), the lowest first. Unsigned arithmetic wraps as Java's."""
     key = hashes[np.newaxis, :] | (partitions[:, np.newaxis] << np.uint64(32))
     key = ~key + (key << np.uint64(21))
     key ^= key >> np.uint64(24)

@@ -43,7 +43,7 @@ def a_zone_is_not_taken_back_to_an_older_topology() -> None:
 
 def _stop_while_it_hears(cluster: Cluster, late: OperatorProcess) -> None:
     """An operator stands still, and all answers lie before it."""
-    cluster.until(lambda: late.store.is_asking, "it hears nodes")
+    cluster.until(lambda: bool(late.store._calls.open), "it hears nodes")
     late.pause()
     cluster.wait(100)
 

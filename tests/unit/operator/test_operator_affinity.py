@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_operator.nodes.affinity import java_hash_code, mix, rendezvous
+from zonequake_operator.nodes.affinity import _mix, java_hash_code, rendezvous
 
 names = st.sets(st.text(min_size=1, max_size=12), min_size=0, max_size=12)
+
+
+def mix(node_hash: int, partition: int) -> int:
+    """Rank of one node for one partition."""
+    return int(_mix(np.array([node_hash], np.uint64), np.array([partition], np.uint64))[0, 0])
 
 
 def test_single_values_are_those_of_ignite() -> None:

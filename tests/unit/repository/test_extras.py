@@ -15,9 +15,11 @@ import pytest
 from tests.unit.repository.sources import parsed
 from tests.unit.repository.test_dependencies import MODULES
 from tests.unit.repository.test_layout import ROOT, SOURCE_ROOTS
-from zonequake_chaos.commands.mounted import EXTRAS, MOUNTED
+from zonequake_chaos.commands.mounted import _COMMANDS, MOUNTED
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: extras for name, _, extras, *_ in _COMMANDS}
+"""The extras that each command needs, separated by commas, by the commands' names."""
 
 
 @cache

@@ -120,7 +120,7 @@ def test_a_late_demand_of_an_earlier_leadership_does_not_end_the_supplies_of_thi
     late = Demand(GROUP, LEADER, NEW, earlier, world.demander._round, 0, 0, Checkpoint())
     world.supplier.demanded(late)
     world.run()
-    assert not world.demander.is_asking, "it was dismissed"
+    assert world.demander._supplier is None, "it was dismissed"
     world.tick(2 * INVITE_TICKS)
     world.run()
     assert world.is_caught_up
@@ -296,7 +296,7 @@ def test_who_is_not_supplied_is_dismissed_and_asks_no_more() -> None:
     world.leader.raft.cancel_change_peers(term=world.leader.raft.term, token=2)
     world.tick(REPEAT_TICKS)
     assert world.of(Dismissal)
-    assert not world.demander.is_asking
+    assert world.demander._supplier is None
     assert not world.supplier.is_active
 
 

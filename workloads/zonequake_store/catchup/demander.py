@@ -94,6 +94,7 @@ class Demander:
         self._raft = raft
         self._edge = edge
         self._supplier: Peer | None = None
+        """Without one, only `invited` and `staged` have any effect."""
         self._term = 0
         self._round = 0
         self._silent_ticks = 0
@@ -111,13 +112,6 @@ class Demander:
         self._storing = False
         self._again = False
         """Something is wrong with what arrived: a new round is due when nothing is being stored."""
-
-    @property
-    def is_asking(self) -> bool:
-        """Returns whether it has a supplier; otherwise only `invited` and `staged` have any
-        effect.
-        """
-        return self._supplier is not None
 
     @property
     def is_installing(self) -> bool:

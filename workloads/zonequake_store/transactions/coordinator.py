@@ -103,7 +103,6 @@ class _Active:
     state: _State = _State.PREPARING
     votes: dict[str, Vote] = field(default_factory=dict)
     ticks: int = 0
-    resend: int = RESEND_TICKS
 
     def answer(self, reply: Reply) -> None:
         for id_, answer in self.answers:

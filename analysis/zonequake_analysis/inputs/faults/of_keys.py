@@ -17,7 +17,6 @@ from zonequake_analysis.inputs.faults.of_history import (
 )
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
-Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 

@@ -6,7 +6,6 @@ still collected.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ from zonequake_chaos.observe.view import ClusterView, PartitionView
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.objects import main_container
+from zonequake_kube.retries import retried
 
 _RETRIES = 5
 _T = TypeVar("_T")
@@ -53,14 +53,12 @@ async def pod_logs(kube: Kube, folder: Path) -> list[str]:
 async def patiently(call: Callable[[], Awaitable[_T]]) -> _T:
     """Retries a call several times: a node may be restarting, or the API server may cut an answer
     short. Only for calls that may be repeated."""
-    for _ in range(_RETRIES - 1):
-        try:
-            return await call()
-        except NotFound:
-            raise
-        except ClusterError:
-            await asyncio.sleep(_RETRY_S)
-    return await call()
+    return await retried(
+        call,
+        attempts=_RETRIES,
+        pause_s=_RETRY_S,
+        is_final=lambda error: isinstance(error, NotFound),
+    )
 
 
 def _applied(partition: PartitionView) -> dict[str, int]:

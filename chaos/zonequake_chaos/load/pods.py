@@ -21,6 +21,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.deletion import erase
 from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired, in_words
 from zonequake_kube.objects import Json, container_end, is_ready
+from zonequake_kube.retries import retried
 from zonequake_load.operation import Outcome
 from zonequake_load.pod.control import (
     HistoryFiles,
@@ -273,14 +274,12 @@ class LoadPods:
 
 async def _patiently(call: Callable[[], Awaitable[_T]]) -> _T:
     """Calls a load pod; retries for a while, since it may be restarting."""
-    for attempt in range(_RETRIES):
-        try:
-            return await call()
-        except ClusterError as error:
-            if error.status == 400 or error.status == 409 or attempt == _RETRIES - 1:
-                raise
-            await asyncio.sleep(_POLL_S)
-    raise AssertionError("the loop above returns or raises")
+    return await retried(
+        call,
+        attempts=_RETRIES,
+        pause_s=_POLL_S,
+        is_final=lambda error: error.status in (400, 409),
+    )
 
 
 async def delete_load(kube: Kube, name: str) -> None:

@@ -35,10 +35,7 @@ from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.told_errors import sentence_of
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
-
-USAGE_EXIT_CODE = 254
-"""A usage error has an exit code and no verdict (docs/interfaces.md)."""
+from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 

@@ -33,6 +33,8 @@ EXIT_CODES = {
     Verdict.PASSED: 0,
 }
 
+USAGE_EXIT_CODE = 254
+"""A usage error has an exit code and no verdict (docs/interfaces.md)."""
 
 MARKS = {
     Verdict.PASSED: "✓",

@@ -17,12 +17,10 @@ from zonequake_cluster.choice import choose_cluster
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host.limited_volumes import SMALLEST_MEBIBYTES, STORAGE_CLASS
 from zonequake_cluster.provider import Cluster, ClusterStatus
-from zonequake_kube.errors import HarnessError, UsageError
+from zonequake_kube.errors import HARNESS_EXIT_CODE, USAGE_EXIT_CODE, HarnessError, UsageError
 from zonequake_kube.options import context_option, expanded, kubeconfig_option
 
 EXIT_NOT_RUNNING = 1
-EXIT_USAGE = 254
-EXIT_HARNESS_FAILED = 255
 
 app = typer.Typer(
     add_completion=False,
@@ -168,10 +166,10 @@ def _reporting() -> Iterator[None]:
         yield
     except UsageError as error:
         _errors.print(f"error: {error}", markup=False)
-        raise typer.Exit(EXIT_USAGE) from error
+        raise typer.Exit(USAGE_EXIT_CODE) from error
     except HarnessError as error:
         _errors.print(f"error: {error}", markup=False)
-        raise typer.Exit(EXIT_HARNESS_FAILED) from error
+        raise typer.Exit(HARNESS_EXIT_CODE) from error
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ class ChaosError(Exception):
 USAGE_EXIT_CODE = 254
 """Exit code of a command whose words, options or files are wrong."""
 
+HARNESS_EXIT_CODE = 255
+"""Exit code of a command that could not do its work."""
+
 
 class UsageError(ChaosError):
     """The command, its options or its files are wrong."""

@@ -18,12 +18,11 @@ from zonequake_operator.errors import OperatorSettingsError
 from zonequake_operator.leader.election import Candidate
 from zonequake_operator.leader.elector import Elector
 from zonequake_operator.settings import settings_from
+from zonequake_protocol.exit_codes import USAGE_EXIT_CODE
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import TlsRole
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettingsError, tls_from
-
-_USAGE_EXIT_CODE = 254
 
 
 def main() -> None:
@@ -33,7 +32,7 @@ def main() -> None:
         credentials = _credentials()
     except OperatorSettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201
-        sys.exit(_USAGE_EXIT_CODE)
+        sys.exit(USAGE_EXIT_CODE)
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )

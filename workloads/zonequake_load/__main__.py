@@ -36,6 +36,7 @@ from zonequake_load.pod.load import LoadPod
 from zonequake_load.pod.recovery import read_past
 from zonequake_load.pod.server import make_app
 from zonequake_load.pod.tally import OperationTally
+from zonequake_protocol.exit_codes import USAGE_EXIT_CODE
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
 from zonequake_tls.identity import TlsRole
@@ -165,14 +166,14 @@ def main() -> int:
         settings = settings_from(os.environ, socket.gethostname())
     except PlanError as error:
         log.error("%s", error)
-        return 254
+        return USAGE_EXIT_CODE
     exit_code = 0
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings))
     except* PlanError as group:
         log.error("%s", group.exceptions[0])
-        exit_code = 254
+        exit_code = USAGE_EXIT_CODE
     except* LoadError:
         log.exception("the load can't go on")
         exit_code = 1

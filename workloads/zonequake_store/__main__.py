@@ -8,12 +8,11 @@ import sys
 
 import uvloop
 
+from zonequake_protocol.exit_codes import USAGE_EXIT_CODE
 from zonequake_store.errors import SettingsError, StoreError
 from zonequake_store.node.app import Node
 from zonequake_store.settings import settings_from
 from zonequake_store.storage import crash_note
-
-_USAGE = 254
 
 
 def main() -> int:
@@ -23,7 +22,7 @@ def main() -> int:
         return uvloop.run(_run())
     except SettingsError as error:
         logging.critical("%s", error)
-        return _USAGE
+        return USAGE_EXIT_CODE
     except StoreError as error:
         logging.critical("%s", error)
         return 1

@@ -13,9 +13,8 @@ from zonequake_analysis.errors import PodError
 from zonequake_analysis.pods import commands
 from zonequake_analysis.pods.template import SECRET_VARIABLE, with_secret
 from zonequake_analysis.untrusted_text import one_line
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 
-_USAGE = 254
 _WORK = Path("/work")
 
 
@@ -28,7 +27,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         command = command_of(arguments, environment)
         os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except PodError as error:
-        told, code = str(error), _USAGE
+        told, code = str(error), USAGE_EXIT_CODE
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
         found = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         told = (

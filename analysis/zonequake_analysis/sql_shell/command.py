@@ -20,11 +20,11 @@ from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sente
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.verdict import USAGE_EXIT_CODE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-USAGE_EXIT_CODE = 254
 MOST_ROWS = 200
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's own: they print an error as JSON, with its stack, before it is raised."""

@@ -31,9 +31,7 @@ from zonequake_load.pod.control import (
     Phase,
     PhaseRequest,
 )
-
-USAGE_EXIT_CODE = 254
-"""Exit code of a load that can't read its plan (`zonequake_load.__main__`)."""
+from zonequake_protocol.exit_codes import USAGE_EXIT_CODE
 
 _POLL_S = 0.3
 _RETRIES = 20

@@ -14,7 +14,7 @@ from zonequake_cluster.images.build import build_all, planned_images, push_all
 from zonequake_cluster.images.etcd import build_etcd_release
 from zonequake_cluster.images.ignite import build_ignite_release
 from zonequake_cluster.own_files import find_own_files
-from zonequake_kube.errors import HarnessError, UsageError
+from zonequake_kube.errors import HARNESS_EXIT_CODE, USAGE_EXIT_CODE, HarnessError, UsageError
 
 app = typer.Typer(
     add_completion=False,
@@ -23,7 +23,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_EXIT_USAGE, _EXIT_HARNESS_FAILED = 254, 255
 _console = Console(highlight=False, soft_wrap=True)
 
 
@@ -119,7 +118,7 @@ def ignite(
 
 def _fail(error: HarnessError | UsageError) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
-    raise typer.Exit(_EXIT_USAGE if isinstance(error, UsageError) else _EXIT_HARNESS_FAILED)
+    raise typer.Exit(USAGE_EXIT_CODE if isinstance(error, UsageError) else HARNESS_EXIT_CODE)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class WithoutOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class OperationFindings:
     """The findings of the checks over operations: rows per (check, kind), and keys.
 
     `lost_on_replica`: the number of lost writes that a replica dump still holds. `by_search`: keys
@@ -67,7 +67,7 @@ class Evidence:
     description: RunDescription
     quality: Quality
     bad_events: Sequence[str]
-    found: Found
+    found: OperationFindings
     counts: OperationCounts
     acknowledged: int
     uncovered: int

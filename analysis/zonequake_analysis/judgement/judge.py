@@ -37,7 +37,12 @@ from zonequake_analysis.inputs.run_folder import (
     read_dumps,
     read_events,
 )
-from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder, missing_histories
+from zonequake_analysis.judgement.evidence import (
+    Evidence,
+    OperationFindings,
+    WithoutOrder,
+    missing_histories,
+)
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.metric_checks import metric_checks
 from zonequake_analysis.judgement.objectives import objective_checks
@@ -183,7 +188,7 @@ def _judged(
         description=description,
         quality=ingested.quality,
         bad_events=bad_events,
-        found=Found(
+        found=OperationFindings(
             counts=counted(counts.totals, compared),
             without_order=_without_order(counts.keys),
             lost_on_replica=lost_on_replica,

@@ -63,7 +63,7 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
 NO_SUSPECTS = Suspects()
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedBucket(msgspec.Struct, frozen=True, kw_only=True):
     """The findings and facts of one bucket. `facts` are those of the whole history; `faults` those
     that the bucket's operations show together; `refused`: operations that are not judged;
     `lineages`: those that the bucket's answers show, by partition id; `transactions`: whether it
@@ -135,7 +135,7 @@ def judged_bucket(
     clock_offset_ns: int = 0,
     across: Iterable[tuple[bytes, bytes, bytes]] | None = None,
     elsewhere: Elsewhere = NOTHING_ELSEWHERE,
-) -> Found:
+) -> JudgedBucket:
     """Writes bucket `number` into `folder`, and screens and counts it.
 
     `blobs` are read once; `facts` are those of all ranges; `dumps`: whether to list acknowledged
@@ -166,7 +166,7 @@ def judged_bucket(
     vantages, islands = watched(ops) if spanning is None else (spanning.vantages, spanning.islands)
     answered = c.outcome == OutcomeCode.OK.value
     unplaced = answered & ops.column("position").is_null().to_numpy()
-    return Found(
+    return JudgedBucket(
         facts=whole,
         faults=faults_together([used, overlapping, orphans(paired.orphans, paired.orphan_origins)]),
         operations=paired.ops.num_rows,

@@ -28,7 +28,7 @@ from zonequake_analysis.inputs.faults.of_history import (
     in_words,
 )
 from zonequake_analysis.inputs.integer_columns import Facts
-from zonequake_analysis.spark_pass.bucket import NO_SUSPECTS, NOTHING_KNOWN, Found, Known
+from zonequake_analysis.spark_pass.bucket import NO_SUSPECTS, NOTHING_KNOWN, JudgedBucket, Known
 from zonequake_analysis.spark_pass.operations import operations
 from zonequake_analysis.spark_pass.partition_share import by_key
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
@@ -66,7 +66,7 @@ class Ingested:
     """
 
     read_ops: Callable[[], DataFrame]
-    buckets: tuple[Found, ...]
+    buckets: tuple[JudgedBucket, ...]
     quality: Quality
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
@@ -120,7 +120,7 @@ def ingest(
         column_files=column_files(record.place),
     )
 
-    def one_pass(asked: Asked) -> tuple[list[Found], Twice]:
+    def one_pass(asked: Asked) -> tuple[list[JudgedBucket], Twice]:
         if asked is not NOTHING_ASKED:
             target.empty_folder()  # an empty bucket would not overwrite its first file
         return passed(lines, target, dumps=dumps, known=known, asked=asked)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from zonequake_analysis.measures.majorities import whole_unfounded
 from zonequake_analysis.measures.sacrificed import whole_cuts
 from zonequake_analysis.measures.tally import PartitionAnswers
-from zonequake_analysis.spark_pass.bucket import Found
+from zonequake_analysis.spark_pass.bucket import JudgedBucket
 
 replace = msgspec.structs.replace
 
@@ -28,13 +28,13 @@ class _Answers:
     counts: NDArray[np.int32]
 
 
-def gathered(buckets: Iterable[Found], *, by_key: bool) -> list[Found]:
+def gathered(buckets: Iterable[JudgedBucket], *, by_key: bool) -> list[JudgedBucket]:
     """Returns the buckets; the first has what is of whole partitions or of none.
 
     `by_key`: a bucket has only some keys of a partition; then suspect partitions are in all of
     them. Takes one bucket after the other, so that `buckets` may be read on the way.
     """
-    found: list[Found] = []
+    found: list[JudgedBucket] = []
     answers: dict[int, _Answers] = {}
     for bucket in buckets:
         for place in bucket.tally.places:
@@ -77,7 +77,7 @@ def _add(answers: dict[int, _Answers], place: PartitionAnswers) -> None:
     known.counts = total
 
 
-def _in_all(found: list[Found]) -> list[Found]:
+def _in_all(found: list[JudgedBucket]) -> list[JudgedBucket]:
     """Returns the buckets with the suspect partitions of all in each: its file has rows of them."""
     sessions = sorted({number for bucket in found for number in bucket.suspects.split_sessions})
     entries = sorted({number for bucket in found for number in bucket.suspects.entries})

@@ -32,7 +32,7 @@ from zonequake_analysis.spark_pass.across_keys import (
     overlapping,
     shipped,
 )
-from zonequake_analysis.spark_pass.bucket import Found, Known, judged_bucket
+from zonequake_analysis.spark_pass.bucket import JudgedBucket, Known, judged_bucket
 from zonequake_analysis.spark_pass.in_tasks import shape
 from zonequake_analysis.spark_pass.merged_buckets import gathered
 from zonequake_analysis.spark_pass.repeated_passes import Asked
@@ -126,7 +126,7 @@ class Lines:
 
 def passed(
     lines: Lines, folder: Place, *, dumps: bool, known: Known, asked: Asked
-) -> tuple[list[Found], Twice]:
+) -> tuple[list[JudgedBucket], Twice]:
     """Runs both stages and the shuffle between them. Every bucket gets the facts of every range.
 
     Also returns the names that several operations or partitions carry.
@@ -192,7 +192,7 @@ def passed(
 
     rows = lines.to_buckets(read, shape(_SHIPPED)).mapInArrow(judge, shape(_JUDGED)).collect()
     each = (
-        msgspec.msgpack.decode(zlib.decompress(row["found"]), type=Found)
+        msgspec.msgpack.decode(zlib.decompress(row["found"]), type=JudgedBucket)
         for row in sorted(rows, key=lambda row: row["bucket"])
     )
     ops, keys = (

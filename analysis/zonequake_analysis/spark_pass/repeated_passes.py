@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
 from zonequake_analysis.inputs.lineages import Lineages
-from zonequake_analysis.spark_pass.bucket import NOTHING_ELSEWHERE, Elsewhere, Found
+from zonequake_analysis.spark_pass.bucket import NOTHING_ELSEWHERE, Elsewhere, JudgedBucket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ NOTHING_ASKED = Asked()
 class Agreed:
     """The result of the last pass; `overlapping`: the faults of sessions that it was told of."""
 
-    found: Sequence[Found]
+    found: Sequence[JudgedBucket]
     overlapping: Faults
 
 
-Pass = Callable[[Asked], tuple[Sequence[Found], Twice]]
+Pass = Callable[[Asked], tuple[Sequence[JudgedBucket], Twice]]
 Overlaps = Callable[[Asked, Faults, Collection[int]], Faults]
 """Takes what the last pass was told, all refused keys, and the ids of suspect partitions."""
 
@@ -81,8 +81,8 @@ def agreed(
 
 
 def _until_told(
-    one_pass: Pass, asked: Asked, found: Sequence[Found], recorded: Mapping[int, Lineages]
-) -> tuple[Asked, Sequence[Found]]:
+    one_pass: Pass, asked: Asked, found: Sequence[JudgedBucket], recorded: Mapping[int, Lineages]
+) -> tuple[Asked, Sequence[JudgedBucket]]:
     while True:
         before = asked.elsewhere
         told = Elsewhere(
@@ -102,7 +102,7 @@ def _refused(parts: Sequence[Faults]) -> Faults:
 
 
 def _lineages(
-    found: Sequence[Found],
+    found: Sequence[JudgedBucket],
     recorded: Mapping[int, Lineages],
     told: Mapping[int, Sequence[int]],
 ) -> dict[int, list[int]]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from zonequake_analysis.inputs.faults.names import Twice
 from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
 from zonequake_analysis.inputs.integer_columns import Facts
-from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known
+from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, JudgedBucket, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.spark_pass.repeated_passes import Asked, agreed
 from zonequake_analysis.storage.place import Place
@@ -87,7 +87,7 @@ def judged(
     by_key: bool = False,
     known: Known = NOTHING_KNOWN,
     column_files: Mapping[str, Place] | None = None,
-) -> tuple[Sequence[Found], Faults]:
+) -> tuple[Sequence[JudgedBucket], Faults]:
     """What each bucket finds, and the faults of the whole history.
 
     `by_key`: a bucket has only some keys of a partition; `column_files`: those of the run.
@@ -103,7 +103,7 @@ def judged(
     )
     target = Place.of(folder)
 
-    def one_pass(asked: Asked) -> tuple[list[Found], Twice]:
+    def one_pass(asked: Asked) -> tuple[list[JudgedBucket], Twice]:
         target.empty_folder()
         folder.mkdir(exist_ok=True)
         return passed(lines, target, dumps=True, known=known, asked=asked)
@@ -156,7 +156,7 @@ def told(files: Sequence[Path], folder: Path) -> list[str]:
     return in_words(judged(files, folder)[1], files)
 
 
-def suspicious(found: Sequence[Found]) -> bool:
+def suspicious(found: Sequence[JudgedBucket]) -> bool:
     """Whether any screen flagged anything."""
     return any(
         one.suspects.partitions or one.suspects.sessions or one.suspects.split_sessions

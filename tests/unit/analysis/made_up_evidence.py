@@ -8,16 +8,16 @@ from typing import Any
 
 from zonequake_analysis.checks.search.witness import Finding
 from zonequake_analysis.inputs.run_folder import Expectations, RunDescription
-from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
+from zonequake_analysis.judgement.evidence import Evidence, OperationFindings, WithoutOrder
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.measures.availability.windows import Availability
 from zonequake_analysis.measures.replica_audit import Audit
 from zonequake_analysis.spark_pass.ingest import Quality
 
 
-def found(counts: dict[tuple[str, str], int] | None = None) -> Found:
+def found(counts: dict[tuple[str, str], int] | None = None) -> OperationFindings:
     """What the checks over operations found: rows per (check, kind)."""
-    return Found(
+    return OperationFindings(
         counts=Counter(counts or {}),
         without_order=WithoutOrder(by_both=0, by_claim_only=0, by_black_box_only=0),
         lost_on_replica=0,

@@ -20,7 +20,7 @@ from zonequake_analysis.inputs.ids import bucket_of, name_id, siblings
 from zonequake_analysis.inputs.lineages import Begun, Lineages, place_of
 from zonequake_analysis.inputs.shapes import Function, RoleCode
 from zonequake_analysis.measures.timeline import timeline
-from zonequake_analysis.spark_pass.bucket import Found, Known
+from zonequake_analysis.spark_pass.bucket import JudgedBucket, Known
 
 STEP_NS = 1_000_000
 Told = dict[str, Any]
@@ -132,7 +132,7 @@ def history(folder: Path, operations: Sequence[SyntheticOperation]) -> list[Path
     return files
 
 
-def told(found: Sequence[Found], faults: Faults, files: Sequence[Path], ops: Path) -> Told:
+def told(found: Sequence[JudgedBucket], faults: Faults, files: Sequence[Path], ops: Path) -> Told:
     """Everything that a run is judged by, in a form that doesn't know of buckets."""
     first = found[0]
     numbers = (

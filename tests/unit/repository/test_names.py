@@ -16,7 +16,6 @@ ALLOWED = {
         "Written by a part and read by the analysis, which knows the others only by what they "
         "write, so each side has a type of its own for the same thing."
     ),
-    frozenset({"Found"}): "What a bucket found, and the same of all buckets as evidence.",
     frozenset({"Entry", "Kind"}): (
         "JSON of the report's page, in the one module that builds it, beside the log's entry and "
         "the kind of a check."

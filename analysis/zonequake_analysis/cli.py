@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from zonequake_analysis.command_errors import sentence_of
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
@@ -33,7 +34,6 @@ from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
-from zonequake_analysis.told_errors import sentence_of
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 

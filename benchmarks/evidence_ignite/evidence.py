@@ -24,7 +24,7 @@ from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record.loop import Work, asked, run_all
 from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, read_lines, zonequake
 from zonequake_chaos.kit.registry import find_target
-from zonequake_chaos.kit.suited import check_suited
+from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.run import ChaosRun, with_target

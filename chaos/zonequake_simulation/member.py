@@ -24,8 +24,8 @@ from zonequake_simulation.outgoing import Outgoing
 from zonequake_simulation.replicas import ZONE, GroupPlace, Replicas
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.standstill import Standstill
-from zonequake_simulation.telling import StorageJournal
 from zonequake_simulation.trace import TraceKind
+from zonequake_simulation.trace_events import StorageJournal
 from zonequake_simulation.turns import Turns
 from zonequake_simulation.violation import require
 from zonequake_simulation.world import VirtualTimer, World

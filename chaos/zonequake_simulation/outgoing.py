@@ -11,7 +11,7 @@ from typing import Protocol
 
 from zonequake_simulation.connections import SimulatedConnections
 from zonequake_simulation.network import Network
-from zonequake_simulation.telling import told
+from zonequake_simulation.trace_events import told
 from zonequake_simulation.world import World
 from zonequake_store.network.peer_protocol import (
     CatchUpFrame,

@@ -13,7 +13,7 @@ from zonequake_simulation.disk import Disk
 from zonequake_simulation.outgoing import Outgoing
 from zonequake_simulation.replicas import Replicas
 from zonequake_simulation.standstill import Standstill
-from zonequake_simulation.telling import tell
+from zonequake_simulation.trace_events import tell
 from zonequake_simulation.world import World
 from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.network.transaction_messages import Letter

@@ -14,6 +14,7 @@ from typing import Annotated, BinaryIO
 import typer
 from typer.exceptions import TyperException
 
+from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.errors import AnalysisError, ImportRefused, PlaceError
 from zonequake_analysis.importing import jepsen, porcupine
 from zonequake_analysis.importing.edn import EdnEntry, entries
@@ -27,7 +28,6 @@ from zonequake_analysis.run_argument import path_or_uri
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark
 from zonequake_analysis.strange_bytes import strange_bytes, without_mark
-from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Import histories of other tools.", add_completion=False)
 

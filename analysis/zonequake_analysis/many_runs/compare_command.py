@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
+from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
 from zonequake_analysis.run_argument import file_here, folders_or_uris
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.whole_files import write_whole
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.first_few import first_few
 from zonequake_analysis.run_argument import (
     Archives,
@@ -21,7 +22,6 @@ from zonequake_analysis.run_argument import (
     file_or_uri,
 )
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from zonequake_analysis.post_mortem.around import around
 from zonequake_analysis.post_mortem.examples import (
     Example,
     chosen,
@@ -24,6 +23,7 @@ from zonequake_analysis.post_mortem.finding_cells import (
     coarse,
     without_time,
 )
+from zonequake_analysis.post_mortem.operations_around import around
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.check_findings import CheckFinding
 from zonequake_analysis.verdict import Check

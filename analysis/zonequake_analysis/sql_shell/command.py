@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.sql_shell.answers import Form, write_rows
 from zonequake_analysis.sql_shell.prompt import Prompt, lines_of_script
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.told_errors import told_errors
 from zonequake_analysis.untrusted_text import one_line
 from zonequake_analysis.verdict import USAGE_EXIT_CODE
 

@@ -31,8 +31,8 @@ from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.kit.registry import find_target
-from zonequake_chaos.kit.suited import check_suited
 from zonequake_chaos.kit.target import TargetPackage, TargetPlace
+from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.load.installation import installation
 from zonequake_chaos.node_access.agent_pods import shell_for
 from zonequake_chaos.node_access.own_machine import OwnMachine

@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import OPS
-from zonequake_analysis.post_mortem.around import MOST_OPERATIONS, around
 from zonequake_analysis.post_mortem.examples import Example
 from zonequake_analysis.post_mortem.finding_cells import FindingCell
+from zonequake_analysis.post_mortem.operations_around import MOST_OPERATIONS, around
 from zonequake_analysis.storage.place import Place
 
 AT_NS = 10**12

@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_S
 from tests.unit.installed import installed
 from tests.unit.targets.postgres import MISSING, Postgres, postgres, programs
 from zonequake_chaos.kit.member_set import MemberSet, member_objects
-from zonequake_chaos.kit.suited import check_suited
+from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget

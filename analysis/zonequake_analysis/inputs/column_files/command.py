@@ -9,13 +9,13 @@ from multiprocessing import get_context
 
 import typer
 
+from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.inputs.column_files.one_range import FOLDER
 from zonequake_analysis.inputs.completeness import histories
 from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import check_whole
-from zonequake_analysis.told_errors import told_errors
 
 app = typer.Typer(help="Write column files of histories.", add_completion=False)
 

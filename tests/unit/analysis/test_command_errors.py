@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import typer
 
+from zonequake_analysis.command_errors import sentence_of, told_errors, told_of_python
 from zonequake_analysis.errors import PlaceError, RunFolderError
-from zonequake_analysis.told_errors import sentence_of, told_errors, told_of_python
 
 OF_A_TASK = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
 zonequake_analysis.errors.PlaceError: s3://b/r: the store refuses these credentials (403)

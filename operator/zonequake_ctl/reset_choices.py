@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zonequake_operator.first_few import few
 from zonequake_operator.groups.reports import members
 from zonequake_operator.high_availability.reset import (
     ReplicaHolders,
     forced_node,
     last_forced_token,
 )
-from zonequake_operator.planning.conditions import few
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import PeerName, ReplicaStatus
 from zonequake_protocol.terms import lineage_of, number_of

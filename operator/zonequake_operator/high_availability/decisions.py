@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from zonequake_operator.first_few import few
 from zonequake_operator.groups.evidence import next_token
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability import chain, cold_start, reset
 from zonequake_operator.high_availability.reset import ReplicaHolders, UndecidedReset
-from zonequake_operator.planning.conditions import few
 from zonequake_operator.resources.model import (
     ConsistencyMode,
     Partition,

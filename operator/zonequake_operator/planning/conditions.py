@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from zonequake_operator.first_few import MAX_NAMED, few
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.rebalance.volatile_switch import lost
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
@@ -22,8 +23,6 @@ from zonequake_operator.resources.rights import Right, advice
 from zonequake_operator.resources.stored_shapes import to_rfc3339
 from zonequake_protocol.admin import PeerName, ReplicaRole, Stage
 
-MAX_NAMED = 5
-"""Partitions or nodes named in one message; the rest is counted."""
 MAX_MESSAGE = 4096
 """Characters. It may quote what a data node said, which knows no limit; but the schema does, and
 with a longer one the whole status would be refused, its timers and revision too."""
@@ -403,10 +402,3 @@ def _condition(of: ConditionType, status: bool, reason: Reason, message: str) ->
     if len(message) > MAX_MESSAGE:
         message = f"{message[: MAX_MESSAGE - 1]}…"
     return Condition(type=of, status=status, reason=reason, message=message)
-
-
-def few(items: Sequence[object]) -> str:
-    """Lists the first few by name, and counts the rest."""
-    names = ", ".join(str(item) for item in list(items)[:MAX_NAMED])
-    more = len(items) - MAX_NAMED
-    return f"{names} and {more} more" if more > 0 else names

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_operator.planning.conditions import few
+from zonequake_operator.first_few import few
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.model import Zone
 

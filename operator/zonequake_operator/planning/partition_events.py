@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zonequake_operator.first_few import few
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability.reset import forced_node
-from zonequake_operator.planning.conditions import few
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason
 from zonequake_operator.resources.model import Partition, PartitionKeys
 from zonequake_protocol.admin import ReconfigurationStatus, Stage

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from zonequake_operator.first_few import few
 from zonequake_operator.high_availability.reset import deadline_ms
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
-from zonequake_operator.planning.conditions import Health, few
+from zonequake_operator.planning.conditions import Health
 from zonequake_operator.resources.model import ZoneSpec, ZoneStatus
 from zonequake_operator.resources.stored_shapes import to_rfc3339
 from zonequake_protocol.admin import Stage

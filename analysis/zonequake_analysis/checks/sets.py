@@ -23,6 +23,9 @@ from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 CHECK = "sets"
 
+TWO_PLACES = (CHECK, "two-places")
+"""Check and kind of a finding whose meaning depends on whether two members share a log."""
+
 _KEY = ["partition_id", "key_id"]
 
 

@@ -11,7 +11,6 @@ from zonequake_analysis.checks.transactions.of_operations import (
     VIOLATIONS,
 )
 from zonequake_analysis.judgement.evidence import Evidence
-from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.verdict import Check, Verdict, limited
 
 _BY_TIMES = ("lost-writes", "hidden-writes", "stale-reads", "flicker", "linearizability")
@@ -124,7 +123,7 @@ def _set_checks(e: Evidence) -> list[Check]:
             summary += (
                 f", as far as the history can be read: {e.unread}, and may be what wrote them"
             )
-        if name == "duplicates" and (open_ones := e.found.counts[TWO_PLACES]):
+        if name == "duplicates" and (open_ones := e.found.counts[sets.TWO_PLACES]):
             summary += (
                 f"; {open_ones} more stand at two places by two members: no dumps tell whether "
                 "they were applied twice or the members differ"

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from zonequake_analysis.checks import diverged, sets
 from zonequake_analysis.measures.replica_audit import Audit
 
-TWO_PLACES = (sets.CHECK, "two-places")
-
 CheckAndKind = tuple[str, str]
 
 
@@ -25,12 +23,12 @@ def meaning(found: Mapping[CheckAndKind, int], audit: Audit) -> CheckAndKind:
         return diverged.CHECK, diverged.KIND
     if audit.replicas > audit.partitions and not audit.disagreements:
         return sets.CHECK, "applied-twice"
-    return TWO_PLACES
+    return sets.TWO_PLACES
 
 
 def counted(found: Mapping[CheckAndKind, int], audit: Audit) -> Counter[CheckAndKind]:
     """Returns the numbers of findings, each under the check and kind that it counts as."""
     counts: Counter[CheckAndKind] = Counter()
     for named, number in found.items():
-        counts[meaning(found, audit) if named == TWO_PLACES else named] += number
+        counts[meaning(found, audit) if named == sets.TWO_PLACES else named] += number
     return counts

@@ -22,7 +22,6 @@ from zonequake_analysis.checks.search.witness import (
     operation,
 )
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
-from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.post_mortem.candidates import Sought, candidates
 from zonequake_analysis.storage.place import Place
 
@@ -102,7 +101,7 @@ def witnesses(
         operations = [operation(one) for one in of_key]
         first = of_key[0] if of_key else None
         position, named = row["position"], (row["check"], row["kind"])
-        check, kind_of = of_two_places if named == TWO_PLACES else named
+        check, kind_of = of_two_places if named == sets.TWO_PLACES else named
         finding = Finding(
             check=check,
             kind=kind_of,

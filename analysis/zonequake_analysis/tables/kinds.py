@@ -49,7 +49,7 @@ NAMED: dict[CheckAndKind, tuple[str, str]] = {
         "a value was read before the place at which its write was acknowledged: the request was "
         "applied at two places",
     ),
-    (sets.CHECK, "two-places"): (
+    sets.TWO_PLACES: (
         LINEARIZABILITY,
         "a member shows a value before the place at which another acknowledged it: it was applied "
         "twice, or the members differ; no dumps say which",

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import is_of
 from zonequake_analysis.checks.named_findings import NAMES
+from zonequake_analysis.checks.sets import TWO_PLACES
 from zonequake_analysis.inputs.shapes import INDEX_BITS
-from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES
 from zonequake_analysis.measures.hidden_writes import LOST, HeldValue
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.tables.kinds import HIDDEN, NAMED, CheckAndKind, named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.checks import diverged, sets
 from zonequake_analysis.judgement.judge import judge
-from zonequake_analysis.judgement.writes_at_two_places import TWO_PLACES, counted, meaning
+from zonequake_analysis.judgement.writes_at_two_places import counted, meaning
 from zonequake_analysis.measures.replica_audit import Audit, Disagreement
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -32,17 +32,17 @@ def checks(counts: dict[tuple[str, str], int], audit: Audit) -> dict[str, Check]
 
 
 def test_a_write_at_two_places_was_applied_twice_where_all_members_have_one_log() -> None:
-    assert meaning({TWO_PLACES: 2}, ALIKE) == (sets.CHECK, "applied-twice")
-    both = checks({TWO_PLACES: 2, (sets.CHECK, "applied-twice"): 1}, ALIKE)
+    assert meaning({sets.TWO_PLACES: 2}, ALIKE) == (sets.CHECK, "applied-twice")
+    both = checks({sets.TWO_PLACES: 2, (sets.CHECK, "applied-twice"): 1}, ALIKE)
     assert both["duplicates"].violations == 3
     assert both["diverged"].violations == 0
 
 
 def test_where_members_have_diverged_it_is_no_duplicate_but_diverged() -> None:
     for counts, audit in (
-        ({TWO_PLACES: 2}, APART),
-        ({TWO_PLACES: 2, (diverged.CHECK, diverged.KIND): 4}, ALIKE),
-        ({TWO_PLACES: 2, (diverged.CHECK, diverged.KIND): 4}, NO_DUMPS),
+        ({sets.TWO_PLACES: 2}, APART),
+        ({sets.TWO_PLACES: 2, (diverged.CHECK, diverged.KIND): 4}, ALIKE),
+        ({sets.TWO_PLACES: 2, (diverged.CHECK, diverged.KIND): 4}, NO_DUMPS),
     ):
         named = checks(counts, audit)
         assert named["duplicates"].verdict is Verdict.PASSED
@@ -52,7 +52,7 @@ def test_where_members_have_diverged_it_is_no_duplicate_but_diverged() -> None:
 
 def test_where_nobody_can_tell_it_is_named_neither() -> None:
     for audit in (NO_DUMPS, ONE_DUMP_EACH, UNSETTLED):
-        named = checks({TWO_PLACES: 2}, audit)
+        named = checks({sets.TWO_PLACES: 2}, audit)
         assert named["duplicates"].verdict is Verdict.PASSED
         assert "2 more stand at two places by two members" in named["duplicates"].summary
         assert named["diverged"].verdict is Verdict.PASSED

@@ -10,7 +10,6 @@ import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike
-from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.kit.member_deployment import make_members, wait_members
 from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.kit.target import TargetPlace
@@ -19,6 +18,7 @@ from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube

@@ -9,13 +9,13 @@ from pathlib import Path
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike
-from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_plan
 from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, RestoreScale
 from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.control import with_control
 from zonequake_chaos.scenario.run import RunSpec, RunZone
 from zonequake_kube.client import Kube

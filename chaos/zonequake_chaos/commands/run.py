@@ -29,7 +29,6 @@ from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
 from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
-from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.kit.target import TargetPackage, TargetPlace
 from zonequake_chaos.kit.target_suitability import check_suited
@@ -40,6 +39,7 @@ from zonequake_chaos.observe.observer import MemberSource, Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.record.upload import sent_to
 from zonequake_chaos.runner.consent import check_consent, longest_s
 from zonequake_chaos.runner.plan import PlanBuilder, build_plan, predict_targets

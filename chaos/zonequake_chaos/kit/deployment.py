@@ -10,27 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.observe.observer import MemberSource, Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
-
-
-class SystemDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of the system under test, for `run.yaml` and the report. `version` is the
-    version that its members report once they run, each of them if they differ; `image` is empty if
-    the release names it.
-    """
-
-    name: str
-    version: str
-    image: str = ""
 
 
 class Deployment(Protocol):

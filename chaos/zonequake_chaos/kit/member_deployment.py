@@ -14,7 +14,6 @@ import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike, patiently
-from zonequake_chaos.kit.deployment import SystemDescription
 from zonequake_chaos.kit.member_limits import check_container
 from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
 from zonequake_chaos.kit.members import (
@@ -30,6 +29,7 @@ from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
 from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube

@@ -18,7 +18,7 @@ from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
-from zonequake_chaos.kit.deployment import SystemDescription
+from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import AnyFault, ReachedSpec
 from zonequake_chaos.scenario.run import ChaosRun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +32,14 @@ def test_every_section_of_a_report_is_explained_in_its_order() -> None:
 def test_every_shipped_scenario_says_what_it_is_to_find() -> None:
     page = (DOCS / "failure-modes.md").read_text()
     assert [name for name in manifest.shipped() if f"`{name}`" not in page] == []
+
+
+def test_every_package_of_the_wheel_has_a_row_in_the_table_of_packages() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)/` \| `(\w+)` \|", page, flags=re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted("/".join(row) for row in rows) == sorted(packages)
 
 
 def test_what_an_uninstall_leaves_is_on_the_page() -> None:

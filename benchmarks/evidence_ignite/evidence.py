@@ -20,9 +20,11 @@ from benchmarks.evidence_ignite.altering import altering_beside
 from benchmarks.evidence_ignite.page import RELEASE, page
 from benchmarks.evidence_ignite.picture import picture
 from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, first_of, read_rows
+from benchmarks.evidence_ignite.rules_table import MappedRules, Stated, read_rules
 from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record.loop import Work, asked, run_all
 from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, read_lines, zonequake
+from tests.rules_audit import rules_table
 from zonequake_chaos.kit.registry import find_target
 from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario import manifest
@@ -32,6 +34,7 @@ from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_kube.errors import ChaosError
 
 LIST = Path(__file__).with_name("rows.yaml")
+RULES = Path(__file__).with_name("rules.yaml")
 SCENARIOS = Path(__file__).with_name("scenarios")
 RESULTS = EVIDENCE / "ignite-3.1.jsonl"
 PAGE = EVIDENCE / "ignite-3.1.md"
@@ -114,12 +117,20 @@ def _beside(row: Row, run: Next, out: Path) -> AbstractContextManager[None] | No
     return altering_beside(row.beside, run.system, zone=zone.name, out=out, kubeconfig=kubeconfig)
 
 
-def write_page(rows: Sequence[Row], drawn: Sequence[Row]) -> None:
+def rules_of(rows: Sequence[Row]) -> MappedRules:
+    """Reads which rows show which rules of docs/rules.md. Raises ValueError."""
+    stated = [
+        Stated(each.section, each.rule) for each in rules_table.rows(rules_table.PAGE.read_text())
+    ]
+    return read_rules(RULES.read_text(), rows, stated)
+
+
+def write_page(rows: Sequence[Row], drawn: Sequence[Row], rules: MappedRules) -> None:
     """Writes the page, and the pictures of the rows `drawn` whose runs are here; others stay."""
     for row in drawn:
         if (content := _drawn(row)) is not None:
             _picture(row).write_text(content)
-    PAGE.write_text(page(rows, read_lines(RESULTS, Done), pictures(rows)))
+    PAGE.write_text(page(rows, read_lines(RESULTS, Done), pictures(rows), rules))
 
 
 def pictures(rows: Sequence[Row], folder: Path = EVIDENCE) -> dict[str, str]:
@@ -152,6 +163,7 @@ def begin() -> None:
 
 def main() -> int:
     rows = read_rows(LIST.read_text())
+    rules = rules_of(rows)
     given = asked(None, __doc__, rows, LIST)
     work = Work(
         results=RESULTS,
@@ -159,12 +171,12 @@ def main() -> int:
         first=lambda to_run: first_of(to_run, read_lines(RESULTS, Done)),
         begin=begin,
         run_one=run_one,
-        write=lambda row: write_page(rows, [row]),
+        write=lambda row: write_page(rows, [row], rules),
         label=lambda run: f"{run.system}, seed {run.seed}",
         goes_on=True,
     )
     left = run_all(work, rows, given)
-    write_page(rows, rows if given.page else [])
+    write_page(rows, rows if given.page else [], rules)
     return 2 if left else 0
 
 

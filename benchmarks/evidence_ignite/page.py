@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.evidence_ignite.rows import Done, Row, System, of
+from benchmarks.evidence_ignite.rules_table import NOT_RUN, MappedRules, rule_by_rule
 
 RELEASE = "3.1.0"
-NOT_RUN = "not run yet"
 NONE_RUN = "**No row of this page has been run yet.**"
 
 HEAD = f"""# Apache Ignite {RELEASE} beside our store
@@ -47,7 +47,10 @@ the line has a gap. Below them stands when each partition was unavailable to rea
 
 
 def page(
-    rows: Sequence[Row], done: Sequence[Done], pictures: Mapping[str, str] | None = None
+    rows: Sequence[Row],
+    done: Sequence[Done],
+    pictures: Mapping[str, str] | None = None,
+    rules: MappedRules | None = None,
 ) -> str:
     """Returns the page in Markdown. `pictures`: their files by the names of rows."""
     names = {row.name for row in rows}
@@ -66,9 +69,10 @@ def page(
     ]
     found = [line for row in rows for system in row.systems for line in _found(row, made, system)]
     told = ["", "## What was violated", "", *found] if found else []
+    ruled = rule_by_rule(rules, rows, made) if rules is not None else ""
     shown = [f"![{name}: Ignite and our store]({file})" for name, file in (pictures or {}).items()]
     drawn = PICTURES + "\n\n".join(shown) + "\n" if shown else ""
-    return HEAD + state + "\n".join([*lines, *told]) + "\n" + drawn
+    return HEAD + state + "\n".join([*lines, *told]) + "\n" + ruled + drawn
 
 
 def _row(row: Row, done: Sequence[Done]) -> str:

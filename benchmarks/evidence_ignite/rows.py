@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from benchmarks.record.runs import check_names
 
-VIOLATED = "violated"
+PASSED, VIOLATED, SLO_BREACHED = "passed", "violated", "slo-breached"
 
 
 class System(StrEnum):
@@ -67,7 +67,11 @@ class Bad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that was judged. Times in ms, null where nothing was measured."""
+    """One run that was judged. Times in ms, null where nothing was measured.
+
+    `others`: the verdicts of checks that neither passed nor were violated; null in lines that were
+    kept before this was.
+    """
 
     name: str
     system: System
@@ -76,6 +80,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     headline: str
     violated: list[Bad] = []
+    others: dict[str, str] | None = None
     windows: int | None = None
     certain_ms: float | None = None
     possible_ms: float | None = None
@@ -138,6 +143,11 @@ def done_of(row: Row, run: Next, document: dict[str, Any], *, version: str, took
             for check in document["checks"]
             if check["verdict"] == VIOLATED
         ],
+        others={
+            check["name"]: check["verdict"]
+            for check in document["checks"]
+            if check["verdict"] not in (PASSED, VIOLATED)
+        },
         windows=numbers.get("windows"),
         certain_ms=numbers.get("longest_window_certain_ms"),
         possible_ms=numbers.get("longest_window_possible_ms"),

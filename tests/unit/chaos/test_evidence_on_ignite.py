@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.evidence_ignite import evidence
 from benchmarks.evidence_ignite.altering import alter, statement, took_effect
-from benchmarks.evidence_ignite.page import NONE_RUN, NOT_RUN, page
+from benchmarks.evidence_ignite.page import NONE_RUN, page
 from benchmarks.evidence_ignite.picture import (
     CERTAIN,
     POSSIBLE,
@@ -36,6 +36,7 @@ from benchmarks.evidence_ignite.rows import (
     next_run,
     read_rows,
 )
+from benchmarks.evidence_ignite.rules_table import NOT_RUN
 from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record import record
 from benchmarks.record.entries import read_done, read_entries
@@ -198,6 +199,7 @@ def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:
     }
     done = done_of(ROW, Next(system=OURS, seed=7), document, version="x", took_s=1.23)
     assert done.violated == [Bad(check="lost-writes", summary="s", witness="w")]
+    assert done.others == {"load": "unknown"}
     assert (done.windows, done.certain_ms, done.p99_ms) == (2, 4.5, None)
 
 
@@ -249,7 +251,7 @@ def test_each_system_is_altered_in_its_own_words() -> None:
 def test_the_page_in_the_repository_is_what_the_results_say() -> None:
     rows, done = read_rows(evidence.LIST.read_text()), read_lines(evidence.RESULTS, Done)
     written = evidence.PAGE.read_text()
-    assert written == page(rows, done, evidence.pictures(rows))
+    assert written == page(rows, done, evidence.pictures(rows), evidence.rules_of(rows))
     assert wrong_pictures(written, EVIDENCE, beside={*witnesses_of_the_record()}) == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +28,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Takes Hypothesis's limit of 200 ms for an example from files that use it, before they load: a
+    busy machine exceeds it."""
+    if "hypothesis" in module_path.read_text(encoding="utf-8"):
+        _patient_hypothesis()
+
+
+@cache
+def _patient_hypothesis() -> None:
+    from hypothesis import settings
+
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = {"aiohttp", "hypothesis", "kopf", "kubernetes", "lmdb", "numpy", "pandas", "pyspark"}
@@ -28,3 +32,10 @@ def test_a_file_of_pure_tests_loads_nothing_large() -> None:
 
 def test_a_file_that_loads_something_large_is_noticed() -> None:
     assert "hypothesis" in loaded_by("tests/unit/operator/test_operator_affinity.py")
+
+
+@given(st.just(0.3))
+@settings(max_examples=1)
+def test_an_example_that_takes_long_on_a_busy_machine_is_no_failure(rest_s: float) -> None:
+    time.sleep(rest_s)
+    assert settings.default.deadline is None

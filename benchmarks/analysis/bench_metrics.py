@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from benchmarks.analysis.engines import cost_of
 from zonequake_analysis.inputs.remote_read import FILE, LABELS, SCHEMA, series_id
+from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import metric_facts
@@ -164,12 +165,13 @@ def faults(hours: int) -> list[FaultLanding]:
             times=1,
             effective=1,
             type="pod_kill",
-            targets=("zq-default-1",),
+            targets=(node := ("zq-default-1",)),
             start_ns=(begin := (hour * HOUR_S + FAULT_S) * 10**9),
             effective_ns=begin,
             stop_ns=None,
-            recovered_ns=begin + FAULT_LENGTH_S * 10**9,
-            over_ns=begin + FAULT_LENGTH_S * 10**9,
+            recovered_ns=(over := begin + FAULT_LENGTH_S * 10**9),
+            over_ns=over,
+            each=(Repetition(start_ns=begin, over_ns=over, targets=node),),
             asked="",
             landed="",
             progress=None,

@@ -158,20 +158,20 @@ def read_metrics(run: Place) -> tuple[MeasuredMetric, ...]:
     try:
         if not files or not set(_METRICS) <= set(_columns_of(files[0])):
             return ()
-        rows = pa.concat_tables(_read_table(file, _METRICS) for file in files).to_pylist()
+        strongest: dict[tuple[str, str], MeasuredMetric] = {}
+        for file in files:  # one by one: together they may have a million rows
+            for row in _read_table(file, _METRICS).to_pylist():
+                if row.pop("span_kind") != "fault" or None in row.values():
+                    continue
+                found = MeasuredMetric(name=row.pop("metric"), **row)
+                known = strongest.get((found.name, found.measure))
+                if known is None or found.score > known.score:
+                    strongest[found.name, found.measure] = found
     except (OSError, pa.ArrowException) as error:
         raise RunFolderError(
             f"{run / 'tables' / 'metric_changes'}: {error}; expected what `zonequake analyze` "
             "writes: run it again"
         ) from error
-    strongest: dict[tuple[str, str], MeasuredMetric] = {}
-    for row in rows:
-        if row.pop("span_kind") != "fault" or None in row.values():
-            continue
-        found = MeasuredMetric(name=row.pop("metric"), **row)
-        known = strongest.get((found.name, found.measure))
-        if known is None or found.score > known.score:
-            strongest[found.name, found.measure] = found
     return tuple(strongest.values())
 
 

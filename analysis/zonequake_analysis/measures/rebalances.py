@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS
-from zonequake_analysis.measures.availability.fault_times import ends_of_faults
+from zonequake_analysis.measures.availability.fault_times import Repetition, ends_of_faults
 
 STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
 
@@ -69,6 +69,7 @@ class FaultLanding:
     `effective` times. Begin, stage and target are those of the first time, the end is that of the
     last; as long as one of them lasts none has recovered, though a step of it may have.
 
+    `each`: the times that it began, in order; empty if it never did, though `times` is 1 then.
     `over_ns`: when the last of them was over, see `ends_of_faults`; None if no event says so.
     """
 
@@ -77,6 +78,7 @@ class FaultLanding:
     effective: int
     type: str
     targets: tuple[str, ...]
+    each: tuple[Repetition, ...]
     start_ns: int | None
     effective_ns: int | None
     stop_ns: int | None
@@ -318,10 +320,16 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
     for event in events:
         if event.kind.startswith("fault."):
             by_name[event.text("fault")].append(event)
-    last_ends: dict[tuple[str, str], int] = defaultdict(int)
+    begun: dict[tuple[str, str], list[Repetition]] = defaultdict(list)
     for position, end_ns in ends_of_faults(events).items():
-        one = events[position].text("fault"), events[position].text("type")
-        last_ends[one] = max(end_ns, last_ends[one])
+        event = events[position]
+        begun[event.text("fault"), event.text("type")].append(
+            Repetition(
+                start_ns=event.time,
+                over_ns=None if end_ns == NEVER_NS else end_ns,
+                targets=_nodes(event, "targets"),
+            )
+        )
     landings = []
     for name, own in by_name.items():
 
@@ -336,8 +344,9 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
         described = start or effective or own[0]
         # A rolling restart also reports each of its nodes, as a fault of another type.
         whole = [event.kind for event in own if event.text("type") == described.text("type")]
-        end_ns = last_ends.get((name, described.text("type")), NEVER_NS)
-        lasts = start is not None and end_ns == NEVER_NS
+        each = begun.get((name, described.text("type")), [])
+        over = [one.over_ns for one in each if one.over_ns is not None]
+        lasts = len(over) < len(each)
         landings.append(
             FaultLanding(
                 name=name,
@@ -345,11 +354,12 @@ def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
                 effective=whole.count("fault.effective"),
                 type=described.text("type"),
                 targets=_nodes(described, "targets"),
+                each=tuple(each),
                 start_ns=start.time if start else None,
                 effective_ns=effective.time if effective else None,
                 stop_ns=last_ns("fault.stop"),
                 recovered_ns=None if lasts else last_ns("fault.recovered"),
-                over_ns=None if end_ns == NEVER_NS else end_ns,
+                over_ns=None if lasts else max(over, default=None),
                 asked=_words(hit.data.get("asked")) if hit else "",
                 landed=_words(hit.data.get("stage")) if hit else "",
                 progress=hit.number("progress") if hit else None,

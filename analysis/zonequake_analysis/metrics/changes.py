@@ -3,7 +3,7 @@
     tables/metrics ──▶ samples of the spans ──by series and histogram──▶ points ──▶ series × span
 
 Quantiles of a histogram stand beside the series, so all its buckets come to one task. Each task
-writes a file, and returns the rows that may be among the strongest.
+writes a file, and returns the rows that may be among the strongest of a span that is shown.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def write_changes(
         return ShownChanges()
     usual_ms = max(1, targets.usual_scrape_ms)
     scrapes = sum(one.end_ms - one.start_ms for one in looked) // usual_ms
-    buckets = min(buckets_for(len(series) * scrapes), len(series))
+    rows = len(series) * len(spans.spans)
+    buckets = min(buckets_for(len(series) * scrapes, rows=rows), len(series))
     together = [
         number if one.histogram is None else one.histogram
         for number, one in enumerate(series.values())
@@ -162,12 +163,12 @@ def _le(text: str) -> float | None:
 
 
 def _looked(spans: Spans, scrape_ms: Mapping[str, int]) -> list[Stretch]:
-    """Returns the stretches of samples that are compared or drawn, and of those just before; by
-    time.
+    """Returns the stretches of samples that are compared or drawn, and of those just before, by
+    time; none overlap.
     """
     look_back = (GAP_SCRAPES + 1) * max(scrape_ms.values(), default=1000)
     joined: list[Stretch] = []
-    drawn = [span.around for span in spans.spans]
+    drawn = [span.around for span in spans.spans if span.shown]
     for one in sorted([*stretches(spans), *drawn], key=lambda one: one.start_ms):
         first = one.start_ms - look_back
         if joined and first <= joined[-1].end_ms:
@@ -198,14 +199,14 @@ def _compare(
     table = pa.Table.from_arrays(columns, schema=_ARROW)
     write_table(folder / f"part-{bucket:05d}.parquet", table)
     of_row = {id(one.row): one for one in found}
-    around = {span.number: span.around for span in spans.spans}
+    around = {span.number: span.around for span in spans.spans if span.shown}
 
     def curve_of(row: Change) -> Curve:
         of = of_row[id(row)]
         by_rate = row.measure == RATE
         return curve(of.points, around[row.span], by_rate=by_rate, scrape_ms=of.scrape_ms)
 
-    return msgspec.msgpack.encode(shown_of(rows, curve_of))
+    return msgspec.msgpack.encode(shown_of([row for row in rows if row.span in around], curve_of))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,14 @@ latency.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Latencies, all_of
 from zonequake_analysis.metrics.metric_facts import MetricFacts, Moved, of_nodes
-from zonequake_analysis.metrics.shown_changes import SATURATION
+from zonequake_analysis.metrics.shown_changes import MIN_SCORE, SATURATION
 from zonequake_analysis.metrics.spans import Span, Stretch
 from zonequake_analysis.metrics.tasks.steps import QUANTILES
 from zonequake_analysis.report import svg
@@ -51,14 +52,40 @@ class SpanCard:
     gaps: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreSpans:
+    """The faults and windows that were compared and are not shown; `query`: SQL that lists them."""
+
+    words: str
+    query: str
+
+
+def more_spans(facts: MetricFacts | None) -> MoreSpans | None:
+    """Returns what the report leaves to the table; None if it shows all spans."""
+    spans = () if facts is None or facts.spans is None else facts.spans.spans
+    hidden = [span for span in spans if not span.shown]
+    if not hidden:
+        return None
+    kinds = Counter(span.kind for span in hidden)
+    told = [f"{n} more {kind}{'s' if n > 1 else ''}" for kind, n in sorted(kinds.items())]
+    return MoreSpans(
+        words=" and ".join(told),
+        query="SELECT span_name, metric, measure, target, before, during, after, score FROM "  # noqa: S608
+        f"metric_changes WHERE span IN ({', '.join(str(span.number) for span in hidden)}) "
+        f"AND score >= {MIN_SCORE:g} ORDER BY span, score DESC",
+    )
+
+
 def span_cards(judgement: Judgement) -> list[SpanCard]:
-    """Returns faults first, then windows; empty without metrics."""
+    """Returns the faults that are shown, then the windows, each by time; empty without metrics."""
     facts = judgement.evidence.metrics
     if facts is None or facts.spans is None:
         return []
     drawn = judgement.timeline
     load = all_of(drawn.latencies.values()) if drawn.latencies else None
-    return [_card(facts, one, judgement, load) for one in facts.spans.spans]
+    shown = [span for span in facts.spans.spans if span.shown]
+    shown.sort(key=lambda span: (span.kind, span.during.start_ms))
+    return [_card(facts, one, judgement, load) for one in shown]
 
 
 def _card(facts: MetricFacts, span: Span, judgement: Judgement, load: Latencies | None) -> SpanCard:

@@ -18,7 +18,7 @@ from zonequake_analysis.measures.rebalances import STAGES
 from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report import svg, time_rows
 from zonequake_analysis.report.aliases import aliases
-from zonequake_analysis.report.moved_metrics import span_cards
+from zonequake_analysis.report.moved_metrics import more_spans, span_cards
 from zonequake_analysis.report.page_data import (
     MOST_PARTITIONS,
     as_json,
@@ -108,6 +108,7 @@ def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str]
             for shown in distinct_findings(judgement.shown, judgement.checks)
         ],
         metric_spans=span_cards(judgement),
+        more_spans=more_spans(e.metrics),
         run_name=run.resolve().name,
     )
 

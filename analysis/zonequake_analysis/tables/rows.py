@@ -13,7 +13,7 @@ import msgspec
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.windows import Availability, Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
-from zonequake_analysis.metrics.spans import Span, Spans, longest_first
+from zonequake_analysis.metrics.spans import Spans, begun_faults, longest_first
 from zonequake_analysis.tables.unix_time import UnixTime
 
 Row = dict[str, object]
@@ -25,7 +25,8 @@ def window_rows(
     windows: Sequence[Unavailability], spans: Spans | None, unix: UnixTime
 ) -> list[Row]:
     """Lists the windows by their start; `span` is the one of `metric_changes`."""
-    numbers = _numbers(longest_first(windows), spans, kind="window")
+    own = zip(longest_first(windows), _numbers(spans, kind="window"), strict=False)
+    numbers = {id(window): number for window, number in own}
     rows = []
     for number, window in enumerate(sorted(windows, key=lambda w: (w.start_ns, w.end_ns)), 1):
         cause = window.causes[0] if window.causes else None
@@ -56,9 +57,12 @@ def window_rows(
 
 
 def fault_rows(faults: Sequence[FaultLanding], spans: Spans | None, unix: UnixTime) -> list[Row]:
-    """Lists the faults by their first event."""
-    begun = [fault for fault in faults if fault.start_ns is not None]
-    numbers = _numbers(begun, spans, kind="fault")
+    """Lists the faults by their first event; `spans` are those of their repetitions in
+    `metric_changes`.
+    """
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for begun, number in zip(begun_faults(faults), _numbers(spans, kind="fault"), strict=False):
+        numbers[begun.fault.name].append(number)
     return [
         {
             "name": fault.name,
@@ -79,18 +83,16 @@ def fault_rows(faults: Sequence[FaultLanding], spans: Spans | None, unix: UnixTi
             "end_ns": fault.over_ns,
             "start_ms": unix.ms(fault.start_ns),
             "end_ms": unix.ms(fault.over_ns),
-            "span": numbers.get(id(fault)),
+            "span": next(iter(numbers[fault.name]), None),
+            "spans": numbers[fault.name],
         }
         for fault in faults
     ]
 
 
-def _numbers(looked_at: Sequence[object], spans: Spans | None, *, kind: str) -> dict[int, int]:
-    """Returns the number of each one's span, by its identity: spans have no other name of their
-    own.
-    """
-    own: list[Span] = [] if spans is None else [span for span in spans.spans if span.kind == kind]
-    return {id(one): span.number for one, span in zip(looked_at, own, strict=False)}
+def _numbers(spans: Spans | None, *, kind: str) -> list[int]:
+    """Returns the numbers of these spans, which are in the order of what they are made of."""
+    return [] if spans is None else [span.number for span in spans.spans if span.kind == kind]
 
 
 def rebalance_rows(rebalances: Iterable[Rebalance], unix: UnixTime) -> list[Row]:

@@ -28,7 +28,7 @@ FAULTS = (
     "name string, type string, targets array<string>, times bigint, effective bigint, "
     "hit boolean, missed string, asked string, landed string, progress double, partition int, "
     "start_ns bigint, effective_ns bigint, stop_ns bigint, recovered_ns bigint, end_ns bigint, "
-    "start_ms bigint, end_ms bigint, span int"
+    "start_ms bigint, end_ms bigint, span int, spans array<int>"
 )
 REBALANCES = (
     "zone string, partition int, token bigint, peers array<string>, adding array<string>, "
@@ -86,6 +86,7 @@ _TYPES = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
+    "array<int>": pa.list_(pa.int32()),
     "array<string>": pa.list_(pa.string()),
 }
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
+from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import MetricFacts, Moved, metric_facts, of_nodes
@@ -110,6 +111,9 @@ def landing() -> FaultLanding:
         effective=1,
         type="pod_kill",
         targets=("zq-default-0",),
+        each=(
+            Repetition(start_ns=KILLED * 10**9, over_ns=BACK * 10**9, targets=("zq-default-0",)),
+        ),
         start_ns=KILLED * 10**9,
         effective_ns=KILLED * 10**9,
         stop_ns=None,

@@ -11,13 +11,14 @@ import numpy as np
 from msgspec.structs import replace as replaced
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import MetricFacts, moved_of
 from zonequake_analysis.metrics.metric_names import family, is_counter, unit
 from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import shown_of
-from zonequake_analysis.metrics.spans import Spans, spans_of
+from zonequake_analysis.metrics.spans import MOST_FAULTS, MOST_WINDOWS, Spans, spans_of
 from zonequake_analysis.metrics.tasks.compared import About, Change, changes
 from zonequake_analysis.metrics.tasks.curve import Curve, curve
 from zonequake_analysis.metrics.tasks.steps import Points, points
@@ -100,14 +101,14 @@ def metric_facts(
     wall_offset_ns: int,
     busy: bool = False,
 ) -> MetricFacts:
-    """Returns what is known of the made-up series. `busy`: as many spans, and rows of each, as a
-    page ever shows, all of them moving wildly at five samples a second.
+    """Returns what is known of the made-up series. `busy`: as many spans as are ever compared, and
+    rows of each as a page ever shows, all of them moving wildly at five samples a second.
     """
     if busy:
-        begins = [int(seconds * n / 20) for n in range(16)]
-        times = [start_ns + s * S for s in begins]
-        faults = [replace(faults[0], start_ns=at_ns, over_ns=at_ns) for at_ns in times]
-        windows = [replace(windows[0], start_ns=start_ns + s * S) for s in begins]
+        times = [start_ns + int(seconds * n / 80) * S for n in range(MOST_FAULTS)]
+        each = tuple(Repetition(start_ns=t, over_ns=t, targets=faults[0].targets) for t in times)
+        faults = [replace(faults[0], each=each)]
+        windows = [replace(windows[0], start_ns=t) for t in times[:MOST_WINDOWS]]
     spans = spans_of(
         faults=faults,
         windows=windows,
@@ -160,7 +161,7 @@ def _compared(
     every_ms: int,
     silent_s: range,
 ) -> Iterator[tuple[Change, Curve]]:
-    around = {span.number: span.around for span in spans.spans}
+    around = {span.number: span.around for span in spans.spans if span.shown}
     for one in series:
         at_ms = [ms for ms in range(0, seconds * 1000, every_ms) if ms // 1000 not in silent_s]
         samples: Points = points(
@@ -182,5 +183,7 @@ def _compared(
             quantile=one.measure,
         )
         for row in changes(about, samples, spans, start_ms + seconds * 1000):
+            if row.span not in around:
+                continue
             by_rate = row.measure == "rate"
             yield row, curve(samples, around[row.span], by_rate=by_rate, scrape_ms=every_ms)

@@ -245,6 +245,37 @@ def test_windows_are_numbered_by_start_and_carry_the_span_of_the_metrics() -> No
     assert [row["span"] for row in window_rows(windows, None, UNIX)] == [None] * 3
 
 
+def test_a_fault_carries_the_spans_of_all_times_that_it_began() -> None:
+    events = [
+        event(at_s * 1000 * MS, kind, fault=name, type="pod_kill")
+        for at_s, kind, name in (
+            (1, "fault.start", "often"),
+            (2, "fault.start", "once"),
+            (3, "fault.recovered", "often"),
+            (4, "fault.start", "often"),
+            (5, "fault.missed", "never"),
+        )
+    ]
+    faults = fault_landings(events)
+    spans = spans_of(
+        faults=faults,
+        windows=(),
+        events=events,
+        start_ns=0,
+        end_ns=10**10,
+        wall_offset_ns=UNIX.wall_offset_ns,
+        scrape_ms=1000,
+    )
+    assert [one.name for one in spans.spans] == ["often #1", "once", "often #2"]
+    rows = fault_rows(faults, spans, UNIX)
+    assert [(row["name"], row["span"], row["spans"]) for row in rows] == [
+        ("often", 0, [0, 2]),
+        ("once", 1, [1]),
+        ("never", None, []),
+    ]
+    assert [row["spans"] for row in fault_rows(faults, None, UNIX)] == [[], [], []]
+
+
 def test_a_fault_ends_with_its_recovery_and_a_stop_alone_is_no_end() -> None:
     events = [
         event(5 * MS, "fault.start", fault="a", type="pod_kill", targets=["n1"]),

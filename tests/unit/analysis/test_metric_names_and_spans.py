@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
-from zonequake_analysis.metrics.spans import MOST_FAULTS, MOST_WINDOWS, Spans, Stretch, spans_of
+from zonequake_analysis.metrics.spans import (
+    MOST_FAULTS,
+    MOST_SHOWN,
+    MOST_WINDOWS,
+    Spans,
+    Stretch,
+    spans_of,
+)
 from zonequake_analysis.report.moved_metrics import in_unit
 
 SECOND_NS = 10**9
@@ -60,20 +68,36 @@ def test_a_value_is_shown_with_its_unit(value: float | None, name: str, expected
 
 
 def fault(start_s: float | None, recovered_s: float | None = None) -> FaultLanding:
+    return repeated("kill", *([] if start_s is None else [(start_s, recovered_s)]))
+
+
+def repeated(name: str, *times: tuple[float, float | None]) -> FaultLanding:
+    """A fault that began at each of these seconds, and was over; the n-th time it hit node n."""
+
     def ns(seconds: float | None) -> int | None:
         return None if seconds is None else int(seconds * SECOND_NS)
 
+    each = [
+        Repetition(
+            start_ns=int(start_s * SECOND_NS),
+            over_ns=ns(over_s),
+            targets=(f"zq-default-{number}",),
+        )
+        for number, (start_s, over_s) in enumerate(times)
+    ]
+    start_s, over_s = (times[0][0], times[-1][1]) if times else (None, None)
     return FaultLanding(
-        name="kill",
-        times=1,
-        effective=1,
+        name=name,
+        times=max(1, len(times)),
+        effective=len(times),
         type="pod_kill",
-        targets=("zq-default-0",),
+        targets=each[0].targets if each else (),
+        each=tuple(each),
         start_ns=ns(start_s),
         effective_ns=ns(start_s),
         stop_ns=None,
-        recovered_ns=ns(recovered_s),
-        over_ns=ns(recovered_s),
+        recovered_ns=ns(over_s),
+        over_ns=ns(over_s),
         asked="",
         landed="",
         progress=None,
@@ -150,10 +174,54 @@ def test_a_short_window_is_widened_by_a_scrape_and_names_its_leaders() -> None:
 
 
 def test_faults_that_never_began_have_no_span_and_what_is_left_out_is_counted() -> None:
+    faults, windows = MOST_FAULTS + 6, MOST_WINDOWS + 16
     many = spans(
-        [fault(None), *[fault(40 + n) for n in range(20)]], [window(50 + n) for n in range(30)], []
+        [fault(None), *[fault(40 + n) for n in range(faults)]],
+        [window(50 + n) for n in range(windows)],
+        [],
     )
     kinds = [one.kind for one in many.spans]
     assert (kinds.count("fault"), kinds.count("window")) == (MOST_FAULTS, MOST_WINDOWS)
-    assert many.left_out == 50 - MOST_FAULTS - MOST_WINDOWS
+    assert many.left_out == 6 + 16
     assert [one.number for one in many.spans] == list(range(len(many.spans)))
+
+
+def test_each_time_of_a_repeated_fault_is_a_span_with_its_own_nodes() -> None:
+    kills = repeated("kill-all", *[(100 + 20 * n, 105 + 20 * n) for n in range(20)])
+    found = spans([repeated("cut", (130, 132)), kills], [], [])
+    assert [one.name for one in found.spans[:4]] == [
+        "kill-all #1",
+        "kill-all #2",
+        "cut",
+        "kill-all #3",
+    ]
+    assert [one.name for one in found.spans if one.name.startswith("kill")] == [
+        f"kill-all #{n}" for n in range(1, 21)
+    ]
+    third = found.spans[3]
+    assert third.nodes == ("zq-default-2",)
+    assert third.during == Stretch(start_ms=1_139_000, end_ms=1_147_000)
+    assert found.left_out == 0
+    assert found.quiet == Stretch(start_ms=1_010_000, end_ms=1_100_000)
+
+
+def test_of_too_many_repetitions_the_last_are_left_out_and_no_fault_as_a_whole() -> None:
+    often = repeated("often", *[(100 + n, 101 + n) for n in range(2 * MOST_FAULTS)])
+    twice = repeated("twice", (4000, 4001), (4100, 4101))
+    found = spans([often, twice], [], [])
+    names = [one.name for one in found.spans]
+    assert names == [*(f"often #{n}" for n in range(1, MOST_FAULTS - 1)), "twice #1", "twice #2"]
+    assert found.left_out == MOST_FAULTS + 2
+
+
+def test_the_longest_are_shown_and_one_of_each_fault() -> None:
+    kills = repeated("kill", *[(100 + 20 * n, 101 + 20 * n + n % 19) for n in range(20)])
+    cut = repeated("cut", (4000, 4000.5))
+    lasts = repeated("lasts", (4500, None))
+    found = spans([kills, cut, lasts], [window(50 + 2 * n, n / 100) for n in range(20)], [])
+    by_name = {one.name: one.shown for one in found.spans if one.kind == "fault"}
+    hidden = [name for name, shown in by_name.items() if not shown]
+    assert hidden == [f"kill #{n}" for n in (1, 2, 3, 4, 5, 20)]
+    assert len(by_name) - len(hidden) == MOST_SHOWN
+    windows = [one for one in found.spans if one.kind == "window"]
+    assert [one.shown for one in windows] == [n < MOST_SHOWN for n in range(20)]

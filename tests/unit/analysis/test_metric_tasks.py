@@ -17,6 +17,14 @@ from zonequake_analysis.metrics.shown_changes import merged, shown_of
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.scan import RowGroup, merge, scan, series_table
+from zonequake_analysis.metrics.tasks.selected import (
+    ROWS_OF_A_BUCKET,
+    SAMPLES_OF_A_BUCKET,
+    buckets_for,
+    by_series,
+    select,
+    wanted,
+)
 from zonequake_analysis.metrics.tasks.series_number import xxh64
 from zonequake_analysis.metrics.tasks.steps import quantiles, steps
 from zonequake_analysis.storage.place import Place
@@ -94,6 +102,27 @@ def test_a_quantile_lies_between_the_ends_of_its_bucket_or_at_the_last_end() -> 
     assert found["p50"].t_ms.tolist() == [1000, 2000], "nothing was observed before 3000"
     assert found["p50"].value.tolist() == [0.01, 0.01]
     assert found["p99"].value[0] == pytest.approx(0.01 + 0.09 * 4.9 / 5)
+
+
+def test_samples_of_many_stretches_are_selected_whatever_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "part.parquet"
+    t_ms = list(range(0, 1000, 10))
+    samples = {"series": [7] * 100, "t_ms": t_ms, "value": [1.0] * 100, "stale": [False] * 100}
+    pq.write_table(pa.table(samples), file)
+    stretches = [(500, 520), (0, 10), (505, 600), (990, 5000), (-9, 0), (300, 300)]
+    chosen = wanted([7], [0], stretches)
+    made = [one for _, one in select([[Place.of(file)]], chosen, 0)]
+    (found,) = by_series(made)
+    assert found.t_ms.tolist() == [
+        at for at in t_ms if any(begin <= at < end for begin, end in stretches)
+    ]
+
+
+def test_a_task_holds_neither_too_many_samples_nor_too_many_rows() -> None:
+    assert buckets_for(1) == 1
+    assert buckets_for(SAMPLES_OF_A_BUCKET + 1) == 2
+    assert buckets_for(1, rows=ROWS_OF_A_BUCKET) == 1
+    assert buckets_for(1, rows=3 * ROWS_OF_A_BUCKET) == 3
 
 
 def change(number: int, score: float | None, family: str) -> Change:

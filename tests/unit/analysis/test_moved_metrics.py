@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
+import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.report.made_up_pages import made_up_judgement
-from zonequake_analysis.metrics.changes import _compare, _looked, _Named
-from zonequake_analysis.metrics.shown_changes import ShownChanges
-from zonequake_analysis.metrics.spans import Span, Spans, Stretch
+from zonequake_analysis.metrics.changes import CHANGES, _compare, _looked, _Named
+from zonequake_analysis.metrics.shown_changes import MIN_SCORE, ShownChanges
+from zonequake_analysis.metrics.spans import (
+    MOST_FAULTS,
+    MOST_SHOWN,
+    MOST_WINDOWS,
+    Span,
+    Spans,
+    Stretch,
+)
 from zonequake_analysis.metrics.tasks.compared import About
 from zonequake_analysis.metrics.tasks.curve import MOST_POINTS, Curve, curve
 from zonequake_analysis.metrics.tasks.steps import points
 from zonequake_analysis.report import svg
-from zonequake_analysis.report.moved_metrics import in_unit, span_cards
+from zonequake_analysis.report.moved_metrics import in_unit, more_spans, span_cards
+from zonequake_analysis.report.page import render_page
 from zonequake_analysis.spark_pass.in_tasks import to_bytes
 from zonequake_analysis.storage.place import Place
 
@@ -146,6 +158,10 @@ def test_each_of_the_strongest_of_a_span_has_its_chart() -> None:
 
 def test_charts_of_as_many_rows_as_a_page_has_are_small() -> None:
     cards = span_cards(made_up_judgement(partitions=3, busy=True))
+    for kind in ("fault", "window"):
+        begins = [card.from_s for card in cards if card.kind == kind]
+        assert len(begins) == MOST_SHOWN
+        assert begins == sorted(begins)
     charts = [row.chart for card in cards for row in card.moved]
     assert len(charts) == 32 * 10
     assert max(one.count(" ") for one in charts) > MOST_POINTS
@@ -187,7 +203,7 @@ def test_samples_from_before_each_span_are_looked_at() -> None:
         )
 
 
-def test_a_task_returns_the_curves_of_its_strongest_rows(tmp_path: Path) -> None:
+def compared(folder: Path, spans: Spans) -> ShownChanges:
     """A level and a counter that move in both faults; of the counter its rate is drawn."""
 
     def broken(second: int) -> bool:
@@ -221,8 +237,12 @@ def test_a_task_returns_the_curves_of_its_strongest_rows(tmp_path: Path) -> None
         for number, metric in enumerate(("level", "served_total"))
     }
     last_ms = START_MS + 599_000
-    made = _compare(series, TWO_FAULTS, last_ms, Place.of(tmp_path), 0, [to_bytes(samples)])
-    shown = msgspec.msgpack.decode(made, type=ShownChanges)
+    made = _compare(series, spans, last_ms, Place.of(folder), 0, [to_bytes(samples)])
+    return msgspec.msgpack.decode(made, type=ShownChanges)
+
+
+def test_a_task_returns_the_curves_of_its_strongest_rows(tmp_path: Path) -> None:
+    shown = compared(tmp_path, TWO_FAULTS)
     assert len(shown.strongest) == 4
     for row in shown.strongest:
         around = TWO_FAULTS.spans[row.span].around
@@ -232,6 +252,52 @@ def test_a_task_returns_the_curves_of_its_strongest_rows(tmp_path: Path) -> None
         usual, other = (1.0, 9.0) if row.metric == "level" else (50.0, 2.0)
         assert {row.curve.value[0], row.curve.value[-1]} == {usual}
         assert other in row.curve.value
+
+
+def test_a_span_that_the_report_does_not_show_has_its_rows_in_the_table_alone(
+    tmp_path: Path,
+) -> None:
+    first, second = TWO_FAULTS.spans
+    spans = Spans(quiet=QUIET, spans=(first, replace(second, shown=False)))
+    shown = compared(tmp_path, spans)
+    assert [row.span for row in shown.strongest] == [0, 0]
+    (file,) = tmp_path.glob("*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    assert sorted((row["span"], row["metric"]) for row in rows if row["score"] >= MIN_SCORE) == [
+        (span, metric) for span in (0, 1) for metric in ("level", "served_total")
+    ]
+    drawn = _looked(TWO_FAULTS, {"zq-0": 1000})[-1]
+    not_drawn = _looked(spans, {"zq-0": 1000})[-1]
+    assert not_drawn.start_ms - drawn.start_ms == 20_000, "what was before is only drawn"
+
+
+def test_the_report_says_where_what_it_does_not_show_stands_and_how_to_read_it(
+    tmp_path: Path,
+) -> None:
+    judged = made_up_judgement(partitions=3, busy=True)
+    facts = judged.evidence.metrics
+    assert facts is not None
+    assert facts.spans is not None
+    more = more_spans(facts)
+    assert more is not None
+    assert more.words == (
+        f"{MOST_FAULTS - MOST_SHOWN} more faults and {MOST_WINDOWS - MOST_SHOWN} more windows"
+    )
+    columns = CHANGES.replace("map<string,string>", "MAP(VARCHAR, VARCHAR)")
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE metric_changes ({columns})")
+    for span in facts.spans.spans:
+        for score in (MIN_SCORE - 0.1, MIN_SCORE, None):
+            connection.execute(
+                "INSERT INTO metric_changes (span, span_name, score) VALUES (?, ?, ?)",
+                [span.number, span.name, score],
+            )
+    found = connection.execute(more.query).fetchall()
+    assert [row[0] for row in found] == [s.name for s in facts.spans.spans if not s.shown]
+    assert more_spans(replace(facts, spans=TWO_FAULTS)) is None
+    page = render_page(tmp_path, judged, told=lambda _: None)
+    assert f"{more.words} were compared" in page
+    assert html.escape(more.query, quote=False) in page
 
 
 def test_the_nodes_requests_and_their_queue_stand_beside_what_clients_saw() -> None:

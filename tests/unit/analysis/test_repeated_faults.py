@@ -106,6 +106,33 @@ def test_a_fault_that_lasts_has_not_recovered(
     assert landing.recovered_ns == recovered_ns
 
 
+def test_each_time_that_a_fault_began_has_its_own_end_and_targets() -> None:
+    def event(at: int, kind: str, node: str = "", type_: str = "kill") -> RecordedEvent:
+        data = {"fault": "f", "type": type_, "targets": [node] if node else []}
+        return RecordedEvent(kind=f"fault.{kind}", time=at, data=data)
+
+    events = [
+        event(1, "start", "a"),
+        event(2, "effective", "a"),
+        event(4, "recovered", "a"),
+        event(5, "start", "b"),
+        event(6, "start", "s", "step"),
+        event(7, "recovered", "s", "step"),
+        event(8, "missed"),
+        event(9, "start", "c"),
+        event(10, "effective", "c"),
+    ]
+    (landing,) = fault_landings(events)
+    assert [(one.start_ns, one.over_ns, one.targets) for one in landing.each] == [
+        (1, 4, ("a",)),
+        (5, 8, ("b",)),
+        (9, None, ("c",)),
+    ]
+    assert (landing.times, landing.effective, landing.over_ns) == (3, 2, None)
+    (landing,) = fault_landings([event(8, "missed")])
+    assert (landing.each, landing.times) == ((), 1)
+
+
 def test_the_headline_counts_repetitions() -> None:
     def faults(*pairs: tuple[str, int]) -> list[FaultLanding]:
         return fault_landings([event for name, times in pairs for event in landed(name, times)])

@@ -9,7 +9,7 @@ and for counted events at least the variation by chance of so few.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -37,7 +37,7 @@ class About:
     """A series, as its name tells. `quantile`: its name, empty for a series of Prometheus' own."""
 
     metric: str
-    labels: Mapping[str, str]
+    labels: dict[str, str]
     target: str
     family: str
     unit: str
@@ -83,6 +83,15 @@ class _Part:
         return _at(self.ordered, fraction)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quiet:
+    """The quiet phase of a series. `scales`: those that its scores have at least."""
+
+    before: float | None
+    scales: Sequence[float]
+    samples: int
+
+
 def changes(about: About, points: Points, spans: Spans, last_ms: int) -> list[Change]:
     """Returns a row for each span; none if the series has no sample in any stretch.
 
@@ -91,7 +100,7 @@ def changes(about: About, points: Points, spans: Spans, last_ms: int) -> list[Ch
     if not any(len(points.t_ms[_inside(points, stretch)]) for stretch in stretches(spans)):
         return []
     by_rate = about.counter or (not about.quantile and _grows(points, spans.quiet))
-    quiet = _part(points, spans.quiet, by_rate=by_rate)
+    quiet = _quiet(about, _part(points, spans.quiet, by_rate=by_rate))
     return [
         _change(about, points, span, quiet, by_rate=by_rate, last_ms=last_ms)
         for span in spans.spans
@@ -130,18 +139,18 @@ def _part(points: Points, stretch: Stretch | None, *, by_rate: bool) -> _Part:
 
 
 def _change(
-    about: About, points: Points, span: Span, quiet: _Part, *, by_rate: bool, last_ms: int
+    about: About, points: Points, span: Span, quiet: _Quiet, *, by_rate: bool, last_ms: int
 ) -> Change:
     part = _part(points, span.during, by_rate=by_rate)
-    before, during, middle = quiet.at(0.5), None, part.at(0.5)
+    before, during, middle = quiet.before, None, part.at(0.5)
     at_ms = None
     if middle is not None:
         beside = middle if before is None else before
         during = _farthest(part, beside)
         at_ms = _when_farthest(part, beside)
-    scale = _scale(about, quiet, part)
+    scale = _scale(quiet, part)
     score = None
-    if during is not None and before is not None and len(quiet.value) >= MIN_QUIET:
+    if during is not None and before is not None and quiet.samples >= MIN_QUIET:
         score = abs(during - before) / scale if scale else 0.0
     return Change(
         span=span.number,
@@ -149,7 +158,7 @@ def _change(
         span_name=span.name,
         metric=about.metric,
         measure=about.quantile or (RATE if by_rate else "level"),
-        labels=dict(about.labels),
+        labels=about.labels,
         target=about.target,
         family=about.family,
         unit=about.unit_of_rate if by_rate else about.unit,
@@ -190,18 +199,24 @@ def _when_farthest(part: _Part, before: float) -> int:
     return int(part.t_ms[np.argmax(_far(part.value, before))])
 
 
-def _scale(about: About, quiet: _Part, part: _Part) -> float | None:
-    before, low, high = quiet.at(0.5), part.at(0.1), part.at(0.9)
-    found = [MIN_SCALE_OF_MOST * abs(end) for end in (low, high) if end is not None]
-    if before is not None:
-        spread = _at(np.sort(np.abs(quiet.value - before)), 0.5)
-        found += [MAD_TO_SIGMA * (spread or 0.0), MIN_SCALE_OF_MEDIAN * abs(before)]
-        found.append(MIN_SCALE_OF_MOST * float(np.abs(quiet.value).max()))
-        if about.counter and about.unit_of_rate == _EVENTS and before > 0:
-            # The number of few events between two scrapes varies by its root.
-            scrape_s = about.scrape_ms / 1000
-            found.append(math.sqrt(before * scrape_s) / scrape_s)
-    return max(found, default=None)
+def _quiet(about: About, quiet: _Part) -> _Quiet:
+    before = quiet.at(0.5)
+    if before is None:
+        return _Quiet(before=None, scales=(), samples=0)
+    spread = _at(np.sort(np.abs(quiet.value - before)), 0.5)
+    found = [MAD_TO_SIGMA * (spread or 0.0), MIN_SCALE_OF_MEDIAN * abs(before)]
+    found.append(MIN_SCALE_OF_MOST * float(np.abs(quiet.value).max()))
+    if about.counter and about.unit_of_rate == _EVENTS and before > 0:
+        # The number of few events between two scrapes varies by its root.
+        scrape_s = about.scrape_ms / 1000
+        found.append(math.sqrt(before * scrape_s) / scrape_s)
+    return _Quiet(before=before, scales=found, samples=len(quiet.value))
+
+
+def _scale(quiet: _Quiet, part: _Part) -> float | None:
+    ends = [part.at(fraction) for fraction in (0.1, 0.9)]
+    found = [MIN_SCALE_OF_MOST * abs(end) for end in ends if end is not None]
+    return max([*found, *quiet.scales], default=None)
 
 
 def _gap_ms(about: About, points: Points, during: Stretch, last_ms: int) -> int:

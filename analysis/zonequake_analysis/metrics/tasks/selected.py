@@ -19,6 +19,9 @@ from zonequake_analysis.storage.place import Place
 SAMPLES_OF_A_BUCKET = 500_000
 """Samples that a task holds at once, about: some 80 bytes each, with what is computed of them."""
 
+ROWS_OF_A_BUCKET = 50_000
+"""Rows of `metric_changes`, series × spans, that a task holds at once: some 600 bytes each."""
+
 FILES_OF_A_TASK = 4
 _BATCH_ROWS = 64 * 1024
 _COLUMNS = ["series", "t_ms", "value", "stale"]
@@ -71,10 +74,12 @@ def _by_bucket(batch: pa.RecordBatch, chosen: Wanted) -> Made:
     place = np.minimum(np.searchsorted(chosen.series, series), len(chosen.series) - 1)
     kept = chosen.series[place] == series
     if chosen.stretches is not None:
-        inside = np.zeros(len(t_ms), bool)
-        for start_ms, end_ms in chosen.stretches:
-            inside |= (t_ms >= start_ms) & (t_ms < end_ms)
-        kept &= inside
+        # A time is in a stretch if more of them have begun by then than have ended.
+        begun, ended = (
+            np.searchsorted(np.sort([one[at] for one in chosen.stretches]), t_ms, side="right")
+            for at in (0, 1)
+        )
+        kept &= begun > ended
     bucket = chosen.bucket[place]
     for one in np.unique(bucket[kept]).tolist():
         some = batch.filter(pa.array(kept & (bucket == one)))
@@ -120,6 +125,6 @@ def of_tasks(files: Sequence[Place]) -> list[Sequence[Place]]:
     return [files[at : at + FILES_OF_A_TASK] for at in range(0, len(files), FILES_OF_A_TASK)]
 
 
-def buckets_for(samples: int) -> int:
-    """Returns the number of buckets for so many samples."""
-    return max(1, -(-samples // SAMPLES_OF_A_BUCKET))
+def buckets_for(samples: int, *, rows: int = 0) -> int:
+    """Returns the number of buckets for so many samples, of which so many rows are made."""
+    return max(1, -(-samples // SAMPLES_OF_A_BUCKET), -(-rows // ROWS_OF_A_BUCKET))

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from benchmarks.evidence_ignite.altering import altering_beside
+from benchmarks.evidence_ignite.control import build_control
 from benchmarks.evidence_ignite.page import RELEASE, page
 from benchmarks.evidence_ignite.picture import picture
 from benchmarks.evidence_ignite.rows import Done, Next, Row, System, done_of, first_of, read_rows
@@ -73,8 +74,8 @@ def planned(row: Row, system: System) -> ChaosRun:
     """Returns the run of a row. Raises ChaosError if the system can't be put through it."""
     run = manifest.load(scenario_of(row), overrides_of(row, system))
     check_plan(run)
-    check_suited(find_target(system), run)
-    return with_target(run, name=system)
+    check_suited(find_target(system.target), run)
+    return with_target(run, name=system.target)
 
 
 def obstacle(row: Row) -> str | None:
@@ -101,12 +102,22 @@ def run_one(row: Row, run: Next) -> Done:
         scenario=scenario_of(row),
         seed=run.seed,
         out=out,
-        target=run.system,
+        target=run.system.target,
+        image=_control_image() if run.system is System.CONTROL else "",
         overrides=overrides_of(row, run.system),
     )
     document, took_s = judged(wanted, _beside(row, run, out))
     version = str(document["run"].get("target") or run.system)
     return done_of(row, run, document, version=version, took_s=took_s)
+
+
+def _control_image() -> str:
+    """Builds the control and loads it into the embedded cluster, unless that has it."""
+    built = build_control(print)
+    cluster = EmbeddedCluster(None, say=print)
+    if built.ref not in cluster.images():
+        cluster.load_image(built.archive)
+    return built.ref
 
 
 def _beside(row: Row, run: Next, out: Path) -> AbstractContextManager[None] | None:

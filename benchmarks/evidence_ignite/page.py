@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.evidence_ignite.rows import Done, Row, System, of
+from benchmarks.evidence_ignite.rows import Done, Row, System, next_run, of
 from benchmarks.evidence_ignite.rules_table import NOT_RUN, MappedRules, rule_by_rule
 
 RELEASE = "3.1.0"
@@ -27,12 +27,24 @@ with the reason.
 
 """
 
+NAMES = {System.IGNITE: "Ignite", System.OURS: "our store", System.CONTROL: "the control"}
+
 COLUMNS = (
     *("what happens", "rule", "scenario"),
     *("Ignite", "longest window", "p99"),
     *("our store", "longest window", "p99"),
     "finding",
 )
+
+
+CONTROLS = """
+## The control
+
+The same release with [one line changed](../../benchmarks/evidence_ignite/control.patch), which
+`python -m benchmarks.evidence_ignite.control` builds. It goes through the same scenario with the
+same seeds, to see whether what was violated ends with that line.
+
+"""
 
 
 PICTURES = """
@@ -55,7 +67,7 @@ def page(
     """Returns the page in Markdown. `pictures`: their files by the names of rows."""
     names = {row.name for row in rows}
     made = [one for one in done if one.name in names]
-    left = [row.name for row in rows if any(len(of(row, made, s)) < row.runs for s in row.systems)]
+    left = [row.name for row in rows if next_run(row, made) is not None]
     if not made:
         state = f"{NONE_RUN}\n\n"
     elif left:
@@ -69,22 +81,34 @@ def page(
     ]
     found = [line for row in rows for system in row.systems for line in _found(row, made, system)]
     told = ["", "## What was violated", "", *found] if found else []
+    controls = [_control(row, made) for row in rows if row.control]
+    beside = CONTROLS + "\n".join(controls) + "\n" if controls else ""
     ruled = rule_by_rule(rules, rows, made) if rules is not None else ""
     shown = [f"![{name}: Ignite and our store]({file})" for name, file in (pictures or {}).items()]
     drawn = PICTURES + "\n\n".join(shown) + "\n" if shown else ""
-    return HEAD + state + "\n".join([*lines, *told]) + "\n" + ruled + drawn
+    return HEAD + state + "\n".join([*lines, *told]) + "\n" + beside + ruled + drawn
 
 
 def _row(row: Row, done: Sequence[Done]) -> str:
     cells = [row.asks, row.rule, _scenario(row)]
-    for system in System:
+    for system in (System.IGNITE, System.OURS):
         if system in row.systems:
-            runs = of(row, done, system)
             expected = row.expected if system is System.IGNITE else []
-            cells += [_verdicts(row, runs, expected), _window(runs), _p99(runs)]
+            runs = of(row, done, system)
+            cells += [_verdicts(row.runs, runs, expected), _window(runs), _p99(runs)]
         else:
             cells += ["–", "–", "–"]
     return f"| {' | '.join([*cells, row.finding or '–'])} |"
+
+
+def _control(row: Row, done: Sequence[Done]) -> str:
+    runs = of(row, done, System.CONTROL)
+    said = _verdicts(row.control, runs, [])
+    if not runs:
+        return f"- `{row.name}`: {said}"
+    seeds = ", ".join(str(one.seed) for one in runs)
+    window, p99 = _window(runs), _p99(runs)
+    return f"- `{row.name}`, seeds {seeds}: {said}; longest window {window}, p99 {p99}"
 
 
 def _scenario(row: Row) -> str:
@@ -104,7 +128,7 @@ def _set(overrides: Sequence[str]) -> str:
     return ", ".join(f"`{each}`" for each in overrides)
 
 
-def _verdicts(row: Row, runs: Sequence[Done], expected: Sequence[str]) -> str:
+def _verdicts(wanted: int, runs: Sequence[Done], expected: Sequence[str]) -> str:
     if not runs:
         return NOT_RUN
     counts = Counter(one.verdict for one in runs)
@@ -114,8 +138,8 @@ def _verdicts(row: Row, runs: Sequence[Done], expected: Sequence[str]) -> str:
         said.append("by " + ", ".join(f"`{check}` ({n})" for check, n in sorted(bad.items())))
     if expected:
         said.append(f"expected: {', '.join(f'`{check}`' for check in expected)}")
-    if len(runs) < row.runs:
-        said.append(f"{len(runs)} of {row.runs} runs")
+    if len(runs) < wanted:
+        said.append(f"{len(runs)} of {wanted} runs")
     return "; ".join(said)
 
 
@@ -136,10 +160,9 @@ def _found(row: Row, done: Sequence[Done], system: System) -> Iterator[str]:
         bad = [one for one in runs if any(each.check == check for each in one.violated)]
         first = next(each for each in bad[0].violated if each.check == check)
         seeds = ", ".join(str(one.seed) for one in bad)
-        name = "Ignite" if system is System.IGNITE else "our store"
         yield (
-            f"- `{row.name}`, {name}, `{check}`: {len(bad)} of {len(runs)} runs, seeds {seeds}. "
-            f"Seed {bad[0].seed}: {first.summary}"
+            f"- `{row.name}`, {NAMES[system]}, `{check}`: {len(bad)} of {len(runs)} runs, "
+            f"seeds {seeds}. Seed {bad[0].seed}: {first.summary}"
         )
         if first.witness:
             yield from ("", "        " + first.witness.replace("\n", "\n        "), "")

@@ -15,10 +15,17 @@ PASSED, VIOLATED, SLO_BREACHED = "passed", "violated", "slo-breached"
 
 
 class System(StrEnum):
-    """The systems that go through a row, by the names of their targets."""
+    """The systems that go through a row: two targets by their names, and Ignite's release with one
+    line changed (`control.py`).
+    """
 
     IGNITE = "ignite"
     OURS = "zonequake"
+    CONTROL = "ignite-control"
+
+    @property
+    def target(self) -> str:
+        return System.IGNITE if self is System.CONTROL else self
 
 
 class Altered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One scenario, and what each system needs to be given for it.
 
     `rule`: the part of docs/rules.md that it asks about. `volumes`: the number of volumes that must
-    be file systems of their own.
+    be file systems of their own. `control`: the number of runs of the control, from seed 1 on.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
@@ -44,6 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ignite: list[str] = []
     ours: list[str] = []
     with_ours: bool = True
+    control: Annotated[int, Meta(ge=0)] = 0
     expected: list[str] = []
     volumes: Annotated[int, Meta(ge=0)] = 0
     beside: Altered | None = None
@@ -51,11 +59,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def systems(self) -> list[System]:
-        return [System.IGNITE, System.OURS] if self.with_ours else [System.IGNITE]
+        return [system for system in System if self.runs_of(system)]
+
+    def runs_of(self, system: System) -> int:
+        """Returns how many runs one system is to have, with the seeds from 1 on."""
+        if system is System.CONTROL:
+            return self.control
+        return self.runs if system is System.IGNITE or self.with_ours else 0
 
     def given(self, system: System) -> list[str]:
         """Returns the overrides for one system."""
-        return [*self.overrides, *(self.ignite if system is System.IGNITE else self.ours)]
+        return [*self.overrides, *(self.ours if system is System.OURS else self.ignite)]
 
 
 class Bad(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,9 +125,9 @@ def of(row: Row, done: Iterable[Done], system: System) -> list[Done]:
 def next_run(row: Row, done: Sequence[Done]) -> Next | None:
     """Returns what is left of a row: each seed on one system, and then on the other."""
     made = {system: {one.seed for one in of(row, done, system)} for system in row.systems}
-    for seed in range(1, row.runs + 1):
+    for seed in range(1, max(row.runs, row.control) + 1):
         for system in row.systems:
-            if seed not in made[system]:
+            if seed <= row.runs_of(system) and seed not in made[system]:
                 return Next(system=system, seed=seed)
     return None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_cluster.errors import BuildFailed
@@ -50,8 +51,21 @@ _POM = """\
 """
 
 
-def build_ignite_release(release: str, *, progress: Progress) -> BuiltImage:
-    """Builds the image of a release, such as `3.1.0`, once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarChange:
+    """A change of a release: the name that its image gets, the files that it is made of, and what
+    it does with the folder of the release's jars, which were checked before.
+    """
+
+    name: str
+    files: Sequence[Path]
+    apply: Callable[[Path], None]
+
+
+def build_ignite_release(
+    release: str, *, progress: Progress, change: JarChange | None = None
+) -> BuiltImage:
+    """Builds the image of a release, such as `3.1.0`, or of a change of it, once.
 
     Raises UsageError, BuildFailed, ImageError.
     """
@@ -61,12 +75,16 @@ def build_ignite_release(release: str, *, progress: Progress) -> BuiltImage:
             f"{', '.join(RELEASES)}"
         )
     own = find_own_files()
-    names = (DOCKERFILE, pins_of(release))
+    files = [NamedFile(name, own.find(name)) for name in (DOCKERFILE, pins_of(release))]
+    tag = f"v{release}"
+    if change is not None:
+        files += [NamedFile(path.name, path) for path in change.files]
+        tag += f"-{change.name}"
     base = base_of_this_machine(own.archives, name="java-base", packages=ANALYSIS_PACKAGES)
-    digest = content_hash([NamedFile(name, own.find(name)) for name in names], [base.digest])
+    digest = content_hash(files, [base.digest])
     image = BuiltImage(
-        ref=f"{REGISTRY}/zonequake/ignite:v{release}-{digest}",
-        archive=own.archives / f"ignite-v{release}-{digest}.tar",
+        ref=f"{REGISTRY}/zonequake/ignite:{tag}-{digest}",
+        archive=own.archives / f"ignite-{tag}-{digest}.tar",
     )
     with only_build(own):
         if image.archive.exists():
@@ -75,7 +93,10 @@ def build_ignite_release(release: str, *, progress: Progress) -> BuiltImage:
         with tempfile.TemporaryDirectory(dir=own.archives, prefix="context-") as folder:
             context = Path(folder)
             progress(f"fetching the jars of Ignite {release}")
-            fetch_jars(release, context / "lib", pins=read_pins(own.find(names[1])))
+            fetch_jars(release, context / "lib", pins=read_pins(own.find(pins_of(release))))
+            if change is not None:
+                progress(f"changing the jars: {change.name}")
+                change.apply(context / "lib")
             (context / DOCKERFILE).write_text(own.find(DOCKERFILE).read_text())
             with Buildah.without_leftovers(own.buildah) as buildah:
                 prepare_base(buildah, base, progress)

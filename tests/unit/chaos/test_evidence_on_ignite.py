@@ -41,10 +41,10 @@ from benchmarks.evidence_ignite.seen import seen
 from benchmarks.record import record
 from benchmarks.record.entries import read_done, read_entries
 from benchmarks.record.page import witnesses
-from benchmarks.record.runs import EVIDENCE, keep, read_lines
+from benchmarks.record.runs import EVIDENCE, Asked, keep, read_lines
 from zonequake_kube.client import Kube
 
-IGNITE, OURS = System.IGNITE, System.OURS
+IGNITE, OURS, CONTROL = System
 ROW = Row(name="kill", asks="a kill", rule="rebalance", scenario="leader-kill", runs=2)
 SVG = "{http://www.w3.org/2000/svg}"
 WITNESS = "lost: 0/0 key r1\n  written and gone"
@@ -75,6 +75,50 @@ def test_each_seed_is_run_on_both_systems_before_the_next() -> None:
     assert next_run(ROW, done) is None
     alone = msgspec.structs.replace(ROW, with_ours=False)
     assert next_run(alone, [run(1), run(2)]) is None
+
+
+def test_a_control_has_as_many_runs_as_its_row_says_after_those_of_the_systems() -> None:
+    row = msgspec.structs.replace(ROW, control=1)
+    first = [run(1), run(1, OURS)]
+    assert next_run(row, first) == Next(system=CONTROL, seed=1)
+    assert next_run(row, [*first, run(1, CONTROL)]) == Next(system=IGNITE, seed=2)
+    assert next_run(row, [*first, run(1, CONTROL), run(2), run(2, OURS)]) is None
+    assert row.given(CONTROL) == row.given(IGNITE)
+
+
+def test_the_control_stands_below_the_table_and_only_where_there_is_one() -> None:
+    row = msgspec.structs.replace(ROW, control=2)
+    done = [run(1), run(1, OURS), run(2), run(2, OURS)]
+    assert "The control" not in page([ROW], done)
+    assert f"- `kill`: {NOT_RUN}" in page([row], done)
+    assert "Not all runs of kill" in page([row], done)
+    text = page([row], [*done, run(1, CONTROL), run(2, CONTROL, "violated")])
+    assert "- `kill`, seeds 1, 2: 1 passed; 1 violated; by `lost-writes` (1); longest" in text
+    assert "- `kill`, the control, `lost-writes`: 1 of 2 runs, seeds 2." in text
+    assert "Not all" not in text
+
+
+def test_the_control_is_run_as_ignite_with_its_own_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Asked] = []
+    document = {"verdict": "passed", "headline": "", "checks": [], "numbers": {}, "run": {}}
+
+    def judged(wanted: Asked, _beside: object) -> tuple[dict[str, Any], float]:
+        asked.append(wanted)
+        return document, 1.0
+
+    monkeypatch.setattr(evidence, "judged", judged)
+    monkeypatch.setattr(evidence, "_control_image", lambda: "changed")
+    monkeypatch.setattr(evidence, "RUNS", tmp_path)
+    for system in System:
+        evidence.run_one(ROW, Next(system=system, seed=1))
+    assert [(one.target, one.image) for one in asked] == [
+        ("ignite", ""),
+        ("zonequake", ""),
+        ("ignite", "changed"),
+    ]
+    assert len({one.out for one in asked}) == 3
 
 
 def test_each_row_is_run_with_one_seed_before_any_with_the_next() -> None:
@@ -243,9 +287,10 @@ def test_each_system_is_altered_in_its_own_words() -> None:
     for system in System:
         asyncio.run(alter(cast("Kube", Cluster()), system, "chaos", 4))
     assert statement("chaos", 4) == 'ALTER ZONE "chaos" SET (REPLICAS 4)'
-    ignite, ours = asked
+    ignite, ours, control = asked
     assert ours == ("DistributionZone", "chaos", {"spec": {"replicas": 4}})
     assert b"REPLICAS 4" in cast("bytes", ignite[-1])
+    assert control == ignite
 
 
 def test_the_page_in_the_repository_is_what_the_results_say() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from tests.unit.repository.test_layout import ROOT
 from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images import ignite, programs
+from zonequake_cluster.images.base import Base
 from zonequake_cluster.images.cli import app
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import UsageError
@@ -66,6 +69,51 @@ def test_each_release_has_its_pins_and_the_wheel_has_them() -> None:
         assert f"ignite-runner-{release}.jar" in pins
         assert {len(digest) for digest in pins.values()} == {64}
         assert f'"{ignite.pins_of(release)}" = ' in shipped
+
+
+def test_the_image_of_a_change_has_changed_jars_and_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: dict[str, str] = {}
+
+    class Pretended:
+        def build(self, context: Path, *, name: str, **_: object) -> None:
+            built[name] = (context / "lib" / "a.jar").read_text()
+
+        def save(self, _image: str, archive: Path, _name: str) -> None:
+            archive.touch()
+
+    def fetch(_release: str, folder: Path, **_: object) -> None:
+        folder.mkdir()
+        (folder / "a.jar").write_text("as released")
+
+    base = Base(codename="bookworm", digest="0" * 12, archive=tmp_path / "base.tar")
+    places = SimpleNamespace(
+        archives=tmp_path / "images", buildah=tmp_path, find=find_own_files().find
+    )
+    monkeypatch.setattr(ignite, "find_own_files", lambda: places)
+    monkeypatch.setattr(ignite, "base_of_this_machine", lambda *_, **__: base)
+    monkeypatch.setattr(ignite, "fetch_jars", fetch)
+    monkeypatch.setattr(ignite, "prepare_base", lambda *_: None)
+    pretended = SimpleNamespace(without_leftovers=lambda _: nullcontext(Pretended()))
+    monkeypatch.setattr(ignite, "Buildah", pretended)
+    made_of = tmp_path / "made-of"
+    made_of.write_text("one")
+    change = ignite.JarChange(
+        name="altered", files=[made_of], apply=lambda lib: put(lib / "a.jar", "changed")
+    )
+    plain = ignite.build_ignite_release("3.1.0", progress=print)
+    altered = ignite.build_ignite_release("3.1.0", progress=print, change=change)
+    assert built == {plain.ref: "as released", altered.ref: "changed"}
+    assert ":v3.1.0-altered-" in altered.ref
+    assert altered.archive.name.startswith("ignite-v3.1.0-altered-")
+    assert ignite.build_ignite_release("3.1.0", progress=print, change=change) == altered
+    made_of.write_text("another")
+    assert ignite.build_ignite_release("3.1.0", progress=print, change=change) != altered
+
+
+def put(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 @pytest.mark.parametrize("release", ["3.0.0", "3.1", "latest"])

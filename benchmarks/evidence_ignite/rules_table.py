@@ -206,7 +206,7 @@ def _reason(entry: Mapped, why: str) -> str:
 def _row(stated: Stated, entry: Mapped, rows: Sequence[Row], done: Sequence[Done]) -> str:
     own = [row for row in rows if row.name in entry.rows]
     cells = [stated.section, stated.rule, ", ".join(map(_named, own)), entry.sees]
-    for system in System:
+    for system in (System.IGNITE, System.OURS):
         with_it = [row for row in own if system in row.systems]
         if not with_it:
             cells += [NONE, NONE]

@@ -108,7 +108,7 @@ def test_a_fault_that_lasts_has_not_recovered(
 
 def test_each_time_that_a_fault_began_has_its_own_end_and_targets() -> None:
     def event(at: int, kind: str, node: str = "", type_: str = "kill") -> RecordedEvent:
-        data = {"fault": "f", "type": type_, "targets": [node] if node else []}
+        data: dict[str, object] = {"fault": "f", "type": type_, "targets": [node] if node else []}
         return RecordedEvent(kind=f"fault.{kind}", time=at, data=data)
 
     events = [

@@ -29,11 +29,11 @@ class LeasedHost(Protocol):
 
     @property
     def lease(self) -> NodeLease:
-        """What the node wants of its Lease, and what it knows of it."""
+        """The rule by which the node wants and renews its Lease."""
 
     @property
     def journal(self) -> EventSink:
-        """Where sessions are noted."""
+        """The receiver of new sessions."""
 
 
 class LeaseKeeper:

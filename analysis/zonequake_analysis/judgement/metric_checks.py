@@ -281,7 +281,8 @@ def _alerts(facts: MetricFacts) -> Check:
         )
         return _check("alerts", f"not judged: {summary}{expected}")
     if facts.rules is not None:
-        summary += f"; {len(facts.rules)} rules were loaded, and {len(held)} times one had to fire"
+        must = f"{len(held)} alerts had to fire" if held else "none had to fire"
+        summary += f"; {len(facts.rules)} rules were loaded, {must}"
     if silent:
         limit_s = ALERT_LIMIT_MS // 1000
         told = first_few(list(silent), _SHOWN, separator=", ")

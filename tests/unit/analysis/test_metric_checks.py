@@ -306,7 +306,7 @@ def test_a_rule_that_held_for_its_time_and_the_limit_must_have_fired(
     if verdict is Verdict.UNKNOWN:
         assert found.violations == 1
         assert found.summary == (
-            "no alert fired; 1 rules were loaded, and 1 times one had to fire; should have fired "
+            "no alert fired; 1 rules were loaded, 1 alerts had to fire; should have fired "
             "and did not within 45 s: ZonequakeMajorityLost of zone z1"
         )
 

@@ -43,7 +43,7 @@ HEADERS = {
     "X-Prometheus-Remote-Read-Version": "0.1.0",
     "User-Agent": "zonequake",
 }
-_FORM = {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "zonequake"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "zonequake"}
 
 PULLED_SAMPLES = 250_000
 """Samples that `pull` asks for at once, about: some 50 MB while they are decoded."""
@@ -138,7 +138,7 @@ def series_counts(
         _matcher(text)
     selector = "{" + ",".join(matchers or ['__name__=~".+"']) + "}"
     form = {"match[]": selector, "start": start_ms / 1000, "end": end_ms / 1000}
-    raw = post(SERIES_PATH, urlencode(form).encode(), _FORM)
+    raw = post(SERIES_PATH, urlencode(form).encode(), FORM)
     try:
         answer = msgspec.json.decode(raw, type=_SeriesAnswer)
     except NO_JSON as error:

@@ -262,17 +262,19 @@ def _alerts(facts: MetricFacts) -> Check:
         and facts.targets.last_ms - one.seen_ms >= ALERT_LIMIT_MS
     ]
     held = due(facts.rules or (), ALERT_LIMIT_MS)
-    silent = {
-        f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}": None
+    names = [
+        f"{_ALERT_OF[one.metric]} of zone {one.labels.get('zone', '')}"
         for one in counted
         if not any(_tells(alert, one) for alert in firing)
-    }
-    silent |= {
-        f"{rule.name} of {_of(holding)}": None
+    ]
+    names += [
+        f"{rule.name} of {_of(holding)}"
         for rule, holding in held
         if not fired(rule, holding, firing, ALERT_LIMIT_MS)
-    }
-    broken = {f"{one.name} ({one.problem})": None for one in facts.rules or () if one.problem}
+    ]
+    silent = list(dict.fromkeys(names))  # by its counter and by its rule it is one
+    rules = facts.rules or ()
+    broken = list(dict.fromkeys(f"{one.name} ({one.problem})" for one in rules if one.problem))
     summary = _that_fired(facts, firing)
     if facts.rules is None and not facts.alerts:
         # An alert leaves samples while pending or firing; without any its rule may not be loaded.
@@ -285,10 +287,10 @@ def _alerts(facts: MetricFacts) -> Check:
         summary += f"; {len(facts.rules)} rules were loaded, {must}"
     if silent:
         limit_s = ALERT_LIMIT_MS // 1000
-        told = first_few(list(silent), _SHOWN, separator=", ")
+        told = first_few(silent, _SHOWN, separator=", ")
         summary += f"; should have fired and did not within {limit_s} s: {told}"
     if broken:
-        told = first_few(list(broken), _SHOWN, separator=", ")
+        told = first_few(broken, _SHOWN, separator=", ")
         summary += f"; rules that Prometheus couldn't evaluate: {told}"
     return _check(
         "alerts",

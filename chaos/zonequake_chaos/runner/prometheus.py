@@ -16,7 +16,6 @@ PROMETHEUS_PORT = 9090
 _TIMEOUT_S = 60.0
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 """A query that Prometheus can't evaluate."""
-_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 async def pull_metrics(
@@ -55,7 +54,7 @@ async def pull_metrics(
         if form is None:
             return ask("GET", path, None, {})
         try:
-            return ask("POST", path, urlencode(form).encode(), _FORM)
+            return ask("POST", path, urlencode(form).encode(), remote_read.FORM)
         except ClusterError as error:
             if error.status in _REFUSED:
                 raise errors.PrometheusError(error.words or str(error)) from error

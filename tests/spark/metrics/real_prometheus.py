@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from tests.processes.store.ports import free_ports
 
@@ -109,6 +110,15 @@ def answers(url: str) -> bool:
 
 def value(url: str, query: str) -> list[float]:
     """An instant query's values."""
+    return [float(row["value"][1]) for row in _rows(url, query)]
+
+
+def labels(url: str, query: str) -> list[dict[str, str]]:
+    """The labels of an instant query's series."""
+    return [row["metric"] for row in _rows(url, query)]
+
+
+def _rows(url: str, query: str) -> list[Any]:
     form = urllib.request.quote(query)  # type: ignore[attr-defined]
     with urllib.request.urlopen(f"{url}/api/v1/query?query={form}", timeout=60) as answer:
-        return [float(row["value"][1]) for row in json.load(answer)["data"]["result"]]
+        return list(json.load(answer)["data"]["result"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -11,7 +10,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.spark.metrics.real_prometheus import Target, prometheus, value, wait_until
+from tests.spark.metrics.real_prometheus import (
+    Target,
+    labels,
+    prometheus,
+    value,
+    wait_until,
+)
 from zonequake_analysis.metrics.alert_rules import (
     FILE,
     Fetch,
@@ -44,8 +49,8 @@ def test_rules_are_told_with_where_they_held_and_the_alert_that_came_of_it(tmp_p
         wait_until(lambda: time.time() * 1000 > start_ms + 15_000, "three steps of a query")
         rules = pull_rules(_fetch(url), start_ms, int(time.time() * 1000))
         alerts = [
-            Alert(name="Held", state="firing", labels=labels, start_ms=start_ms, end_ms=2**60)
-            for labels in _labels(url, firing)
+            Alert(name="Held", state="firing", labels=own, start_ms=start_ms, end_ms=2**60)
+            for own in labels(url, firing)
         ]
     for target in (one, other):
         target.close()
@@ -80,9 +85,3 @@ def _fetch(url: str) -> Fetch:
 def _text(url: str) -> str:
     with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=60) as answer:
         return str(answer.read().decode())
-
-
-def _labels(url: str, query: str) -> list[dict[str, str]]:
-    body = urlencode({"query": query}).encode()
-    with urllib.request.urlopen(f"{url}/api/v1/query", body, timeout=60) as answer:
-        return [row["metric"] for row in json.load(answer)["data"]["result"]]

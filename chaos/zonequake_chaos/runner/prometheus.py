@@ -11,9 +11,12 @@ from urllib.parse import urlencode
 
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
+from zonequake_kube.retries import retried
 
 PROMETHEUS_PORT = 9090
 _TIMEOUT_S = 60.0
+_ATTEMPTS = 3
+_PAUSE_S = 1.0
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 """A query that Prometheus can't evaluate."""
 
@@ -39,7 +42,8 @@ async def pull_metrics(
     loop = asyncio.get_running_loop()
 
     def ask(method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-        call = kube.service_proxy(
+        call = partial(
+            kube.service_proxy,
             service,
             PROMETHEUS_PORT,
             path,
@@ -48,7 +52,8 @@ async def pull_metrics(
             headers=headers,
             timeout_s=_TIMEOUT_S,
         )
-        return asyncio.run_coroutine_threadsafe(call, loop).result(timeout=_TIMEOUT_S)
+        asked = retried(call, attempts=_ATTEMPTS, pause_s=_PAUSE_S, is_final=_is_refusal)
+        return asyncio.run_coroutine_threadsafe(asked, loop).result()
 
     def fetch(path: str, form: Mapping[str, str] | None) -> bytes:
         if form is None:
@@ -70,3 +75,8 @@ async def pull_metrics(
     except (ClusterError, errors.PrometheusError) as error:
         return [f"metrics: {error}"]
     return []
+
+
+def _is_refusal(error: ClusterError) -> bool:
+    """Returns whether the server answered, and would answer the same again."""
+    return 400 <= error.status < 500

@@ -24,13 +24,17 @@ RULES = [
 class Proxy:
     """Answers as the API server does for a Prometheus without samples, but with rules."""
 
-    def __init__(self, refuses: int = 0) -> None:
+    def __init__(self, refuses: int = 0, cuts: int = 0) -> None:
         self.refuses = refuses
+        self.cuts = cuts
 
     async def service_proxy(
         self, service: str, port: int, path: str, *, method: str, body: bytes | None, **_: Any
     ) -> bytes:
         assert (service, port) == ("zq-prometheus", 9090)
+        if self.cuts:
+            self.cuts -= 1
+            raise ClusterError(f"{method} {path}: the answer ended in the middle")
         if path.startswith("/api/v1/rules"):
             assert (method, body) == ("GET", None)
             if self.refuses:
@@ -53,6 +57,11 @@ class Proxy:
 
 def _data(data: object) -> bytes:
     return json.dumps({"status": "success", "data": data}).encode()
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonequake_chaos.runner.prometheus._PAUSE_S", 0.0)
 
 
 async def pulled(proxy: Proxy, folder: Path) -> list[str]:
@@ -90,3 +99,8 @@ async def test_a_release_that_lets_nobody_ask_for_rules_is_a_problem_in_words(
     assert read_rules(tmp_path) is None
     assert not (tmp_path / "metrics" / FILE).exists()
     assert (tmp_path / "metrics" / "prometheus.parquet").exists(), "the samples are there"
+
+
+async def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:
+    assert await pulled(Proxy(cuts=2), tmp_path) == []
+    assert read_rules(tmp_path) is not None

@@ -265,7 +265,7 @@ class Runner:
         self._apart = frozenset(control_nodes(self._spec, self._installation.release))
         for fault in self._spec.faults:
             await self._one_fault(fault, world)
-        if not any(f.disturbs and f.name in self._done.effective for f in self._spec.faults):
+        if not any(f.challenges and f.name in self._done.effective for f in self._spec.faults):
             self._problems.add(
                 Verdict.UNKNOWN, "no fault was injected: a run without one shows nothing"
             )

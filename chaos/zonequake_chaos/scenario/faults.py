@@ -47,9 +47,13 @@ class FaultSpec(ManifestPart, frozen=True, kw_only=True, tag_field="type"):
     `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
     begins at once and the recovery phase waits instead. With `held_until` the recovery begins when
     that later fault has taken effect (or was missed), and the faults between are done meanwhile.
+
+    `disturbs`: members are harmed. `challenges`: the system must cope with it, so that a run
+    whose only effective fault it is shows something.
     """
 
     disturbs: ClassVar[bool] = True
+    challenges: ClassVar[bool] = True
 
     name: Name
     trigger: Trigger = msgspec.field(default_factory=AtOnce)
@@ -249,6 +253,7 @@ class LoadPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="load_pause"):
     """No load and no probes for `hold_s`: nothing is written meanwhile."""
 
     disturbs: ClassVar[bool] = False
+    challenges: ClassVar[bool] = False
 
 
 class ResetByHandSpec(FaultSpec, frozen=True, kw_only=True, tag="reset_by_hand"):
@@ -268,6 +273,7 @@ class ReachedSpec(FaultSpec, frozen=True, kw_only=True, tag="reached"):
     """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
 
     disturbs: ClassVar[bool] = False
+    challenges: ClassVar[bool] = False
 
 
 class ScaleSpec(FaultSpec, frozen=True, kw_only=True, tag="scale"):

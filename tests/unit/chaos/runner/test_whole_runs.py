@@ -183,6 +183,32 @@ async def test_a_run_without_faults_shows_nothing(
     assert any("no fault was injected" in problem for problem in report.problems)
 
 
+@pytest.mark.parametrize(
+    ("fault", "shows"),
+    [
+        ({"type": "scale", "pool": "default", "replicas": 4}, True),
+        ({"type": "load_pause"}, False),
+        ({"type": "reached"}, False),
+    ],
+)
+async def test_only_a_step_that_the_system_must_cope_with_shows_something(
+    fault: dict[str, Any],
+    shows: bool,
+    cluster: Any,
+    place: ReleasePlace,
+    tmp_path: Path,
+    events_of: Events,
+) -> None:
+    faults = json.dumps([{"name": "only", **fault}])
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", f"faults={faults}"), place, quiet_console()
+    )
+    (effective,) = of_kind(events_of(folder.path), "fault.effective")
+    assert effective["data"]["fault"] == "only"
+    said = any("no fault was injected" in problem for problem in report.problems)
+    assert said is not shows
+
+
 async def test_a_load_that_does_nothing_makes_the_run_unknown(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:

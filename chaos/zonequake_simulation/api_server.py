@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_operator.resources.leases import Lease
-from zonequake_store.lease.rule import LeaseRecord, PutLease
+from zonequake_store.lease.rules.node_lease import LeaseRecord, PutLease
 from zonequake_store.raft.messages import Peer
 
 API = "api"

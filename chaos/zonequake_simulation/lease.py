@@ -12,7 +12,7 @@ from typing import Protocol
 from zonequake_simulation.api_server import API
 from zonequake_simulation.network import Network
 from zonequake_simulation.world import World
-from zonequake_store.lease.rule import (
+from zonequake_store.lease.rules.node_lease import (
     RENEW_SHARE,
     LeaseRecord,
     NodeLease,

@@ -30,8 +30,8 @@ from zonequake_simulation.turns import Turns
 from zonequake_simulation.violation import require
 from zonequake_simulation.world import VirtualTimer, World
 from zonequake_store.catchup.edge import NodeCatchUp
-from zonequake_store.lease.handover import LeaseWatch
-from zonequake_store.lease.rule import NOT_PERMITTED, Permission
+from zonequake_store.lease.rules.handover import LeaseWatch
+from zonequake_store.lease.rules.node_lease import NOT_PERMITTED, Permission
 from zonequake_store.network.peer_protocol import (
     CatchUpFrame,
     Hello,

@@ -16,7 +16,7 @@ from zonequake_simulation.trace import TraceKind
 from zonequake_simulation.violation import Violation
 from zonequake_simulation.world import World
 from zonequake_store.errors import LogCorrupt
-from zonequake_store.lease.rule import Permission
+from zonequake_store.lease.rules.node_lease import Permission
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, Peer

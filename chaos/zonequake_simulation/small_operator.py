@@ -24,7 +24,7 @@ from zonequake_simulation.network import Network
 from zonequake_simulation.replicas import GroupPlace
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.world import World
-from zonequake_store.lease.rule import LeaseRecord, PutLease
+from zonequake_store.lease.rules.node_lease import LeaseRecord, PutLease
 from zonequake_store.raft.api import RaftRole, RaftStatus
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.replica import Replica

@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulation.scripts.losses import who_was_fenced_acknowledges_nothing
 from zonequake_simulation import Violation
-from zonequake_store.lease.rule import LeaseRecord, NodeLease
+from zonequake_store.lease.rules.node_lease import LeaseRecord, NodeLease
 
 pytestmark = pytest.mark.simulation
 

@@ -10,9 +10,15 @@ from zonequake_simulation.member import SimulatedNode
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated.objects import Object, Objects, Refused
 from zonequake_simulation.world import VirtualTimer, World
-from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.kubernetes import object_of, record_of
-from zonequake_store.lease.rule import RENEW_SHARE, NodeLease, Permission, PutLease, ReadLease
+from zonequake_store.lease.rules.handover import LeaseWatch
+from zonequake_store.lease.rules.node_lease import (
+    RENEW_SHARE,
+    NodeLease,
+    Permission,
+    PutLease,
+    ReadLease,
+)
 
 LEASE_S = 2
 _PATH = "/apis/coordination.k8s.io/v1/namespaces/simulated/leases"

@@ -11,7 +11,7 @@ from typing import cast
 
 from zonequake_protocol.admin import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_protocol.client import Reply, Write
-from zonequake_store.lease.rule import NodeLease
+from zonequake_store.lease.rules.node_lease import NodeLease
 from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.network.transport import Transport

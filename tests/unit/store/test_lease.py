@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zonequake_operator.resources.leases import Lease, Renewals
 from zonequake_protocol.admin import LeaseTrouble
 from zonequake_protocol.client import Reply, ReplyStatus
-from zonequake_store.lease.rule import (
+from zonequake_store.lease.rules.node_lease import (
     NOBODY,
     LeaseRecord,
     NodeLease,

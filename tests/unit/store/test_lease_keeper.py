@@ -14,7 +14,7 @@ from zonequake_protocol.admin import LeaseTrouble
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.keeper import LeaseKeeper
 from zonequake_store.lease.kubernetes import LeaseCallFailed
-from zonequake_store.lease.rule import LeaseRecord, NodeLease, PutLease
+from zonequake_store.lease.rules.node_lease import LeaseRecord, NodeLease, PutLease
 
 
 class NoApiServer:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.store.one_node import OneNode
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.rule import LeaseRecord
+from zonequake_store.lease.rules.node_lease import LeaseRecord
 from zonequake_store.serving.metrics import NodeCollector
 
 

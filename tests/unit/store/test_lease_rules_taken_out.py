@@ -16,8 +16,8 @@ from tests.unit.store import test_lease as leases
 from tests.unit.store import test_permission as permission
 from tests.unit.store.one_node import OneNode
 from zonequake_protocol.client import ReplyStatus
-from zonequake_store.lease.handover import LeaseWatch
-from zonequake_store.lease.rule import LeaseRecord, NodeLease, Permission
+from zonequake_store.lease.rules.handover import LeaseWatch
+from zonequake_store.lease.rules.node_lease import LeaseRecord, NodeLease, Permission
 from zonequake_store.replica import replica
 from zonequake_store.replica.replica import Replica
 

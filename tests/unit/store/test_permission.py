@@ -13,8 +13,8 @@ from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_protocol.admin import OrderStatus, StartReplica
 from zonequake_protocol.client import Read, Reply, ReplyStatus, Write
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.handover import FIRST_HANDOVER_S, LeaseWatch
-from zonequake_store.lease.rule import NOT_PERMITTED, LeaseRecord, PutLease
+from zonequake_store.lease.rules.handover import FIRST_HANDOVER_S, LeaseWatch
+from zonequake_store.lease.rules.node_lease import NOT_PERMITTED, LeaseRecord, PutLease
 from zonequake_store.network.peer_protocol import TransactionLetter
 from zonequake_store.network.transaction_messages import Finish, Letter
 from zonequake_store.replica.replica import Replica

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.kubernetes import LeaseCallFailed, LeaseObjects
-from zonequake_store.lease.rule import RENEW_SHARE, NodeLease, PutLease
+from zonequake_store.lease.rules.node_lease import RENEW_SHARE, NodeLease, PutLease
 from zonequake_store.replica.host import EventSink
 
 _log = logging.getLogger("zonequake_store")

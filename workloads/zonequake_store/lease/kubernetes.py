@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from zonequake_store.errors import StoreError
-from zonequake_store.lease.rule import LeaseRecord, PutLease
+from zonequake_store.lease.rules.node_lease import LeaseRecord, PutLease
 from zonequake_store.settings import NodeSettings
 
 FENCED = "zonequake.io/fenced"

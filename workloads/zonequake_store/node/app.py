@@ -25,7 +25,7 @@ from zonequake_protocol.admin import NodeIdentity
 from zonequake_store.errors import ProtocolError, SettingsError
 from zonequake_store.lease.keeper import LeaseKeeper
 from zonequake_store.lease.kubernetes import LeaseObjects
-from zonequake_store.lease.rule import NodeLease
+from zonequake_store.lease.rules.node_lease import NodeLease
 from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Frame, Hello, Messages, TransactionLetter
 from zonequake_store.network.transport import Transport

@@ -27,8 +27,8 @@ from zonequake_protocol.client import RouteReply
 from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.errors import StorageError
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.handover import LeaseWatch
-from zonequake_store.lease.rule import NodeLease
+from zonequake_store.lease.rules.handover import LeaseWatch
+from zonequake_store.lease.rules.node_lease import NodeLease
 from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Messages, TransactionLetter, encode_frame
 from zonequake_store.network.transaction_messages import Letter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from zonequake_protocol.admin import StartReplica
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.rule import Permission
+from zonequake_store.lease.rules.node_lease import Permission
 from zonequake_store.node.host import Host
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, RaftSettings
 from zonequake_store.raft.core import Raft

@@ -19,7 +19,7 @@ import msgspec
 from zonequake_protocol.client import Read, Reply, ReplyStatus, Transaction, partition_of
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
-from zonequake_store.lease.rule import NOT_PERMITTED, Permission
+from zonequake_store.lease.rules.node_lease import NOT_PERMITTED, Permission
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer

@@ -17,8 +17,8 @@ from typing import Any
 from zonequake_operator.controller import metrics
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.errors import NodeUnreachable
-from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_operator.groups.inspections import Inspections
 from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import ChangeAttempts
 from zonequake_protocol.admin import Order, OrderReply, OrderStatus

@@ -13,8 +13,8 @@ from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S, OrderSender
 from zonequake_operator.errors import KubeConflict, KubeError, NodeUnreachable
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
-from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.fleet.polling import PATIENCE_S
+from zonequake_operator.groups.inspections import Inspections
 from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_protocol.admin import InspectReplica, Order, OrderReplies, ReplicasReport
 

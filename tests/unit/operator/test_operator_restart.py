@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.made_up_nodes import node_identity, topology
-from zonequake_operator.fleet.inspections import Inspections
+from zonequake_operator.groups.inspections import Inspections
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.chain import UnjudgedLink, UnwoundChain

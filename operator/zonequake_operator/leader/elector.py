@@ -6,12 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound
 from zonequake_operator.leader.election import RENEW_SHARE, Ballot, Candidate
-from zonequake_operator.resources.stored_shapes import Object
+from zonequake_operator.leader.lease_object import ballot_of, object_of
 
 logger = logging.getLogger(__name__)
 
@@ -114,32 +113,3 @@ class Elector:
             await self._kube.create_lease(body)
         else:
             await self._kube.replace_lease(body)
-
-
-def ballot_of(obj: Object) -> Ballot:
-    """Returns the ballot in a Lease object."""
-    spec = obj.get("spec") or {}
-    return Ballot(
-        holder=spec.get("holderIdentity") or "",
-        transitions=spec.get("leaseTransitions") or 0,
-        version=obj["metadata"]["resourceVersion"],
-    )
-
-
-def object_of(ballot: Ballot, *, name: str, duration_s: float, now_ns: int) -> Object:
-    """Renders the Lease object to write; its time is for people."""
-    moment = datetime.fromtimestamp(now_ns / 1e9, UTC)
-    metadata: Object = {"name": name, "labels": {"app.kubernetes.io/component": "operator"}}
-    if ballot.version is not None:
-        metadata["resourceVersion"] = ballot.version
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": metadata,
-        "spec": {
-            "holderIdentity": ballot.holder,
-            "leaseTransitions": ballot.transitions,
-            "leaseDurationSeconds": max(1, round(duration_s)),
-            "renewTime": f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z",
-        },
-    }

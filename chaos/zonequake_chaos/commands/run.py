@@ -42,8 +42,8 @@ from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord
 from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.record.upload import sent_to
 from zonequake_chaos.runner.consent import check_consent, longest_s
-from zonequake_chaos.runner.plan import PlanBuilder, build_plan, predict_targets
-from zonequake_chaos.runner.plan_text import print_plan
+from zonequake_chaos.runner.plan.plan_text import print_plan
+from zonequake_chaos.runner.plan.run_plan import PlanBuilder, build_plan, predict_targets
 from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.run_limits import Permit
 from zonequake_chaos.runner.runner import Runner

@@ -13,7 +13,7 @@ from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import StepResult
 from zonequake_chaos.conformance.steps import ConformanceSteps
 from zonequake_chaos.kit.registry import find_target
-from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
+from zonequake_chaos.runner.plan.run_plan import PlanStep, RunPlan, StepState
 from zonequake_chaos.runner.runner import Runner
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import HarnessError, UsageError, in_words

@@ -10,7 +10,7 @@ from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
 from zonequake_chaos.runner.injection import FaultResults
 from zonequake_chaos.runner.landings import Hit, Landing, Miss, judge, stopped_gracefully
-from zonequake_chaos.runner.plan import StepState
+from zonequake_chaos.runner.plan.run_plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from zonequake_chaos.record.clock import RunClock
-from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
-from zonequake_chaos.runner.plan_text import step_line
+from zonequake_chaos.runner.plan.plan_text import step_line
+from zonequake_chaos.runner.plan.run_plan import PlanStep, RunPlan, StepState
 from zonequake_kube.errors import in_words
 
 

@@ -37,7 +37,7 @@ from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.injection import FaultResults, finish, inject_fault, release
 from zonequake_chaos.runner.judged_faults import record_and_judge
 from zonequake_chaos.runner.pieces import CollectedPiece, each_piece
-from zonequake_chaos.runner.plan import StepState
+from zonequake_chaos.runner.plan.run_plan import StepState
 from zonequake_chaos.runner.problems import Problems
 from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.runner.prometheus import pull_metrics

@@ -15,7 +15,7 @@ from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victi
 from zonequake_chaos.faults.kinds.network import NetworkPartition
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.runner.plan import build_plan
+from zonequake_chaos.runner.plan.run_plan import build_plan
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import objections
 from zonequake_chaos.scenario.faults import Direction, Traffic

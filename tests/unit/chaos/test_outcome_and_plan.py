@@ -18,8 +18,8 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.event_log import EventLog, RunEvent
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.runner.plan import RunPlan, StepState, build_plan, predict_targets
-from zonequake_chaos.runner.plan_text import print_plan
+from zonequake_chaos.runner.plan.plan_text import print_plan
+from zonequake_chaos.runner.plan.run_plan import RunPlan, StepState, build_plan, predict_targets
 from zonequake_chaos.runner.progress import RunProgress
 from zonequake_chaos.scenario import manifest
 

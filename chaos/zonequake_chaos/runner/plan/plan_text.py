@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from zonequake_chaos.runner.plan import PlanStep, RunPlan, StepState
+from zonequake_chaos.runner.plan.run_plan import PlanStep, RunPlan, StepState
 
 _SIGNS = {
     StepState.PLANNED: ("·", "dim"),

@@ -1,6 +1,6 @@
 """The numbered plan of a run: printed before the run, and again with marks after it.
 
-Pure: names and results of steps. `zonequake_chaos.runner.plan_text` draws it.
+Pure: names and results of steps. `zonequake_chaos.runner.plan.plan_text` draws it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from zonequake_ctl.reset_by_hand import (
     told,
     wait,
 )
-from zonequake_ctl.zq.findings import partitions_text
+from zonequake_ctl.zq.screens.findings import partitions_text
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
 from zonequake_kube.options import expanded

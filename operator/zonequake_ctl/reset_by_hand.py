@@ -17,7 +17,7 @@ from typing import Any
 from zonequake_ctl.reset_choices import waiting
 from zonequake_ctl.reset_proof import MajorityReport, prove
 from zonequake_ctl.zq.look import inspect, look
-from zonequake_ctl.zq.namespace_view import NamespaceView, named_zone
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import Conflict, UsageError
 from zonequake_operator.high_availability.decisions import each_with_holders

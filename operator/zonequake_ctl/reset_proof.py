@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonequake_ctl.reset_choices import SurvivorChoice, choice_on, choices, hold_the_newest
-from zonequake_ctl.zq.findings import partitions_text
+from zonequake_ctl.zq.screens.findings import partitions_text
 from zonequake_operator.high_availability.cold_start import awaits_its_chain, must_unwind
 from zonequake_operator.high_availability.reset import (
     ReplicaHolders,

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from zonequake_ctl.context import DEFAULT_RELEASE, ReleasePlace
-from zonequake_ctl.zq.namespace_view import (
+from zonequake_ctl.zq.screens.namespace_view import (
     NO_ANSWER,
     Inspected,
     NamespaceView,

@@ -9,10 +9,10 @@ from pathlib import Path
 import yaml
 from rich.console import RenderableType
 
-from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
-from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
-from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView, named_zone
+from zonequake_ctl.zq.screens.forecast import Forecast, ForecastStep, forecast
+from zonequake_ctl.zq.screens.forecast_screen import forecast_screen, spec_changes
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, ZoneView, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, Conflict, UsageError, unreadable
 from zonequake_kube.objects import Json

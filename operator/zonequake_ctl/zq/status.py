@@ -10,10 +10,10 @@ from rich.live import Live
 from rich.text import Text
 
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.zq.findings import duration_text
 from zonequake_ctl.zq.look import look
-from zonequake_ctl.zq.namespace_view import NamespaceView, narrowed
-from zonequake_ctl.zq.screen import screen
+from zonequake_ctl.zq.screens.findings import duration_text
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, narrowed
+from zonequake_ctl.zq.screens.screen import screen
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 

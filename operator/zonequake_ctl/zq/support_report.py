@@ -18,7 +18,7 @@ import yaml
 from rich.console import Console
 
 from zonequake_ctl.zq.look import look
-from zonequake_ctl.zq.screen import screen
+from zonequake_ctl.zq.screens.screen import screen
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ChaosError, ClusterError, in_words
 from zonequake_kube.objects import ADMIN_PORT, Json, main_container

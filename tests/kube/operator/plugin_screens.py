@@ -13,7 +13,7 @@ from tests.kube.operator.addresses import address
 from tests.kube.operator.machine import Machine
 from zonequake_ctl.zq.look import look
 from zonequake_ctl.zq.planning import answer, wish_of_settings
-from zonequake_ctl.zq.screen import screen
+from zonequake_ctl.zq.screens.screen import screen
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 

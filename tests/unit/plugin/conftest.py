@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 
 from tests.unit.made_up_nodes import node_identity, topology_node
-from zonequake_ctl.zq.namespace_view import NamespaceView, OperatorView, zone_views
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, OperatorView, zone_views
 from zonequake_operator.resources.model import Topology
 from zonequake_protocol.admin import (
     CatchUpProgress,

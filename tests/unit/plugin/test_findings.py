@@ -9,8 +9,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace as with_fields
 
-from zonequake_ctl.zq.findings import Severity, ZoneFinding, findings, partitions_text, why_missing
-from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView
+from zonequake_ctl.zq.screens.findings import (
+    Severity,
+    ZoneFinding,
+    findings,
+    partitions_text,
+    why_missing,
+)
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, ZoneView
 from zonequake_operator.api_server.rendering import render_conditions
 from zonequake_operator.planning.conditions import judge
 from zonequake_operator.resources.condition_types import Condition, ConditionType

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
-from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
-from zonequake_ctl.zq.namespace_view import NamespaceView
+from zonequake_ctl.zq.screens.forecast import Forecast, ForecastStep, forecast
+from zonequake_ctl.zq.screens.forecast_screen import forecast_screen, spec_changes
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView
 from zonequake_operator.nodes import affinity
 from zonequake_operator.resources.model import Timers, ZoneSpec
 from zonequake_operator.resources.stored_shapes import to_rfc3339

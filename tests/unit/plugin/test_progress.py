@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from zonequake_ctl.zq.progress import catching_up_text
+from zonequake_ctl.zq.screens.progress import catching_up_text
 from zonequake_protocol.admin import CatchUpProgress, PeerName
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console, RenderableType
 
-from zonequake_ctl.zq.namespace_view import NamespaceView
-from zonequake_ctl.zq.screen import screen
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView
+from zonequake_ctl.zq.screens.screen import screen
 from zonequake_kube.objects import PodView
 from zonequake_operator.resources.stored_shapes import to_rfc3339
 

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from zonequake_ctl.zq.findings import Severity, ZoneFinding, duration_text, findings
-from zonequake_ctl.zq.namespace_view import NamespaceView, ZoneView
-from zonequake_ctl.zq.progress import catching_up_text
+from zonequake_ctl.zq.screens.findings import Severity, ZoneFinding, duration_text, findings
+from zonequake_ctl.zq.screens.namespace_view import NamespaceView, ZoneView
+from zonequake_ctl.zq.screens.progress import catching_up_text
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.conditions import Health
 from zonequake_operator.resources.model import PartitionState, Timer, ZoneSpec

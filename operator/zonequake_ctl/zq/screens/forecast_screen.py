@@ -12,9 +12,9 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from zonequake_ctl.zq.findings import duration_text, few_replicas_text, partitions_text
-from zonequake_ctl.zq.forecast import Forecast, ForecastStep, Move
-from zonequake_ctl.zq.screen import change_text
+from zonequake_ctl.zq.screens.findings import duration_text, few_replicas_text, partitions_text
+from zonequake_ctl.zq.screens.forecast import Forecast, ForecastStep, Move
+from zonequake_ctl.zq.screens.screen import change_text
 from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.resources.model import ZoneSpec

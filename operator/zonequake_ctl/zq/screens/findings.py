@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from zonequake_ctl.zq.namespace_view import NO_ANSWER, NamespaceView, ZoneView
+from zonequake_ctl.zq.screens.namespace_view import NO_ANSWER, NamespaceView, ZoneView
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability.decisions import KeysDecision
 from zonequake_operator.high_availability.reset import forced_node

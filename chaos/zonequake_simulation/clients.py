@@ -1,7 +1,7 @@
 """Clients in virtual time: the real rules of the load's client, histories in memory.
 
 A client has one routing table and several processes, each with one operation at a time, as a load
-pod has. What a process does next is decided by `zonequake_load.client.attempts` alone.
+pod has. What a process does next is decided by `zonequake_load.routing.attempts` alone.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from zonequake_load.client.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
-from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -28,6 +26,8 @@ from zonequake_load.pod.history import (
     event_of,
 )
 from zonequake_load.pod.workload import LastValues
+from zonequake_load.routing.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
+from zonequake_load.routing.routing_table import RoutingTable
 from zonequake_protocol.client import Reply, Route, partition_of
 from zonequake_simulation import transactions
 from zonequake_simulation.member import SimulatedNode

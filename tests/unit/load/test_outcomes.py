@@ -83,13 +83,13 @@ def limits(*, deadline_s: float = 30.0, attempt_s: float = 10.0, retry: bool = T
 
 def let_a_pause_outlast_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes an operation fail that pauses between two attempts, whatever the news."""
-    monkeypatch.setattr("zonequake_load.client.attempts.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_load.routing.attempts.PAUSE_MIN_S", 60.0)
     monkeypatch.setattr("zonequake_load.client.client.PAUSE_FLOOR", 1.0)
 
 
 def let_news_alone_end_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes an operation fail that pauses until its pause is over."""
-    monkeypatch.setattr("zonequake_load.client.attempts.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_load.routing.attempts.PAUSE_MIN_S", 60.0)
     monkeypatch.setattr("zonequake_load.client.client.PAUSE_FLOOR", 0.0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_load.client.routing import SUSPICION_NS, RoutingTable
+from zonequake_load.routing.routing_table import SUSPICION_NS, RoutingTable
 from zonequake_protocol.client import PartitionRoute, RouteReply
 
 A, B, C = "a:1", "b:1", "c:1"

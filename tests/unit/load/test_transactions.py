@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from zonequake_load.client.attempts import Attempts, ClientState, Pause, SendRequest
-from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -17,6 +15,8 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
+from zonequake_load.routing.attempts import Attempts, ClientState, Pause, SendRequest
+from zonequake_load.routing.routing_table import RoutingTable
 from zonequake_protocol.client import (
     Append,
     PartitionRoute,

@@ -14,11 +14,11 @@ import random
 import time
 from collections.abc import Callable
 
-from zonequake_load.client.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
 from zonequake_load.client.connection import Connections, addresses_of
-from zonequake_load.client.routing import RoutingTable
 from zonequake_load.errors import AttemptError, NotSent, TargetError
 from zonequake_load.operation import Limits, OnceId, Operation, Outcome, TransactionOperation
+from zonequake_load.routing.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
+from zonequake_load.routing.routing_table import RoutingTable
 from zonequake_protocol.client import Route, RouteReply
 
 ROUTES_PAUSE_S = 0.04

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import msgspec
 
-from zonequake_load.client.attempts import LAST_ATTEMPT_NS, PAUSE_MAX_S, PAUSE_MIN_S
 from zonequake_load.client.connection import addresses_of
 from zonequake_load.errors import AnsweredError, AttemptError, NotSent, TargetError
 from zonequake_load.operation import (
@@ -31,7 +30,8 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
-from zonequake_load.targets.endpoints import Endpoints
+from zonequake_load.routing.attempts import LAST_ATTEMPT_NS, PAUSE_MAX_S, PAUSE_MIN_S
+from zonequake_load.routing.endpoints import Endpoints
 from zonequake_load.targets.keys import key_for_partition
 
 OPEN_TIMEOUT_S = 5.0

@@ -17,7 +17,7 @@ One attempt goes to the leader by the routing table. What happens next:
     deadline                  → given up: `fail` if every attempt certainly never happened,
                                 else `info`
 
-The client (`client.py`) and the simulation carry out what `next` says and tell what came of it.
+The client (`client.client`) and the simulation carry out what `next` says and tell what came of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import (
     AttemptOutcomes,
     Function,
@@ -37,6 +36,7 @@ from zonequake_load.operation import (
     Type,
 )
 from zonequake_load.randomness import Randomness
+from zonequake_load.routing.routing_table import RoutingTable
 from zonequake_protocol.client import (
     Append,
     Body,

@@ -25,7 +25,7 @@ from zonequake_load.pod.history import (
     RecordedCall,
     event_of,
 )
-from zonequake_load.pod.workload import LastValues
+from zonequake_load.pod.workload.shares import LastValues
 from zonequake_load.routing.attempts import PAUSE_FLOOR, Attempts, ClientState, Pause, SendRequest
 from zonequake_load.routing.routing_table import RoutingTable
 from zonequake_protocol.client import Reply, Route, partition_of

@@ -22,8 +22,13 @@ from zonequake_load.pod.control import (
     RegisterWorkload,
 )
 from zonequake_load.pod.identity import COUNTER_BITS, INCARNATION_BITS, Numbers, incarnation_after
-from zonequake_load.pod.schedule import SECOND_NS, arrivals, probe_arrivals, probe_interval_ns
-from zonequake_load.pod.workload import (
+from zonequake_load.pod.workload.schedule import (
+    SECOND_NS,
+    arrivals,
+    probe_arrivals,
+    probe_interval_ns,
+)
+from zonequake_load.pod.workload.shares import (
     LastValues,
     PlannedOperation,
     PodShare,

@@ -32,7 +32,7 @@ from zonequake_load.pod.pacing import StopSignal
 from zonequake_load.pod.phases import Phases
 from zonequake_load.pod.recovery import RecoveredHistory, read_past
 from zonequake_load.pod.tally import OperationTally
-from zonequake_load.pod.workload import PodShare, TransactionShare, share_of
+from zonequake_load.pod.workload.shares import PodShare, TransactionShare, share_of
 from zonequake_protocol.client import Value
 
 CLOCK = HistoryClock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)

@@ -19,8 +19,8 @@ from zonequake_load.pod.pacing import StopSignal, sleep_until
 from zonequake_load.pod.pressure import PressureWriters, pressure_keys
 from zonequake_load.pod.probe import run_probes
 from zonequake_load.pod.recovery import RecoveredHistory
-from zonequake_load.pod.schedule import arrivals, probe_interval_ns
-from zonequake_load.pod.workload import (
+from zonequake_load.pod.workload.schedule import arrivals, probe_interval_ns
+from zonequake_load.pod.workload.shares import (
     LastValues,
     PlannedOperation,
     PodShare,

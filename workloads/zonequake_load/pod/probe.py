@@ -14,8 +14,8 @@ from zonequake_load.pod.control import Phase, Probes
 from zonequake_load.pod.execution import OperationExecutor
 from zonequake_load.pod.history import OperationRole
 from zonequake_load.pod.pacing import StopSignal, sleep_until
-from zonequake_load.pod.schedule import probe_arrivals, probe_interval_ns
-from zonequake_load.pod.workload import probe_stem
+from zonequake_load.pod.workload.schedule import probe_arrivals, probe_interval_ns
+from zonequake_load.pod.workload.shares import probe_stem
 
 
 async def run_probes(

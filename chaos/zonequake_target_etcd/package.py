@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from zonequake_chaos.kit.alteration import in_texts
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.limits.one_group import unsuited_to_one_group
+from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_chaos.kit.member_set import MemberSet
-from zonequake_chaos.kit.one_group import unsuited_to_one_group
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.limits.one_group import POD_VARIABLE
+from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.member_set import MemberSet
-from zonequake_chaos.kit.one_group import POD_VARIABLE
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun, RunSpec
 from zonequake_kube.errors import UsageError

@@ -11,11 +11,11 @@ import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
+from zonequake_chaos.kit.limits.one_group import unsuited_to_one_group
+from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_chaos.kit.member_set import TARGET_LABEL, MemberSet
 from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
-from zonequake_chaos.kit.one_group import unsuited_to_one_group
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL

@@ -14,7 +14,7 @@ import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.collect import applied_alike, patiently
-from zonequake_chaos.kit.member_limits import check_container
+from zonequake_chaos.kit.limits.member_limits import check_container
 from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
 from zonequake_chaos.kit.members import (
     PARTITION,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_chaos.kit.member_limits import check_files, check_folders, check_names
-from zonequake_chaos.kit.one_group import POD_VARIABLE
+from zonequake_chaos.kit.limits.member_limits import check_files, check_folders, check_names
+from zonequake_chaos.kit.limits.one_group import POD_VARIABLE
 from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import RUN_LABEL

@@ -9,7 +9,7 @@ from types import UnionType
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.entries import GROUP, check_name, target_entries
-from zonequake_chaos.kit.refusals import Refusals
+from zonequake_chaos.kit.limits.refusals import Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage
 from zonequake_kube.errors import UsageError, in_words
 

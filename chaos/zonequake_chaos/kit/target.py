@@ -15,7 +15,7 @@ from typing import ClassVar
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
-from zonequake_chaos.kit.refusals import Refusals
+from zonequake_chaos.kit.limits.refusals import Refusals
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.observe.observer import MemberSource

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.installed import installed, place_of
 from zonequake_chaos.kit.client_code import MOST_BYTES, ClientCode
+from zonequake_chaos.kit.limits.member_limits import MOST_CHARS_OF_SET
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
-from zonequake_chaos.kit.member_limits import MOST_CHARS_OF_SET
 from zonequake_chaos.kit.member_set import MemberSet, member_objects
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_chaos.scenario.run import RunTarget

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.repository.test_layout import ROOT
 from zonequake_chaos.kit.deployment import Deployment
-from zonequake_chaos.kit.refusals import FIXED_MEMBERS, Refusals
+from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.registry import all_targets, find_target
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.kit.target_suitability import check_suited

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from zonequake_chaos.kit.client_code import MOST_BYTES
-from zonequake_chaos.kit.one_group import POD_VARIABLE
+from zonequake_chaos.kit.limits.one_group import POD_VARIABLE
 from zonequake_kube.errors import UsageError
 from zonequake_kube.objects import HANDS_CONTAINER, Json
 

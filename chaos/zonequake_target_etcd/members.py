@@ -23,10 +23,10 @@ from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.loopback import PodLoopback
 from zonequake_kube.objects import HANDS_CONTAINER, Json
 from zonequake_protocol.admin import ReplicaRole
-from zonequake_target_etcd.arguments import CLIENTS_TLS, PEERS_TLS, scheme
-from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.client.records import LINEAGE, TERM, dump_prefix, read
-from zonequake_target_etcd.gateway import (
+from zonequake_target_etcd.client.protocol.errors import EtcdError
+from zonequake_target_etcd.client.protocol.records import LINEAGE, TERM, dump_prefix, read
+from zonequake_target_etcd.interface.arguments import CLIENTS_TLS, PEERS_TLS, scheme
+from zonequake_target_etcd.interface.gateway import (
     NOT_FOUND,
     PEER_HASH_PATH,
     EtcdApi,

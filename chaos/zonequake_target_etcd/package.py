@@ -15,7 +15,7 @@ from zonequake_chaos.kit.member_set import MemberSet
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.arguments import (
+from zonequake_target_etcd.interface.arguments import (
     unsuited_arguments,
     unsuited_environment,
     unsuited_secret,

@@ -18,8 +18,8 @@ import aiohttp
 from tests.foreign.peer_relay import PeerRelays
 from tests.processes.store.ports import free_ports
 from zonequake_cluster.supply import tools
-from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.gateway import EtcdApi, EtcdStatus
+from zonequake_target_etcd.client.protocol.errors import EtcdError
+from zonequake_target_etcd.interface.gateway import EtcdApi, EtcdStatus
 
 NAMES = ("m0", "m1", "m2")
 LIMIT_S = 180.0

@@ -32,7 +32,7 @@ from zonequake_load.pod.control import (
     ReadsAt,
     RegisterWorkload,
 )
-from zonequake_target_etcd.client.records import dump_prefix, key_of
+from zonequake_target_etcd.client.protocol.records import dump_prefix, key_of
 from zonequake_target_etcd.members import dumped
 
 pytestmark = pytest.mark.timeout(1200)

@@ -24,8 +24,8 @@ from zonequake_load.operation import Function, Operation, Outcome, TransactionOp
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
-from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.client.messages import (
+from zonequake_target_etcd.client.protocol.errors import EtcdError
+from zonequake_target_etcd.client.protocol.messages import (
     MEMBERS,
     PUT,
     RANGE,
@@ -36,7 +36,7 @@ from zonequake_target_etcd.client.messages import (
     put_request,
     range_request,
 )
-from zonequake_target_etcd.client.records import (
+from zonequake_target_etcd.client.protocol.records import (
     LINEAGE,
     TERM,
     elements,

@@ -18,8 +18,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from zonequake_load.errors import NotSent, OutcomeUnknown
-from zonequake_target_etcd.client.errors import answered
-from zonequake_target_etcd.client.messages import METHODS, Method
+from zonequake_target_etcd.client.protocol.errors import answered
+from zonequake_target_etcd.client.protocol.messages import METHODS, Method
 from zonequake_target_etcd.client.tls import ClientTls
 
 CONNECT_TIMEOUT_S = 0.3

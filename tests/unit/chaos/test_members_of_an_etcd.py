@@ -7,7 +7,7 @@ from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.objects import KeysView, PodView, pod_view
 from zonequake_protocol.admin import ReplicasReport
-from zonequake_target_etcd.gateway import EtcdStatus, Header
+from zonequake_target_etcd.interface.gateway import EtcdStatus, Header
 from zonequake_target_etcd.members import status_of
 
 PODS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]

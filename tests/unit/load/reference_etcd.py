@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from zonequake_target_etcd.client.messages import METHODS, Method
+from zonequake_target_etcd.client.protocol.messages import METHODS, Method
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 EQUAL, MOD, VALUE = 0, 2, 3

@@ -12,8 +12,8 @@ from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.measures.acknowledged import Acknowledged
 from zonequake_analysis.measures.replica_audit import Audit, audit
 from zonequake_chaos.kit.members import dump_file, group_of
-from zonequake_target_etcd.client.errors import EtcdError
-from zonequake_target_etcd.client.records import (
+from zonequake_target_etcd.client.protocol.errors import EtcdError
+from zonequake_target_etcd.client.protocol.records import (
     TERM,
     elements,
     filler_of,
@@ -21,7 +21,7 @@ from zonequake_target_etcd.client.records import (
     read,
     stored,
 )
-from zonequake_target_etcd.gateway import EtcdDump, KeyValue
+from zonequake_target_etcd.interface.gateway import EtcdDump, KeyValue
 from zonequake_target_etcd.members import dumped
 
 REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)

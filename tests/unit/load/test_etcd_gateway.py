@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_target_etcd.client.errors import EtcdError, answered
-from zonequake_target_etcd.gateway import PAGE_KEYS, EtcdApi, prefix_end
+from zonequake_target_etcd.client.protocol.errors import EtcdError, answered
+from zonequake_target_etcd.interface.gateway import PAGE_KEYS, EtcdApi, prefix_end
 
 
 def text(raw: bytes) -> str:

@@ -24,8 +24,8 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
-from zonequake_target_etcd.client.messages import PUT
-from zonequake_target_etcd.client.records import key_of
+from zonequake_target_etcd.client.protocol.messages import PUT
+from zonequake_target_etcd.client.protocol.records import key_of
 from zonequake_target_etcd.client.target import EtcdTarget
 from zonequake_target_etcd.client.wire import EtcdWire, _Link
 

@@ -23,7 +23,7 @@ from zonequake_load.operation import Type
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_target_etcd.client import connect
-from zonequake_target_etcd.client.messages import RANGE
+from zonequake_target_etcd.client.protocol.messages import RANGE
 from zonequake_target_etcd.client.target import EtcdTarget
 from zonequake_target_etcd.client.tls import ClientTls
 from zonequake_target_etcd.client.wire import EtcdWire

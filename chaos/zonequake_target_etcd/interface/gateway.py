@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from zonequake_target_etcd.client.errors import EtcdError, answered
+from zonequake_target_etcd.client.protocol.errors import EtcdError, answered
 
 PostJson = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, Any]]]
 AskPeer = Callable[[int], Awaitable[Mapping[str, Any]]]

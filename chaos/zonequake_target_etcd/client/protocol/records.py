@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from zonequake_protocol.client import Value
-from zonequake_target_etcd.client.errors import EtcdError
+from zonequake_target_etcd.client.protocol.errors import EtcdError
 
 LINEAGE = 0
 TERM = 1

@@ -27,7 +27,7 @@ from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 from zonequake_target_ignite.client.statements import create_table
 from zonequake_target_ignite.nodes import SIGHT_PORT, node_objects
-from zonequake_target_ignite.sight import NodeSight
+from zonequake_target_ignite.sight_shapes import NodeSight
 from zonequake_target_ignite.source import NodeSource
 from zonequake_target_ignite.states import STARTED
 from zonequake_target_ignite.zones import cluster_configuration, create_zone

@@ -123,7 +123,8 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
 def sight_sources(client: ClientCode) -> Mapping[str, str]:
     """Returns the files of `sight`, by their paths in its container."""
     package = __package__
-    own = {f"{package}/sight.py": (files(package) / "sight.py").read_text()}
+    names = ("sight.py", "sight_shapes.py")
+    own = {f"{package}/{name}": (files(package) / name).read_text() for name in names}
     return {f"{SOURCES}/{path}": text for path, text in {**client.files(), **own}.items()}
 
 

@@ -38,9 +38,7 @@ from zonequake_target_ignite.client.messages import (
 from zonequake_target_ignite.client.packed import packed
 from zonequake_target_ignite.client.tuples import ColumnValue
 from zonequake_target_ignite.client.wire import IgniteWire, read_as
-
-HEALTHY, CATCHING_UP = "HEALTHY", "CATCHING_UP"
-"""Two of Ignite's states of a replica."""
+from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 
 EVERY_S = 0.1
 COMPARE_S = 0.5
@@ -62,32 +60,6 @@ _SILENT = (
 
 REPLICAS = "SELECT ZONE_REPLICAS FROM SYSTEM.ZONES WHERE ZONE_NAME = ?"
 TABLE = "SELECT TABLE_ID FROM SYSTEM.TABLES WHERE TABLE_NAME = ?"
-
-
-class ReplicaSight(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica on this node; `rows` is Ignite's estimate. `term`: since when it is primary."""
-
-    partition: int
-    state: str
-    rows: int
-    primary: bool = False
-    term: int = 0
-
-
-class NodeSight(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `primaries` names the node of each partition's primary replica, as this node knows
-    it; empty while there is no table. `physical`, `logical`: the nodes of both topologies.
-    `zone_replicas`: the number that the zone has now; 0 if that is not known.
-    """
-
-    node: str
-    state: str
-    version: str = ""
-    replicas: list[ReplicaSight] = []
-    primaries: list[str] = []
-    physical: list[str] = []
-    logical: list[str] = []
-    zone_replicas: int = 0
 
 
 class Terms:

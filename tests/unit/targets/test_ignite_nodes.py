@@ -41,14 +41,13 @@ from zonequake_target_ignite.nodes import (
 from zonequake_target_ignite.package import TARGET
 from zonequake_target_ignite.sight import (
     EPOCH_S,
-    NodeSight,
-    ReplicaSight,
     ShutOut,
     Sight,
     Terms,
     application,
     is_refused,
 )
+from zonequake_target_ignite.sight_shapes import NodeSight, ReplicaSight
 from zonequake_target_ignite.states import report_of, role_of
 from zonequake_target_ignite.zones import cluster_configuration, create_zone
 
@@ -215,7 +214,10 @@ def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
     assert [each["mountPath"] for each in node["volumeMounts"]] == ["/data", "/tmp", CONFIGURATION]
     mounted = {each["mountPath"] for each in hands["volumeMounts"]}
     assert mounted == {*sight_sources(TARGET.client), "/node"}
-    assert "/sight/zonequake_target_ignite/client/wire.py" in mounted
+    text = sight_sources(TARGET.client)["/sight/zonequake_target_ignite/sight.py"]
+    imported = re.findall(r"^from (zonequake_target_ignite\.[\w.]+) import", text, re.MULTILINE)
+    assert {"/sight/" + name.replace(".", "/") + ".py" for name in imported} <= mounted
+    assert "zonequake_target_ignite.client.wire" in imported
 
 
 def sight(*replicas: ReplicaSight, primaries: tuple[str, ...] = ("d-0", "d-1")) -> NodeSight:

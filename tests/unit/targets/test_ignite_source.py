@@ -16,7 +16,8 @@ from zonequake_kube.objects import KeysView, PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicasReport, Stage
 from zonequake_target_ignite.placement import ZonePlacement
-from zonequake_target_ignite.sight import NodeSight, ReplicaSight, lagging
+from zonequake_target_ignite.sight import lagging
+from zonequake_target_ignite.sight_shapes import NodeSight, ReplicaSight
 from zonequake_target_ignite.source import NodeSource
 
 THREE = ["d-0", "d-1", "d-2"]

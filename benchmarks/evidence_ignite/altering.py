@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.evidence_ignite.rows import Altered, System
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
-from zonequake_target_ignite.client.statements import quoted
+from zonequake_target_ignite.client.protocol.statements import quoted
 from zonequake_target_ignite.nodes import SIGHT_PORT
 
 POD = "zq-ignite-default-0"

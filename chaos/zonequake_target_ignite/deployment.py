@@ -25,12 +25,12 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, WaitExpired
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
-from zonequake_target_ignite.client.statements import create_table
+from zonequake_target_ignite.client.protocol.statements import create_table
 from zonequake_target_ignite.nodes import SIGHT_PORT, node_objects
 from zonequake_target_ignite.sight_shapes import NodeSight
 from zonequake_target_ignite.source import NodeSource
-from zonequake_target_ignite.states import STARTED
-from zonequake_target_ignite.zones import cluster_configuration, create_zone
+from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
+from zonequake_target_ignite.zone.states import STARTED
 
 LOOK_S = 0.5
 _Reached = Callable[[NodeSight], bool]

@@ -14,7 +14,7 @@ from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet, member_object
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.objects import HANDS_CONTAINER, Json
-from zonequake_target_ignite.zones import PERSISTENT, VOLATILE
+from zonequake_target_ignite.zone.definition import PERSISTENT, VOLATILE
 
 PROGRAM = "java"
 PORTS = LinkPorts(clients=2379, peers=7001)

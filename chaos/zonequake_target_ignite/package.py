@@ -25,7 +25,7 @@ from zonequake_target_ignite.nodes import (
     configuration,
     sight_sources,
 )
-from zonequake_target_ignite.zones import unsuited_zones
+from zonequake_target_ignite.zone.definition import unsuited_zones
 
 RELEASE = "3.1.0"
 """The release that a run makes, if the scenario names no image."""

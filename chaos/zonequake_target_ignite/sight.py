@@ -27,7 +27,7 @@ import msgspec
 from aiohttp import web
 
 from zonequake_load.errors import AttemptError
-from zonequake_target_ignite.client.messages import (
+from zonequake_target_ignite.client.protocol.messages import (
     PRIMARIES_GET,
     SQL_EXEC,
     ServerAnswer,
@@ -35,8 +35,8 @@ from zonequake_target_ignite.client.messages import (
     result_of,
     sql,
 )
-from zonequake_target_ignite.client.packed import packed
-from zonequake_target_ignite.client.tuples import ColumnValue
+from zonequake_target_ignite.client.protocol.packed import packed
+from zonequake_target_ignite.client.protocol.tuples import ColumnValue
 from zonequake_target_ignite.client.wire import IgniteWire, read_as
 from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 

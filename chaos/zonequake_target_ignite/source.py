@@ -14,9 +14,9 @@ from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import ReplicasReport
 from zonequake_target_ignite.nodes import PORTS, SIGHT_PORT
-from zonequake_target_ignite.placement import ZonePlacement
 from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight
-from zonequake_target_ignite.states import BEHIND, report_of
+from zonequake_target_ignite.zone.placement import ZonePlacement
+from zonequake_target_ignite.zone.states import BEHIND, report_of
 
 KEPT_S = 3.0
 """A node's last word is forgotten after so long: it is silent, or its pod is gone."""

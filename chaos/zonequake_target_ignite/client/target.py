@@ -27,9 +27,9 @@ from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
-from zonequake_target_ignite.client import placement, statements
-from zonequake_target_ignite.client.errors import IgniteError
-from zonequake_target_ignite.client.messages import (
+from zonequake_target_ignite.client.protocol import placement, statements
+from zonequake_target_ignite.client.protocol.errors import IgniteError
+from zonequake_target_ignite.client.protocol.messages import (
     ROW_GET,
     ROW_INSERT,
     ROW_REPLACE_EXACT,
@@ -48,8 +48,8 @@ from zonequake_target_ignite.client.messages import (
     sql,
     table_of,
 )
-from zonequake_target_ignite.client.packed import Malformed, Unpacker, packed
-from zonequake_target_ignite.client.tuples import ColumnType, cells, row
+from zonequake_target_ignite.client.protocol.packed import Malformed, Unpacker, packed
+from zonequake_target_ignite.client.protocol.tuples import ColumnType, cells, row
 from zonequake_target_ignite.client.wire import IgniteWire, NodeConnection, read_as
 
 PARTITIONS = "SELECT Z.ZONE_PARTITIONS FROM SYSTEM.ZONES Z WHERE Z.ZONE_NAME = ?"

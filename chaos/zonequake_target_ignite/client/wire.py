@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from zonequake_load.errors import NotSent, OutcomeUnknown
-from zonequake_target_ignite.client.errors import answered
-from zonequake_target_ignite.client.messages import (
+from zonequake_target_ignite.client.protocol.errors import answered
+from zonequake_target_ignite.client.protocol.messages import (
     LENGTH_BYTES,
     MAGIC,
     MOST_BYTES,
@@ -26,7 +26,7 @@ from zonequake_target_ignite.client.messages import (
     node_of_handshake,
     request,
 )
-from zonequake_target_ignite.client.packed import Malformed, Unpacker
+from zonequake_target_ignite.client.protocol.packed import Malformed, Unpacker
 
 _T = TypeVar("_T")
 

@@ -10,12 +10,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from zonequake_target_ignite.client import messages
-from zonequake_target_ignite.client.messages import MAGIC, framed
-from zonequake_target_ignite.client.packed import Unpacker, packed
-from zonequake_target_ignite.client.placement import partition_of
+from zonequake_target_ignite.client.protocol import messages
+from zonequake_target_ignite.client.protocol.messages import MAGIC, framed
+from zonequake_target_ignite.client.protocol.packed import Unpacker, packed
+from zonequake_target_ignite.client.protocol.placement import partition_of
+from zonequake_target_ignite.client.protocol.tuples import (
+    ColumnType,
+    ColumnValue,
+    cells,
+    encoded,
+    row,
+)
 from zonequake_target_ignite.client.target import COLUMNS, PARTITIONS
-from zonequake_target_ignite.client.tuples import ColumnType, ColumnValue, cells, encoded, row
 
 ZONE = "z"
 COUNT = 8

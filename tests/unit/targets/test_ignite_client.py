@@ -16,7 +16,7 @@ from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
 from zonequake_load.pod.control import ReadsAt
 from zonequake_load.targets.context import ClientContext
 from zonequake_target_ignite.client import connect
-from zonequake_target_ignite.client.messages import TX_ROLLBACK
+from zonequake_target_ignite.client.protocol.messages import TX_ROLLBACK
 from zonequake_target_ignite.client.target import IgniteTarget, MisplacedKey
 from zonequake_target_ignite.client.wire import NodeConnection
 

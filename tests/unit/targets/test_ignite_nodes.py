@@ -48,8 +48,8 @@ from zonequake_target_ignite.sight import (
     is_refused,
 )
 from zonequake_target_ignite.sight_shapes import NodeSight, ReplicaSight
-from zonequake_target_ignite.states import report_of, role_of
-from zonequake_target_ignite.zones import cluster_configuration, create_zone
+from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
+from zonequake_target_ignite.zone.states import report_of, role_of
 
 REFUSED = (
     "WARNING: Handshake rejected by acceptor: n1:bb1d3f7d-d8fe-48bb-83ef-559c2b25ce89 is stale, it "

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_target_ignite.client.errors import CERTAIN, answered, name_of
-from zonequake_target_ignite.client.messages import (
+from zonequake_target_ignite.client.protocol.errors import CERTAIN, answered, name_of
+from zonequake_target_ignite.client.protocol.messages import (
     MAGIC,
     ServerAnswer,
     ServerError,
@@ -26,10 +26,10 @@ from zonequake_target_ignite.client.messages import (
     rows,
     table_of,
 )
-from zonequake_target_ignite.client.packed import Malformed, Unpacker, packed
-from zonequake_target_ignite.client.placement import key_for_partition, partition_of
-from zonequake_target_ignite.client.statements import create_table, element, quoted, read
-from zonequake_target_ignite.client.tuples import arguments, cells, encoded, row
+from zonequake_target_ignite.client.protocol.packed import Malformed, Unpacker, packed
+from zonequake_target_ignite.client.protocol.placement import key_for_partition, partition_of
+from zonequake_target_ignite.client.protocol.statements import create_table, element, quoted, read
+from zonequake_target_ignite.client.protocol.tuples import arguments, cells, encoded, row
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_ignite.json").read_text())
 

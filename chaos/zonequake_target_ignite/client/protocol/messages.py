@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from zonequake_target_ignite.client.packed import Unpacker, packed
-from zonequake_target_ignite.client.tuples import ColumnValue, arguments, cells, encoded
+from zonequake_target_ignite.client.protocol.packed import Unpacker, packed
+from zonequake_target_ignite.client.protocol.tuples import ColumnValue, arguments, cells, encoded
 
 MAGIC = b"IGNI"
 LENGTH_BYTES = 4

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from zonequake_chaos.scenario.run import RunZone, TimerSetting
 from zonequake_kube.objects import KeysView
 from zonequake_operator.nodes.affinity import rendezvous
-from zonequake_target_ignite.states import group_of
+from zonequake_target_ignite.zone.states import group_of
 
 Assigned = tuple[str, ...]
 

@@ -8,7 +8,7 @@ the write may be there or may come yet.
 from __future__ import annotations
 
 from zonequake_load.errors import AnsweredError
-from zonequake_target_ignite.client.messages import ServerError
+from zonequake_target_ignite.client.protocol.messages import ServerError
 
 _GROUPS = {
     1: "CMN", 2: "TBL", 3: "CLIENT", 4: "SQL", 5: "META", 6: "IDX", 7: "TX", 8: "REP",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from zonequake_target_ignite.client.packed import Malformed
+from zonequake_target_ignite.client.protocol.packed import Malformed
 
 _EMPTY = 0x80
 _WIDTHS = (1, 2, 4)

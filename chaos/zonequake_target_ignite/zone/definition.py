@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zonequake_chaos.scenario.faults import ScaleSpec
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
-from zonequake_target_ignite.client.statements import quoted
+from zonequake_target_ignite.client.protocol.statements import quoted
 
 PERSISTENT, VOLATILE = "default", "volatile"
 """Names of the storage profiles that each node has. Ignite makes one that is called `default`, a

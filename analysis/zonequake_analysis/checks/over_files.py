@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from zonequake_analysis.checks.named_findings import NAMED, NAMING, named
-from zonequake_analysis.checks.over_columns import (
+from zonequake_analysis.checks.arrays.over_columns import (
     NEEDED,
     found_among,
     found_in_order,
     found_in_sets,
     sessions_among,
 )
+from zonequake_analysis.checks.named_findings import NAMED, NAMING, named
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of
 from zonequake_analysis.storage.place import Place
 

@@ -19,7 +19,7 @@ from tests.histories import anomalies
 from tests.histories.small_histories import histories
 from tests.histories.synthesize import START_NS, ZONE, SyntheticOperation
 from tests.unit.analysis.test_screens_against_search import events, in_columns
-from zonequake_analysis.checks import over_columns
+from zonequake_analysis.checks.arrays import over_columns
 from zonequake_analysis.checks.found_rows import FoundRows
 from zonequake_analysis.checks.screens import black_box, claimed
 from zonequake_analysis.checks.screens.columns import NULL, Columns

@@ -17,7 +17,7 @@ from tests.histories.small_histories import histories
 from tests.histories.synthesize import SyntheticOperation
 from tests.unit.analysis.test_screens_against_search import events
 from zonequake_analysis.checks import over_files
-from zonequake_analysis.checks.over_columns import (
+from zonequake_analysis.checks.arrays.over_columns import (
     found_among,
     found_in_order,
     found_in_sets,

@@ -309,9 +309,42 @@ def test_every_folder_of_product_code_has_a_line_in_the_map() -> None:
     assert listed == folders
 
 
-def test_both_contracts_of_the_pure_cores_name_the_same_modules() -> None:
+PURE_CONTRACTS = ("pure-cores", "pure-cores-store-nothing")
+
+
+def pure_cores(contract: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = {each["id"]: each for each in project["tool"]["importlinter"]["contracts"]}
-    cores = contracts["pure-cores"]["source_modules"]
-    assert contracts["pure-cores-store-nothing"]["source_modules"] == cores
-    assert not [name for name, each in contracts.items() if "ignore_imports" in each]
+    named: list[str] = contracts[contract]["source_modules"]
+    return named
+
+
+def no_folders(names: Iterable[str]) -> list[str]:
+    """Returns the names that aren't those of a folder of product code, with an `__init__.py`."""
+    return [
+        name
+        for name in names
+        if not any(
+            (ROOT / root / name.replace(".", "/") / "__init__.py").is_file()
+            for root in SOURCE_ROOTS
+        )
+    ]
+
+
+def test_both_contracts_of_the_pure_cores_name_the_same_folders() -> None:
+    first, second = map(pure_cores, PURE_CONTRACTS)
+    assert first == second
+    assert len(first) == len(set(first))
+
+
+def test_the_contracts_of_the_pure_cores_name_no_single_module() -> None:
+    for contract in PURE_CONTRACTS:
+        assert no_folders(pure_cores(contract)) == []
+    planted = ["zonequake_store.raft", "zonequake_store.raft.core", "zonequake_store.gone"]
+    assert no_folders(planted) == planted[1:]
+
+
+def test_the_map_calls_those_folders_pure_that_the_contracts_name() -> None:
+    page = (ROOT / "docs" / "code.md").read_text()
+    called = re.findall(r"^\| `([^`]+)` \| .*\bPure\b", page, flags=re.MULTILINE)
+    assert sorted(name.replace("/", ".") for name in called) == sorted(pure_cores("pure-cores"))

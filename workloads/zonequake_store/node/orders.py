@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -19,9 +20,11 @@ from zonequake_protocol.admin import (
     StartReplica,
     StopReplica,
 )
+from zonequake_store.catchup.edge import NodeCatchUp
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
-from zonequake_store.node.host import Host
-from zonequake_store.node.start import Starter
+from zonequake_store.node.flushing import Flushing
+from zonequake_store.node.start import Starter, StartingHost
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.orders import (
     failed,
     looked_at,
@@ -39,12 +42,42 @@ from zonequake_store.storage.directory import LogBatch
 from zonequake_store.storage.log_writes import Erase, GroupRecord, PutRecord
 
 
+class OrderedHost(ReplicaHost, StartingHost, Protocol):
+    """The host whose replicas are ordered to start, to change and to stop."""
+
+    @property
+    def waiting(self) -> dict[str, GroupRecord]:
+        """The replicas on disk that wait for a start order, by group."""
+
+    @property
+    def broken(self) -> dict[str, tuple[GroupRecord, str]]:
+        """The replicas that could not go on, and why, by group."""
+
+    @property
+    def lost(self) -> set[str]:
+        """The groups of the broken ones that could not be started from what is stored."""
+
+    @property
+    def flushing(self) -> Flushing:
+        """The replicas' state on its way to the disk."""
+
+    @property
+    def catch_up(self) -> NodeCatchUp:
+        """Forgets replicas that were erased."""
+
+    def add(self, replica: Replica) -> None:
+        """Lets a replica take part from now on."""
+
+    def remove(self, replica: Replica) -> None:
+        """Stops a replica; its files stay."""
+
+
 class Orders:
     """Carries orders out, one at a time. `random(n)` gives 0 ≤ x < n."""
 
     def __init__(
         self,
-        host: Host,
+        host: OrderedHost,
         *,
         random: Callable[[int], int],
         planted_fault: PlantedFault | None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from zonequake_protocol.admin import StartReplica
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.rules.node_lease import Permission
-from zonequake_store.node.host import Host
+from zonequake_store.lease.rules.node_lease import NodeLease, Permission
+from zonequake_store.network.transport import Transport
+from zonequake_store.node.ticks import TickSchedule
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
@@ -17,8 +19,10 @@ from zonequake_store.raft.messages import Peer
 from zonequake_store.replica.planted_faults import PlantedFaults, WallOrder
 from zonequake_store.replica.recovery import RecoveredReplica, from_disk, with_nothing
 from zonequake_store.replica.replica import Replica
+from zonequake_store.serving.journal import EventJournal
 from zonequake_store.serving.journal_entries import note_replica
 from zonequake_store.settings import PlantedFault
+from zonequake_store.storage.directory import Storage
 from zonequake_store.storage.log_writes import GroupRecord
 
 # The amount that a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy
@@ -26,12 +30,47 @@ from zonequake_store.storage.log_writes import GroupRecord
 DROPPED_ENTRIES = 50
 
 
+class StartingHost(Protocol):
+    """The host for which replicas are made."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    @property
+    def heartbeat_ticks(self) -> int:
+        """Ticks between two heartbeats of a leader."""
+
+    @property
+    def lease(self) -> NodeLease:
+        """The rule by which the node holds its Lease."""
+
+    @property
+    def storage(self) -> Storage:
+        """The files of the node's replicas."""
+
+    @property
+    def transport(self) -> Transport:
+        """Knows where clients reach other nodes."""
+
+    @property
+    def tick_schedule(self) -> TickSchedule:
+        """The ticks of the node."""
+
+    @property
+    def journal(self) -> EventJournal:
+        """Takes what was cut off a log."""
+
+    def clock_ms(self) -> int:
+        """Returns monotonic time, which goes on while the machine is suspended."""
+
+
 class Starter:
     """Makes replicas for a host, which doesn't know of them yet. `random(n)` gives 0 ≤ x < n."""
 
     def __init__(
         self,
-        host: Host,
+        host: StartingHost,
         *,
         random: Callable[[int], int],
         planted_fault: PlantedFault | None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -26,14 +27,18 @@ from zonequake_protocol.terms import number_of
 from zonequake_store.catchup.demander import size_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.node.host import Host
+from zonequake_store.lease.rule import NodeLease
 from zonequake_store.node.orders import Orders
+from zonequake_store.node.storage_watch import StorageWatch
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import replica_status, resting_status
+from zonequake_store.serving.journal import EventJournal
 from zonequake_store.state.encoding import cells_of
 from zonequake_store.state.partition import decode_cell, digest
 from zonequake_store.state.replies import on_wire
 from zonequake_store.storage.cells import View
+from zonequake_store.storage.log_writes import GroupRecord
 from zonequake_store.storage.threads import read_in_thread
 
 _log = logging.getLogger(__name__)
@@ -47,6 +52,52 @@ _encode = msgspec.json.encode
 _orders_decoder = msgspec.json.Decoder(OrderBatch)
 
 
+class AdministeredHost(ReplicaHost, Protocol):
+    """The host that is shown to the operator, and drained by it."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    @property
+    def lease(self) -> NodeLease:
+        """The rule by which the node holds its Lease."""
+
+    @property
+    def lease_unrenewed_since_ms(self) -> int:
+        """Unix ms of the latest renewal's request."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether leaderships are refused."""
+
+    @property
+    def watch(self) -> StorageWatch:
+        """Says whether anything is stored now."""
+
+    @property
+    def journal(self) -> EventJournal:
+        """The events of the node."""
+
+    @property
+    def waiting(self) -> Mapping[str, GroupRecord]:
+        """The replicas on disk that wait for a start order, by group."""
+
+    @property
+    def broken(self) -> Mapping[str, tuple[GroupRecord, str]]:
+        """The replicas that could not go on, and why, by group."""
+
+    @property
+    def lost(self) -> Set[str]:
+        """The groups of the broken ones that could not be started from what is stored."""
+
+    async def view(self, replica: Replica) -> View:
+        """Opens the replica's state of now or later; the caller closes it. Raises StorageError."""
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Hands over every leadership and refuses new ones; True if none was left in time."""
+
+
 class AdminApi:
     """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz.
 
@@ -57,7 +108,7 @@ class AdminApi:
 
     def __init__(
         self,
-        host: Host,
+        host: AdministeredHost,
         orders: Orders,
         *,
         identity: NodeIdentity,

@@ -8,7 +8,8 @@ and requests are kept as they happen.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -17,7 +18,11 @@ from prometheus_client.registry import Collector
 
 from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, Stage
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.node.host import Host
+from zonequake_store.lease.rule import NodeLease
+from zonequake_store.node.counters import Counters
+from zonequake_store.node.storage_watch import StorageWatch
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.directory import Storage
 
 _STAGES = {Stage.NONE: 0, Stage.CATCHING_UP: 1, Stage.JOINT: 2, Stage.STABLE: 3}
 _ROLES = {role: value for value, role in enumerate(ReplicaRole)}
@@ -40,10 +45,42 @@ class CommitTimes:
         self.observe_data_s: Callable[[float], None] = self._histogram.labels("data").observe
 
 
+class MeteredHost(Protocol):
+    """The host whose metrics are read."""
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """The replicas that run, by group."""
+
+    @property
+    def counters(self) -> Counters:
+        """The node's counters since its start."""
+
+    @property
+    def catch_up_sent_bytes(self) -> int:
+        """All that this node sent to catching-up peers since its start."""
+
+    @property
+    def storage(self) -> Storage:
+        """The store of the replicas' state."""
+
+    @property
+    def watch(self) -> StorageWatch:
+        """Says whether anything is stored now."""
+
+    @property
+    def lease(self) -> NodeLease:
+        """The rule by which the node holds its Lease."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether leaderships are refused."""
+
+
 class NodeCollector(Collector):
     """Reads the host when Prometheus asks. `statuses()` are those of all its replicas."""
 
-    def __init__(self, host: Host, statuses: Callable[[], list[ReplicaStatus]]) -> None:
+    def __init__(self, host: MeteredHost, statuses: Callable[[], list[ReplicaStatus]]) -> None:
         self._host = host
         self._statuses = statuses
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from zonequake_operator.groups.reports import Group, is_majority, members
+from zonequake_operator.nodes.timers import armed_by
 from zonequake_operator.resources.model import (
     AssignmentSet,
     PartitionKeys,
@@ -51,7 +52,7 @@ def advance(
 
     A timer that seems to be armed in the future is armed now: the wall clock was set back.
     """
-    timer = _armed_by(timer, now_ms)
+    timer = armed_by(timer, now_ms)
     # A timer that ran out between two steps fires first: a later event must not postpone it.
     timer, due = _fire(timer, due, timeout_s, revision, now_ms)
     left = frozenset(
@@ -66,10 +67,6 @@ def advance(
         )
         timer, due = _fire(timer, due, timeout_s, revision, now_ms)
     return timer, due
-
-
-def _armed_by(timer: ResetTimer | None, now_ms: int) -> ResetTimer | None:
-    return replace(timer, armed_ms=min(timer.armed_ms, now_ms)) if timer else None
 
 
 def _fire(

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from zonequake_operator.nodes.timers import armed_by
 from zonequake_operator.resources.model import DataNodes, Timer, Timers, Topology
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
@@ -70,21 +71,13 @@ def advance(
         return DataNodes(nodes=nodes, filter=filter_text, topology_version=topology.version)
     # Timers that ran out between two steps fire first, for the nodes they still concern: an event
     # after the deadline must not postpone them.
-    state = _armed_by(state, now_ms)
+    state = replace(state, up=armed_by(state.up, now_ms), down=armed_by(state.down, now_ms))
     state = _drop_returned_and_gone(state, topology)
     state = _fire(state, timers, matches, topology, now_ms)
     if state.topology_version != topology.version:
         state = _accept_event(state, timers, topology, now_ms)
         state = _fire(state, timers, matches, topology, now_ms)
     return state
-
-
-def _armed_by(state: DataNodes, now_ms: int) -> DataNodes:
-    up, down = (
-        replace(timer, armed_ms=min(timer.armed_ms, now_ms)) if timer else None
-        for timer in (state.up, state.down)
-    )
-    return replace(state, up=up, down=down)
 
 
 def _drop_returned_and_gone(state: DataNodes, topology: Topology) -> DataNodes:

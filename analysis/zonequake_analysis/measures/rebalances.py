@@ -26,7 +26,11 @@ from dataclasses import dataclass, field
 
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS
-from zonequake_analysis.measures.availability.fault_times import Repetition, ends_of_faults
+from zonequake_analysis.measures.availability.fault_times import (
+    FaultEnd,
+    Repetition,
+    ends_of_faults,
+)
 
 STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
 
@@ -62,7 +66,7 @@ class EarlyJoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultLanding:
+class FaultLanding(FaultEnd):
     """The landing of one fault: its begin and end, and the stage of the rebalance that it hit.
 
     A fault may be repeated: it began `times` times, at least once, and its effect was proven
@@ -83,7 +87,6 @@ class FaultLanding:
     effective_ns: int | None
     stop_ns: int | None
     recovered_ns: int | None
-    over_ns: int | None
     asked: str
     landed: str
     progress: float | None
@@ -94,10 +97,6 @@ class FaultLanding:
     def hit(self) -> bool:
         """Whether it was installed and, if a stage was asked for, landed in it."""
         return self.effective_ns is not None and not self.missed
-
-    def over_by(self, end_ns: int) -> int:
-        """Returns when it was over; `end_ns`, the end of the run, if no event says so."""
-        return end_ns if self.over_ns is None else self.over_ns
 
 
 def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:

@@ -19,16 +19,22 @@ from zonequake_analysis.inputs.shapes import NEVER_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
-    """One of the times that a fault began. `over_ns`: its end, None if no event says so."""
+class FaultEnd:
+    """The end of a fault, or of one of its times. `over_ns`: None if no event says so."""
 
-    start_ns: int
     over_ns: int | None
-    targets: tuple[str, ...]
 
     def over_by(self, end_ns: int) -> int:
         """Returns when it was over; `end_ns`, the end of the run, if no event says so."""
         return end_ns if self.over_ns is None else self.over_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition(FaultEnd):
+    """One of the times that a fault began."""
+
+    start_ns: int
+    targets: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_protocol.client import Read, Request, Write
-from zonequake_store.node.durations import Durations
 from zonequake_store.serving.client_server import ClientConnection
+from zonequake_store.serving.durations import Durations
 from zonequake_store.serving.metrics import NodeCollector
 from zonequake_tls.connection_limits import ConnectionLimits
 

@@ -34,7 +34,6 @@ from zonequake_store.network.peer_protocol import Messages, TransactionLetter, e
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.catch_up import NodeCatchUpHost
-from zonequake_store.node.counters import Counters
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.node.heartbeats import Heartbeats
 from zonequake_store.node.letters import LetterRouter
@@ -51,6 +50,7 @@ from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.replica.status import route_of
 from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
+from zonequake_store.serving.counters import Counters
 from zonequake_store.serving.journal import EventJournal
 from zonequake_store.serving.journal_entries import note_core, note_replica
 from zonequake_store.storage.cells import MemoryCells, Overlay, View

@@ -12,9 +12,9 @@ import msgspec
 from zonequake_protocol.client import Reply, ReplyStatus, Request, Route, RouteReply
 from zonequake_store.network.decoding import checked
 from zonequake_store.network.framing import FrameConnection, FrameFlush
-from zonequake_store.node.counters import Counters
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import LOG_ERRORS
+from zonequake_store.serving.counters import Counters
 from zonequake_tls.connection_limits import ConnectionLimits
 from zonequake_tls.listener import Admission, Listener, listen
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zonequake_store.node.durations import Durations
 from zonequake_store.replica.writes import AnsweredWrites
+from zonequake_store.serving.durations import Durations
 
 
 @dataclass(slots=True)

@@ -16,8 +16,10 @@ from zonequake_protocol.admin import (
     DumpHeader,
     InspectReplica,
     NodeIdentity,
+    Order,
     OrderBatch,
     OrderReplies,
+    OrderReply,
     OrderStatus,
     ReplicaSize,
     ReplicasReport,
@@ -28,12 +30,11 @@ from zonequake_store.catchup.demander import size_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rule import NodeLease
-from zonequake_store.node.orders import Orders
-from zonequake_store.node.storage_watch import StorageWatch
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import replica_status, resting_status
 from zonequake_store.serving.journal import EventJournal
+from zonequake_store.serving.storage_health import StorageHealth
 from zonequake_store.state.encoding import cells_of
 from zonequake_store.state.partition import decode_cell, digest
 from zonequake_store.state.replies import on_wire
@@ -72,7 +73,7 @@ class AdministeredHost(ReplicaHost, Protocol):
         """Whether leaderships are refused."""
 
     @property
-    def watch(self) -> StorageWatch:
+    def watch(self) -> StorageHealth:
         """Says whether anything is stored now."""
 
     @property
@@ -98,6 +99,13 @@ class AdministeredHost(ReplicaHost, Protocol):
         """Hands over every leadership and refuses new ones; True if none was left in time."""
 
 
+class OrderTaker(Protocol):
+    """Carries the operator's orders out."""
+
+    async def execute(self, orders: list[Order]) -> list[OrderReply]:
+        """Carries out orders in their order."""
+
+
 class AdminApi:
     """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz.
 
@@ -109,7 +117,7 @@ class AdminApi:
     def __init__(
         self,
         host: AdministeredHost,
-        orders: Orders,
+        orders: OrderTaker,
         *,
         identity: NodeIdentity,
         registry: CollectorRegistry,

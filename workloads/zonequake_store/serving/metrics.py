@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, Stage
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rule import NodeLease
-from zonequake_store.node.storage_watch import StorageWatch
 from zonequake_store.replica.replica import Replica
 from zonequake_store.serving.counters import Counters
+from zonequake_store.serving.storage_health import StorageHealth
 from zonequake_store.storage.directory import Storage
 
 _STAGES = {Stage.NONE: 0, Stage.CATCHING_UP: 1, Stage.JOINT: 2, Stage.STABLE: 3}
@@ -65,7 +65,7 @@ class MeteredHost(Protocol):
         """The store of the replicas' state."""
 
     @property
-    def watch(self) -> StorageWatch:
+    def watch(self) -> StorageHealth:
         """Says whether anything is stored now."""
 
     @property

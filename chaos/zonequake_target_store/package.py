@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_chaos.errors import GuardError
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
@@ -11,7 +12,6 @@ from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.observe.observer import MemberSource
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import GuardError
 from zonequake_target_store.alteration import CELLS
 from zonequake_target_store.data_nodes import DataNodeSource
 from zonequake_target_store.deployment import StoreDeployment

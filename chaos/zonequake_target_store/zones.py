@@ -16,7 +16,7 @@ from zonequake_chaos.scenario.run import RunZone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.diagnosis import look_at_operator
-from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
+from zonequake_kube.errors import ClusterError, HarnessError, NotFound, UsageError, WaitExpired
 from zonequake_kube.objects import Json
 
 TOPOLOGY = "topology"
@@ -30,6 +30,10 @@ SURE = 3
 
 _HOPELESS = ("InvalidFilter", "InvalidSpec")
 _MOST_NAMED = 5
+
+
+class ZoneRefused(HarnessError):
+    """The operator says of a zone of the run what no waiting will change."""
 
 
 def zone_object(zone: RunZone, run_id: str) -> Json:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import FaultWorld
 from zonequake_chaos.faults.signals import send_signal
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.member_set import DATA_FOLDER
 from zonequake_chaos.record.cleanup_journal import ContinueProcess
-from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_kube.errors import WaitExpired
 from zonequake_kube.objects import PodView
 
 TRIES = 15

@@ -14,9 +14,10 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Victim, together
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, FaultFailed, NotFound
+from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.execution import ExecResult, Execution
 from zonequake_kube.objects import pod_view
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_kube.errors import FaultFailed
 
 
 async def until_processes_gone(injection: Injection) -> Proof:

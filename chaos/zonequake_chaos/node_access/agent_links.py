@@ -7,8 +7,8 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeShell, PodOnNode
-from zonequake_kube.errors import FaultFailed
 
 _PROBES = 7
 PROBE_TIMEOUT_S = 5.0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.load.installation import Installation, installation
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeShell, PodOnNode, to_its_end
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_kube.execution import ExecResult
 from zonequake_kube.objects import is_ready
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode
-from zonequake_kube.errors import FaultFailed
 
 
 async def left_behind(shell: NodeShell, pods: Sequence[PodOnNode]) -> list[str]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_agent import pods
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.node_access.own_cluster_proof import proven_instance
 from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, PodOnNode, to_its_end
 from zonequake_cluster.host import processes
 from zonequake_cluster.instance import MARK, Instance
-from zonequake_kube.errors import FaultFailed
 from zonequake_kube.execution import ExecResult
 
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from zonequake_kube.errors import FaultFailed, NoProcess
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_kube.execution import ExecResult
 
 RUN_TIMEOUT_S = 20.0

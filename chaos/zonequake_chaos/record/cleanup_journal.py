@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from zonequake_agent.disk.power_plan import Volume
+from zonequake_chaos.errors import JournalFailed
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_kube.errors import JournalFailed
 
 FILE_NAME = "cleanup.jsonl"
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zonequake_chaos.errors import GuardError
 from zonequake_chaos.scenario.faults import least_duration_s
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_ctl.release.install import ALLOWED, CAP_LABEL, LABEL
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import GuardError, NotFound, UsageError
+from zonequake_kube.errors import NotFound, UsageError
 
 
 async def check_consent(kube: Kube, *, embedded: bool) -> float | None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import FaultLife, FaultWorld, Injection, Proof, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.observe.view import ClusterView
@@ -47,7 +48,7 @@ from zonequake_chaos.targeting.triggers import (
     sightings,
     trigger_in_words,
 )
-from zonequake_kube.errors import ChaosError, ClusterError, FaultFailed, WaitExpired
+from zonequake_kube.errors import ChaosError, ClusterError, WaitExpired
 from zonequake_protocol.admin import Stage
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from zonequake_chaos.errors import PlanRefused
 from zonequake_chaos.scenario.faults import (
     AnyFault,
     ClockStepSpec,
@@ -40,7 +41,6 @@ from zonequake_chaos.scenario.faults import (
 from zonequake_chaos.scenario.node_names import node_of_pools
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_chaos.scenario.triggers import OnSettled
-from zonequake_kube.errors import PlanRefused
 
 API_SERVER = "kube-apiserver"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.kit.entries import target_names
 from zonequake_chaos.scenario.control import CONTROL, with_control
 from zonequake_chaos.scenario.faults import (
@@ -35,7 +36,6 @@ from zonequake_chaos.scenario.faults import (
 from zonequake_chaos.scenario.node_names import node_of_pools
 from zonequake_chaos.scenario.run import ChaosRun, RunLoad, RunSpec
 from zonequake_chaos.scenario.triggers import AfterTime, OnKey, OnNodes, OnStage
-from zonequake_kube.errors import ManifestError
 from zonequake_kube.yaml_fields import NotExpectedError, convert
 from zonequake_kube.yaml_text import read_yaml
 

@@ -34,12 +34,13 @@ from zonequake_chaos.commands.run import (
     run_once,
 )
 from zonequake_chaos.commands.upload import chosen_place
+from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_ctl.context import ReleasePlace, find_place
-from zonequake_kube.errors import HarnessError, ManifestError
+from zonequake_kube.errors import HarnessError
 
 _MARKED = ("zones", "scenario", "seed", "pools", "set", "target", "image")
 _TURN_S = 3600.0

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Sequence
 from lark import Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 
+from zonequake_ctl.errors import SqlError
 from zonequake_ctl.sql.grammar import NAMES, STATEMENTS, VERBS
 from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, SqlValue, ValueForm
 from zonequake_ctl.sql.statements import (
@@ -41,7 +42,6 @@ from zonequake_ctl.sql.statements import (
     as_value,
     as_written,
 )
-from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filters
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zonequake_ctl.errors import SqlError
 from zonequake_ctl.sql import names, views
 from zonequake_ctl.sql.properties import FIXED, ZONE_PROPERTIES
 from zonequake_ctl.sql.statements import (
@@ -29,7 +30,6 @@ from zonequake_ctl.sql.statements import (
     TableView,
 )
 from zonequake_ctl.sql.views import Rows
-from zonequake_kube.errors import SqlError
 from zonequake_operator.resources.overrides import override
 from zonequake_operator.resources.stored_shapes import API_VERSION
 

@@ -12,12 +12,13 @@ from typing import Annotated
 import msgspec
 import typer
 
+from zonequake_ctl.errors import WhatIfError
 from zonequake_ctl.what_if.explain import because
 from zonequake_ctl.what_if.lines import line
 from zonequake_ctl.what_if.reading.fields import read
 from zonequake_ctl.what_if.reading.question import Question
 from zonequake_ctl.what_if.timeline import run
-from zonequake_kube.errors import WhatIfError, unreadable
+from zonequake_kube.errors import unreadable
 
 app = typer.Typer(name="what-if", add_completion=False)
 

@@ -16,9 +16,9 @@ from tests.cluster.killed_harness import mortal
 from zonequake_chaos.cleanup import leftovers, undo
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.cli import main
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
-from zonequake_kube.errors import FaultFailed
 
 
 def forgetful() -> None:

@@ -18,12 +18,12 @@ from tests.kube.operator.registers import Registers
 from tests.kube.operator.relay import Relay
 from tests.kube.operator.test_high_availability import create, reset_after
 from tests.patience import PATIENCE_S
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed
 
 pytestmark = pytest.mark.kube
 

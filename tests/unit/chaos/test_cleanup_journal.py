@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from zonequake_chaos.errors import JournalFailed
 from zonequake_chaos.record import cleanup_journal
 from zonequake_chaos.record.cleanup_journal import (
     FILE_NAME,
@@ -22,7 +23,7 @@ from zonequake_chaos.record.cleanup_journal import (
     RestoreScale,
     ResumeComponent,
 )
-from zonequake_kube.errors import ClusterError, JournalFailed
+from zonequake_kube.errors import ClusterError
 
 FINALIZER = RemoveFinalizer(pod="n0", finalizer="f")
 SCALE = RestoreScale(stateful_set="zq-default", replicas=3)

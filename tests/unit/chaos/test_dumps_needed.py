@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from zonequake_chaos.errors import GuardError
 from zonequake_chaos.load.installation import Installation
-from zonequake_kube.errors import GuardError
 from zonequake_target_store.package import TARGET
 
 

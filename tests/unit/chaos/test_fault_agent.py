@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.node_access.agent_pods import AgentShell, shell_for
@@ -18,7 +19,7 @@ from zonequake_chaos.scenario.faults import (
     TargetRole,
 )
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_kube.execution import ExecResult
 
 POD = PodOnNode(name="zq-default-0", uid="u", node="n2")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
+from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.faults.kinds.network import NetworkPartition
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.observe.view import ClusterView
@@ -22,7 +23,6 @@ from zonequake_chaos.scenario.faults import Direction, Traffic
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_chaos.targeting.targets import NoTarget, choose_sides
 from zonequake_chaos.targeting.triggers import Sighting
-from zonequake_kube.errors import ManifestError
 from zonequake_kube.execution import ExecResult
 from zonequake_kube.objects import PodView
 

@@ -17,13 +17,14 @@ from msgspec import structs
 
 from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from tests.unit.made_up_nodes import node_identity, topology_node
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset, reset_by_hand
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_kube.errors import WaitExpired
 from zonequake_operator.api_server.rendering import render_partition_status, render_topology_status
 from zonequake_operator.resources.model import (
     AssignmentSet,

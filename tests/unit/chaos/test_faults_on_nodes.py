@@ -24,6 +24,7 @@ import pytest
 
 from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
 from zonequake_chaos.cleanup import undo
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.kinds.clock_step import ClockStep
 from zonequake_chaos.faults.kinds.disk_full import DiskFull
 from zonequake_chaos.faults.kinds.node_outage import FINALIZER, NodeOutage
@@ -46,7 +47,7 @@ from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockD
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import HELD_AT_MOST_S, FaultTarget, SlowDiskSpec, TargetRole
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, FaultFailed, NotFound, WaitExpired
+from zonequake_kube.errors import ClusterError, NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
 
 PID = 77

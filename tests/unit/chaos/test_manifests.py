@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.record.run_folder import RunFolder, expectations
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.faults import PodKillSpec
 from zonequake_chaos.scenario.triggers import OnStage
-from zonequake_kube.errors import ManifestError, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_protocol.admin import Stage
 
 GOOD = """

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from zonequake_agent import pods
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import PodOnNode, asked, asked_if_there
 from zonequake_cluster.instance import Instance
-from zonequake_kube.errors import FaultFailed, NoProcess
 from zonequake_kube.execution import ExecResult
 
 UID = "5b1c2f0e-1111-2222-3333-444455556666"

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.kinds.processes import ProcessPause
 from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
-from zonequake_kube.errors import FaultFailed, NotFound, WaitExpired
+from zonequake_kube.errors import NotFound, WaitExpired
 from zonequake_kube.execution import ExecResult
 from zonequake_kube.objects import pod_view
 

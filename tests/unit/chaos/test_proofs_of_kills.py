@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.chaos.made_up_injections import made_up_injection
 from tests.unit.made_up_nodes import node_identity
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Victim
 from zonequake_chaos.faults.watching import until_processes_gone
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
-from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_kube.errors import WaitExpired
 from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicasReport
 

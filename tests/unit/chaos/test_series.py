@@ -18,10 +18,11 @@ from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands import cli, repeat
 from zonequake_chaos.commands.run import RunEnd, RunOptions
+from zonequake_chaos.errors import GuardError
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.options import ReleaseOptions
-from zonequake_kube.errors import ClusterError, GuardError
+from zonequake_kube.errors import ClusterError
 
 PLACE = ReleasePlace(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
 

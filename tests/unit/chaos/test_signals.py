@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tests.unit.chaos.made_up_injections import made_up_injection, made_up_victim
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
 from zonequake_chaos.faults.life import Injection
 from zonequake_chaos.faults.signals import ready_to_signal, signal_all
-from zonequake_kube.errors import ClusterError, FaultFailed
+from zonequake_kube.errors import ClusterError
 from zonequake_kube.execution import ExecResult
 
 PODS = ("n0", "n1", "n2")

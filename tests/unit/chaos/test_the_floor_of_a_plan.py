@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zonequake_chaos.errors import PlanRefused
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import check_plan, objections
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_kube.errors import PlanRefused
 
 
 def plan(

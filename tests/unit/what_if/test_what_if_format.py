@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.commands import cli
+from zonequake_ctl.errors import WhatIfError
 from zonequake_ctl.what_if.reading.fields import read
 from zonequake_ctl.what_if.reading.question import (
     BARE,
@@ -17,7 +18,6 @@ from zonequake_ctl.what_if.reading.question import (
     GivenLink,
     GivenReplica,
 )
-from zonequake_kube.errors import WhatIfError
 from zonequake_kube.yaml_fields import file_names
 
 WHOLE = """

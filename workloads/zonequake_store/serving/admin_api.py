@@ -29,7 +29,7 @@ from zonequake_protocol.terms import number_of
 from zonequake_store.catchup.demander import size_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.rule import NodeLease
+from zonequake_store.lease.rules.node_lease import NodeLease
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import replica_status, resting_status

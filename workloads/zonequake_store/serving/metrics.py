@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, Stage
 from zonequake_store.lease.clock import boottime_s
-from zonequake_store.lease.rule import NodeLease
+from zonequake_store.lease.rules.node_lease import NodeLease
 from zonequake_store.replica.replica import Replica
 from zonequake_store.serving.counters import Counters
 from zonequake_store.serving.storage_health import StorageHealth

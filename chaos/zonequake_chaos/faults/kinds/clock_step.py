@@ -9,11 +9,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from zonequake_agent.wall_clock import ClockOffset
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.node_access.shell import asked, asked_if_there, shell_of
 from zonequake_chaos.record.cleanup_journal import RestoreClock
-from zonequake_kube.errors import FaultFailed, NoProcess
 from zonequake_kube.objects import http_probe
 
 _TOLERANCE_S = 3.0

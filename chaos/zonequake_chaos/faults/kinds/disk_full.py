@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from zonequake_agent.disk.filling import VolumeState
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_chaos.faults.life import Injection, Proof, Victim
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell_of
 from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_chaos.record.cleanup_journal import EmptyVolume
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import FaultFailed, NoProcess, NotFound
+from zonequake_kube.errors import NotFound
 from zonequake_kube.objects import claim_path, pod_view
 
 

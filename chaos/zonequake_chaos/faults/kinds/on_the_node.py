@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.kinds.pod_kill import delete_pod
 from zonequake_chaos.faults.life import Injection, Proof, end_tasks
 from zonequake_chaos.faults.watching import until_back
@@ -17,7 +18,7 @@ from zonequake_chaos.node_access.shell import to_its_end
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import ResumeComponent
 from zonequake_chaos.scenario.faults import AnyFault, OnTheNode
-from zonequake_kube.errors import ClusterError, FaultFailed, UsageError, in_words
+from zonequake_kube.errors import ClusterError, UsageError, in_words
 
 KUBELET = "kubelet"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_chaos.faults.signals import (
     STILL,
@@ -18,7 +19,7 @@ from zonequake_chaos.faults.signals import (
     send_signal,
 )
 from zonequake_chaos.record.cleanup_journal import ContinueProcess
-from zonequake_kube.errors import ClusterError, FaultFailed, HarnessError
+from zonequake_kube.errors import ClusterError, HarnessError
 from zonequake_kube.objects import OPERATOR_LABELS, PodView, pod_view
 
 

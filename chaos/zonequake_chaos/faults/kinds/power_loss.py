@@ -12,11 +12,11 @@ from itertools import groupby
 
 from zonequake_agent.disk.power import HALF_BYTES, PowerLoss
 from zonequake_agent.disk.power_plan import Volume
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.node_access.shell import NodeShell, PodOnNode, asked, shell_of, told
 from zonequake_chaos.record.cleanup_journal import RestorePower
-from zonequake_kube.errors import FaultFailed
 from zonequake_kube.objects import claim_path
 
 

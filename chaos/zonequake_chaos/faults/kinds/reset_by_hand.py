@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injection, Proof
 from zonequake_ctl import reset_by_hand, reset_proof
 from zonequake_ctl.reset_choices import choice_on
 from zonequake_ctl.zq.screens.findings import partitions_text
-from zonequake_kube.errors import FaultFailed, UsageError, WaitExpired
+from zonequake_kube.errors import UsageError, WaitExpired
 from zonequake_operator.resources.model import ResetRequest
 
 

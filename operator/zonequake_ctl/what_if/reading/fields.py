@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from zonequake_ctl.errors import WhatIfError
 from zonequake_ctl.what_if.reading.question import (
     BARE,
     OF_PARTITION,
@@ -30,7 +31,6 @@ from zonequake_ctl.what_if.reading.question import (
     TimelineEvent,
 )
 from zonequake_ctl.what_if.reading.zone_fields import check_spec, parsed, read_changes
-from zonequake_kube.errors import WhatIfError
 from zonequake_kube.yaml_fields import NotExpectedError, check_names, convert, refuse, shown
 from zonequake_kube.yaml_text import PlainLoader, read_yaml
 from zonequake_protocol.admin import ReconfigurationStatus, Stage

@@ -17,6 +17,7 @@ from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup import prove
 from zonequake_chaos.commands.clean import abort_run, clean_run, find_run
 from zonequake_chaos.commands.run import RunOptions, run_once
+from zonequake_chaos.errors import GuardError, JournalFailed
 from zonequake_chaos.record.cleanup_journal import (
     CleanupJournal,
     Debt,
@@ -27,7 +28,7 @@ from zonequake_chaos.record.cleanup_journal import (
 )
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
+from zonequake_kube.errors import HarnessError, UsageError
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",

@@ -19,6 +19,7 @@ from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import RunOptions, planned, run_once
+from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.kit.member_set import KINDS, MemberSet, member_objects
 from zonequake_chaos.kit.target import TargetPlace
 from zonequake_chaos.record.cleanup_journal import CleanupJournal, DeleteObjects
@@ -26,7 +27,7 @@ from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import RunTarget, TargetStorage, with_target
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.errors import ManifestError, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_target_etcd.members import PORTS, container
 
 Events = Callable[[Path], list[dict[str, Any]]]

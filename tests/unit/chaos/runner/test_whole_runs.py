@@ -21,6 +21,7 @@ from rich.console import Console
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import RunOptions, print_dry_run, run_once
+from zonequake_chaos.errors import GuardError, PlanRefused
 from zonequake_chaos.load import pods
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.observe.view import ClusterView
@@ -28,7 +29,7 @@ from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario.control import holding
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
-from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
+from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.execution import ExecResult
 
 QUICK = [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonequake_ctl.errors import SqlError
 from zonequake_ctl.sql.parser import parse, parse_name
 from zonequake_ctl.sql.statements import (
     AlterTable,
@@ -20,7 +21,6 @@ from zonequake_ctl.sql.statements import (
     SelectAll,
     TableView,
 )
-from zonequake_kube.errors import SqlError
 
 UP, DOWN, BOTH = (
     "dataNodesAutoAdjustScaleUp",

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from zonequake_ctl.errors import SqlError
 from zonequake_ctl.sql.names import SQL_NAME
 from zonequake_ctl.sql.parser import parse
 from zonequake_ctl.sql.translate import Catalog, Create, Delete, Translation, Update, translate
 from zonequake_ctl.sql.views import Rows
 from zonequake_ctl.sql_command import as_text
-from zonequake_kube.errors import SqlError
 
 
 def run(text: str, world: Catalog | None = None) -> tuple[Catalog, list[Translation]]:

@@ -34,7 +34,7 @@ from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 
 app = typer.Typer(help="Analyze run folders.", add_completion=False)

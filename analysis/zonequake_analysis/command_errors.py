@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.storage.causes import told_by_worker
-from zonequake_analysis.untrusted_text import one_line, visible
+from zonequake_analysis.text.untrusted_text import one_line, visible
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 

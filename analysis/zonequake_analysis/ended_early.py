@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from zonequake_analysis.errors import FolderHeld, PlaceError
 from zonequake_analysis.jvm import local_jvm
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 if TYPE_CHECKING:

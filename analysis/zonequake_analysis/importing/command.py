@@ -27,7 +27,7 @@ from zonequake_analysis.importing.values import Values
 from zonequake_analysis.run_argument import path_or_uri
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 app = typer.Typer(help="Import histories of other tools.", add_completion=False)
 

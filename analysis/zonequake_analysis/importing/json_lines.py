@@ -13,7 +13,7 @@ import msgspec
 
 from zonequake_analysis.errors import NO_JSON, ImportRefused
 from zonequake_analysis.importing.edn import text_of, text_of_key
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 
 class JsonObject:

@@ -15,7 +15,7 @@ from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.run_argument import OF_A_RUN, RunPlace
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 
 app = typer.Typer(help="Import metrics into a run folder.", add_completion=False)
 

@@ -39,7 +39,7 @@ from zonequake_analysis.inputs.long_lines import LinePiece, pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.inputs.transactions.steps import MARK, transactions_in
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.strange_bytes import strange_bytes
+from zonequake_analysis.text.strange_bytes import strange_bytes
 
 RANGE_BYTES = 64 * 1024 * 1024
 _CACHED_BYTES = 128 * 1024

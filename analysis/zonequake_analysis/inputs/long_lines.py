@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.strange_bytes import MARK
+from zonequake_analysis.text.strange_bytes import MARK
 
 _PIECE_BYTES = 8 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024

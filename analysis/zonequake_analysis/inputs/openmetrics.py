@@ -27,7 +27,7 @@ from zonequake_analysis.inputs.remote_read import (
     Samples,
     rows_of_file,
 )
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')

@@ -20,7 +20,7 @@ from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 _Moment = Annotated[int, msgspec.Meta(gt=-MOST_NS, lt=MOST_NS)]
 

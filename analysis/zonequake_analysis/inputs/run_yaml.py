@@ -18,7 +18,7 @@ from yaml.reader import ReaderError
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 _T = TypeVar("_T")
 _MARK_WITHIN = re.compile("^\ufeff", re.MULTILINE)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, Told, started
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import Kind, Verdict, most_severe_first
 
 MOST_WITNESSES = 3

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence, missing_metrics
 from zonequake_analysis.measures.answered_writes import HistoryWrites
 from zonequake_analysis.metrics.alert_rules import Holding, due, fired
@@ -23,6 +22,7 @@ from zonequake_analysis.metrics.counters import (
 )
 from zonequake_analysis.metrics.metric_facts import MetricFacts
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 RESET_ALERT = "ZonequakePartitionReset"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.latency import latency_check
 from zonequake_analysis.measures.availability.windows import Unavailability
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 _MOST_TOLD = 4

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, FaultEntry, Told, VerdictDocument
-from zonequake_analysis.markdown import cell, fenced, paragraph
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.markdown import cell, fenced, paragraph
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import MARKS, Verdict, most_severe_first, severity, worst
 
 COMMENT_CHARACTERS = 65_536

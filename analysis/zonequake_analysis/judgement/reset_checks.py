@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Check, Verdict
 
 _NO_JOURNAL = "no journal of a data node is there to tell of resets"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import PlannedFault
 from zonequake_analysis.judgement.evidence import Evidence, missing_records
 from zonequake_analysis.judgement.harness_checks import harness_checks
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 _MOST_TOLD = 3

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from zonequake_analysis.errors import NO_JSON, RunFolderError
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.first_few import first_few
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, most_severe_first, worst
 
 HARNESS = "zonequake"

@@ -23,7 +23,6 @@ from enum import StrEnum
 
 import numpy as np
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.bounds import KINDS, BoundKind, Bounds
 from zonequake_analysis.many_runs.measured_run import (
@@ -35,6 +34,7 @@ from zonequake_analysis.many_runs.measured_run import (
 )
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import QUANTITIES, WINDOW, Better, Estimate, Quantity
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Verdict, worst
 
 SURE = 0.05

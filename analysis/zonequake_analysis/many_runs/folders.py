@@ -27,7 +27,7 @@ from zonequake_analysis.many_runs.measured_run import (
 from zonequake_analysis.measures.tally import FUNCTIONS, TRANSACTION
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
-from zonequake_analysis.strange_bytes import without_mark
+from zonequake_analysis.text.strange_bytes import without_mark
 
 _ASKED_AT_ONCE = 16
 """Folders that are looked at together: each question to a store waits for its answer."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.verdict_json import HARNESS, RunFacts, VerdictDocument
 from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.quantities import (
@@ -33,6 +32,7 @@ from zonequake_analysis.many_runs.quantities import (
     latency,
     rate,
 )
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Verdict
 
 SHOWED_TOO_LITTLE = frozenset({Verdict.UNKNOWN, Verdict.HARNESS_FAILED})

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.bounds import BoundKind
 from zonequake_analysis.many_runs.comparison import (
     ComparedRow,
@@ -20,8 +19,9 @@ from zonequake_analysis.many_runs.intervals import FEWEST_RUNS
 from zonequake_analysis.many_runs.measured_run import MeasuredRun
 from zonequake_analysis.many_runs.metric_rows import MetricMedian, MetricRow, MetricSide
 from zonequake_analysis.many_runs.quantities import Better, Estimate, number
-from zonequake_analysis.markdown import cell
-from zonequake_analysis.untrusted_text import plain
+from zonequake_analysis.text.first_few import first_few
+from zonequake_analysis.text.markdown import cell
+from zonequake_analysis.text.untrusted_text import plain
 
 MOST_RUNS = 12
 """Most runs of a side that are named; the rest is counted."""

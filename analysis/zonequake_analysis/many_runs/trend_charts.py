@@ -20,7 +20,7 @@ import numpy as np
 
 from zonequake_analysis.many_runs.quantities import number
 from zonequake_analysis.many_runs.trend_rows import LevelChange, Series, TrendRow
-from zonequake_analysis.untrusted_text import plain
+from zonequake_analysis.text.untrusted_text import plain
 from zonequake_analysis.verdict import Verdict
 
 WIDTH, HEIGHT = 500, 210

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from zonequake_analysis.command_errors import told_errors
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.run_argument import (
     Archives,
     DriverHost,
@@ -22,7 +21,8 @@ from zonequake_analysis.run_argument import (
     file_or_uri,
 )
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.first_few import first_few
+from zonequake_analysis.text.untrusted_text import one_line
 
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
 

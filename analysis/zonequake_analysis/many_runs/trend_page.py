@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import jinja2
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.many_runs.quantities import number
 from zonequake_analysis.many_runs.trend_charts import (
     chart,
@@ -26,7 +25,8 @@ from zonequake_analysis.many_runs.trend_rows import (
     left_out,
     notes,
 )
-from zonequake_analysis.untrusted_text import plain
+from zonequake_analysis.text.first_few import first_few
+from zonequake_analysis.text.untrusted_text import plain
 from zonequake_analysis.verdict import MARKS, Verdict
 
 MOST_STEPS = 100

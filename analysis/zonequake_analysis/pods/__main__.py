@@ -12,7 +12,7 @@ import yaml
 from zonequake_analysis.errors import PodError
 from zonequake_analysis.pods import commands
 from zonequake_analysis.pods.template import SECRET_VARIABLE, with_secret
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 
 _WORK = Path("/work")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import Verdict
 
 

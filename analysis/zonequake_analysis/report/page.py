@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 import jinja2
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.importing.values import original_values
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.rebalances import STAGES
@@ -33,7 +32,8 @@ from zonequake_analysis.report.time_rows import Axis
 from zonequake_analysis.report.witness_text import MOST_OPERATIONS, severity_of
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.tables.kinds import named
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.first_few import first_few
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import EXIT_CODES, MARKS, Check
 
 MOST_WINDOWS = 200

@@ -21,7 +21,7 @@ from zonequake_analysis.post_mortem.finding_cells import MOST_CELLS, FindingCell
 from zonequake_analysis.post_mortem.log_excerpts import LogLine, NodeMoment, excerpts
 from zonequake_analysis.report import svg
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import MARKS, Check, Verdict
 
 MOST_DETAIL_BYTES = 900_000

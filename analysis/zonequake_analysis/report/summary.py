@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.sufficiency import LOAD
 from zonequake_analysis.judgement.verdict_json import MOST_TOLD
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
+from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (

@@ -15,7 +15,7 @@ from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 from zonequake_analysis.metrics.spans import Stretch
 from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.report.shortened import MOST_ELEMENTS, brief, ends_of
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.untrusted_text import visible
 
 WIDTH = 1160
 LEFT, RIGHT = 84, 12

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
 from zonequake_analysis.measures.timeline import PartitionRow, Timeline, all_of
 from zonequake_analysis.report.shortened import brief
 from zonequake_analysis.report.svg import duration, escaped
+from zonequake_analysis.text.first_few import first_few
 
 LATENCY_HEIGHT, RATE_HEIGHT = 170, 70
 MOST_REBALANCES = 60

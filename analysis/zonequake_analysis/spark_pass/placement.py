@@ -22,7 +22,7 @@ from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
 from zonequake_analysis.pods.proxy import proxy_for
 from zonequake_analysis.spark_pass.settings import is_local
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 
 REACH_S = 60.0
 """Longest time that an executor may take to come; a pod, to start."""

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import msgspec
 
-from zonequake_analysis.untrusted_text import one_line, visible
+from zonequake_analysis.text.untrusted_text import one_line, visible
 
 NULL = "NULL"
 

@@ -19,7 +19,7 @@ from zonequake_analysis.sql_shell.answers import Form, write_rows
 from zonequake_analysis.sql_shell.prompt import Prompt, lines_of_script
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import USAGE_EXIT_CODE
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from zonequake_analysis.sql_shell.statements import StatementRefused, cut
-from zonequake_analysis.strange_bytes import strange_bytes, without_mark
+from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 FIRST, NEXT = "zonequake> ", "      ...> "
 

@@ -39,7 +39,7 @@ from zonequake_analysis.tables.rows import (
 )
 from zonequake_analysis.tables.schemas import FINDINGS, OF_THE_VERDICT, arrow_schema
 from zonequake_analysis.tables.unix_time import UnixTime
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import Check, verdicts_of
 
 

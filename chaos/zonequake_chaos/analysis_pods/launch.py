@@ -22,7 +22,7 @@ from zonequake_analysis.errors import PlaceError
 from zonequake_analysis.pods.last_line import told_verdict
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
 from zonequake_analysis.storage.place import Place
-from zonequake_analysis.untrusted_text import one_line
+from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods.driver_pod import driver_pod
 from zonequake_ctl.context import ReleasePlace

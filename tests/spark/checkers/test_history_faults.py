@@ -13,7 +13,7 @@ from tests.unit.analysis.read_pages import Page
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import ingest
-from zonequake_analysis.untrusted_text import visible
+from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

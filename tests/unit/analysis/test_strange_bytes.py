@@ -14,7 +14,7 @@ from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.run_folder import read_description, read_dumps, read_events
 from zonequake_analysis.inputs.shapes import CORRUPT
 from zonequake_analysis.judgement.verdict_json import read_document
-from zonequake_analysis.strange_bytes import MARK, strange_bytes
+from zonequake_analysis.text.strange_bytes import MARK, strange_bytes
 
 NUL = (
     "found 3 NUL bytes, as a machine that lost power may leave, expected text: copy the file again"

@@ -30,10 +30,10 @@ from zonequake_analysis.judgement.verdict_json import (
     read_document,
     write_document,
 )
-from zonequake_analysis.markdown import cell, fenced
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.page import _visible
-from zonequake_analysis.untrusted_text import one_line, visible
+from zonequake_analysis.text.markdown import cell, fenced
+from zonequake_analysis.text.untrusted_text import one_line, visible
 from zonequake_analysis.verdict import Verdict
 
 HOSTILE = [

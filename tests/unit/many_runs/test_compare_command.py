@@ -20,7 +20,7 @@ from zonequake_analysis.many_runs.folders import read_phases, read_run, run_fold
 from zonequake_analysis.many_runs.trend_command import app as trend_app
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
-from zonequake_analysis.strange_bytes import MARK
+from zonequake_analysis.text.strange_bytes import MARK
 
 
 def compared(*arguments: str | Path) -> int:

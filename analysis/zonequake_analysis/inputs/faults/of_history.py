@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.first_few import first_few
 from zonequake_analysis.storage.place import Place
+from zonequake_analysis.text.first_few import first_few
 
 Ints = NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from zonequake_analysis.inputs.even_lines import text_of
 from zonequake_analysis.inputs.shapes import CORRUPT
-from zonequake_analysis.strange_bytes import strange_bytes
+from zonequake_analysis.text.strange_bytes import strange_bytes
 
 SCHEMA_VERSION = 2
 """Of the lines of transactions."""

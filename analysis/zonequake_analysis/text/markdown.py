@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from zonequake_analysis.untrusted_text import plain, visible
+from zonequake_analysis.text.untrusted_text import plain, visible
 
 MOST_CHARACTERS = 600
 """Most characters of one cell or sentence."""

@@ -15,7 +15,7 @@ from benchmarks.evidence_ignite.rows import Altered, System
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
 from zonequake_target_ignite.client.protocol.statements import quoted
-from zonequake_target_ignite.nodes import SIGHT_PORT
+from zonequake_target_ignite.nodes import STATUS_PORT
 
 POD = "zq-ignite-default-0"
 _LOOK_S = 0.1
@@ -44,7 +44,7 @@ async def alter(kube: Kube, system: System, zone: str, replicas: int) -> None:
         await kube.patch("DistributionZone", zone, {"spec": {"replicas": replicas}})
         return
     asked = msgspec.json.encode({"statement": statement(zone, replicas)})
-    await kube.pod_proxy(POD, SIGHT_PORT, "/sql", method="POST", body=asked, timeout_s=60.0)
+    await kube.pod_proxy(POD, STATUS_PORT, "/sql", method="POST", body=asked, timeout_s=60.0)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from zonequake_kube.errors import ClusterError, WaitExpired
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 from zonequake_target_ignite.client.protocol.statements import create_table
-from zonequake_target_ignite.nodes import SIGHT_PORT, node_objects
+from zonequake_target_ignite.nodes import STATUS_PORT, node_objects
 from zonequake_target_ignite.sight_shapes import NodeSight
 from zonequake_target_ignite.source import NodeSource
 from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
@@ -158,7 +158,7 @@ class IgniteDeployment:
     async def _post(self, path: str, asked: Mapping[str, object]) -> None:
         await self._kube.pod_proxy(
             self._members.pods[0],
-            SIGHT_PORT,
+            STATUS_PORT,
             path,
             method="POST",
             body=msgspec.json.encode(asked),

@@ -1,6 +1,6 @@
 """The nodes of a run: their configuration, container and objects.
 
-Beside each node runs `sight`, in the container that signals are sent from.
+Beside each node runs `status_server`, in the container that signals are sent from.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PORTS = LinkPorts(clients=2379, peers=7001)
 """Those that a release with network policies lets through (the chart's `networkPolicy.target`)."""
 
 REST_PORT = 10300
-SIGHT_PORT = 8082
+STATUS_PORT = 8082
 CONFIGURATION = "/ignite/ignite.conf"
 LOGGING = "/ignite/logging.properties"
 MAIN_CLASS = "org.apache.ignite.internal.app.IgniteRunner"
-SOURCES = "/sight"
+SOURCES = "/status-server"
 
 OWN_OPTIONS = frozenset({"--config-path", "--work-dir", "--node-name"})
 """The options that `container` gives."""
@@ -40,14 +40,14 @@ _OPENED = (
 """Packages of `java.base` that Ignite looks into."""
 
 _LOG = "ignite.log"
-_TMP, _TMP_OF_SIGHT = "/tmp", "/node"  # noqa: S108 - the node's volume, in both containers
+_TMP, _TMP_BESIDE = "/tmp", "/node"  # noqa: S108 - the node's volume, in both containers
 LOGGING_TEXT = f"""\
 handlers = java.util.logging.ConsoleHandler, java.util.logging.FileHandler
 java.util.logging.FileHandler.pattern = {_TMP}/{_LOG}
 java.util.logging.FileHandler.formatter = java.util.logging.SimpleFormatter
 java.util.logging.SimpleFormatter.format = %1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n
 """
-"""Java's logging: a line for each message, and a second copy for `sight`."""
+"""Java's logging: a line for each message, and a second copy for `status_server`."""
 
 _HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _MIB = 1024 * 1024
@@ -108,7 +108,7 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
             "failureThreshold": 2,
         },
         "livenessProbe": {
-            "httpGet": {"path": "/live", "port": SIGHT_PORT},
+            "httpGet": {"path": "/live", "port": STATUS_PORT},
             "periodSeconds": 3,
             "timeoutSeconds": 3,
             "failureThreshold": 3,
@@ -120,10 +120,10 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
     }
 
 
-def sight_sources(client: ClientCode) -> Mapping[str, str]:
-    """Returns the files of `sight`, by their paths in its container."""
+def status_server_sources(client: ClientCode) -> Mapping[str, str]:
+    """Returns the files of `status_server`, by their paths in its container."""
     package = __package__
-    names = ("sight.py", "sight_shapes.py")
+    names = ("status_server.py", "sight_shapes.py")
     own = {f"{package}/{name}": (files(package) / name).read_text() for name in names}
     return {f"{SOURCES}/{path}": text for path, text in {**client.files(), **own}.items()}
 
@@ -142,13 +142,14 @@ def node_objects(
     node["volumeMounts"] = [each for each in node["volumeMounts"] if each not in mounts]
     hands |= {
         "args": [
-            *("python", "-m", f"{__package__}.sight", "--zone", zone, "--port", str(SIGHT_PORT)),
+            *("python", "-m", f"{__package__}.status_server", "--zone", zone),
+            *("--port", str(STATUS_PORT)),
             *("--rest", f"http://127.0.0.1:{REST_PORT}"),
-            *("--client", f"127.0.0.1:{PORTS.clients}", "--log", f"{_TMP_OF_SIGHT}/{_LOG}"),
+            *("--client", f"127.0.0.1:{PORTS.clients}", "--log", f"{_TMP_BESIDE}/{_LOG}"),
         ],
         "env": [{"name": "PYTHONPATH", "value": f"/app:{SOURCES}"}],
-        "ports": [{"name": "sight", "containerPort": SIGHT_PORT}],
-        "volumeMounts": [*mounts, {"name": "tmp", "mountPath": _TMP_OF_SIGHT, "readOnly": True}],
+        "ports": [{"name": "status", "containerPort": STATUS_PORT}],
+        "volumeMounts": [*mounts, {"name": "tmp", "mountPath": _TMP_BESIDE, "readOnly": True}],
         "resources": {
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"cpu": "500m", "memory": "192Mi"},

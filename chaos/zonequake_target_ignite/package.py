@@ -23,7 +23,7 @@ from zonequake_target_ignite.nodes import (
     PORTS,
     PROGRAM,
     configuration,
-    sight_sources,
+    status_server_sources,
 )
 from zonequake_target_ignite.zone.definition import unsuited_zones
 
@@ -49,7 +49,7 @@ class IgnitePackage(TargetPackage):
         files = {
             CONFIGURATION: configuration(members),
             LOGGING: LOGGING_TEXT,
-            **sight_sources(self.client),
+            **status_server_sources(self.client),
         }
         return IgniteDeployment(
             place,

@@ -13,7 +13,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import ReplicasReport
-from zonequake_target_ignite.nodes import PORTS, SIGHT_PORT
+from zonequake_target_ignite.nodes import PORTS, STATUS_PORT
 from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight
 from zonequake_target_ignite.zone.placement import ZonePlacement
 from zonequake_target_ignite.zone.states import BEHIND, report_of
@@ -50,7 +50,7 @@ class NodeSource:
 
     async def sight(self, pod: str, *, timeout_s: float) -> NodeSight:
         """Returns what a node says of itself. Raises ClusterError, msgspec.MsgspecError."""
-        raw = await self._kube.pod_proxy(pod, SIGHT_PORT, "/status", timeout_s=timeout_s)
+        raw = await self._kube.pod_proxy(pod, STATUS_PORT, "/status", timeout_s=timeout_s)
         return msgspec.json.decode(raw, type=NodeSight)
 
     async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:

@@ -33,17 +33,18 @@ from zonequake_protocol.admin import ReplicaRole, Stage
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     PORTS,
-    SIGHT_PORT,
+    STATUS_PORT,
     configuration,
     node_objects,
-    sight_sources,
+    status_server_sources,
 )
 from zonequake_target_ignite.package import TARGET
-from zonequake_target_ignite.sight import (
+from zonequake_target_ignite.states import report_of, role_of
+from zonequake_target_ignite.status_server import (
     EPOCH_S,
     ShutOut,
-    Sight,
     Terms,
+    WatchedNode,
     application,
     is_refused,
 )
@@ -182,7 +183,7 @@ def test_nodes_find_each_other_and_sync_their_logs_as_the_zone_says() -> None:
 
 def containers(settings: RunTarget | None = None) -> tuple[Any, Any]:
     """The container of a node, and the one beside it."""
-    files = {CONFIGURATION: "{}", **sight_sources(TARGET.client)}
+    files = {CONFIGURATION: "{}", **status_server_sources(TARGET.client)}
     installation = Installation(
         release="zq",
         namespace="data",
@@ -200,23 +201,26 @@ def containers(settings: RunTarget | None = None) -> tuple[Any, Any]:
 
 
 def test_a_secret_of_the_nodes_is_in_no_other_container() -> None:
-    node, hands = containers(RunTarget(secrets={"/sight-tls": "a", "/sight/tls": "b"}))
+    node, hands = containers(
+        RunTarget(secrets={"/status-server-tls": "a", "/status-server/tls": "b"})
+    )
     named = {each["mountPath"] for each in node["volumeMounts"]}
-    assert {"/sight-tls", "/sight/tls"} <= named
+    assert {"/status-server-tls", "/status-server/tls"} <= named
     assert not any(each["name"].startswith("secret") for each in hands["volumeMounts"])
 
 
-def test_beside_each_node_runs_sight_with_all_that_it_imports() -> None:
+def test_beside_each_node_runs_its_status_server_with_all_that_it_imports() -> None:
     node, hands = containers()
     assert (node["name"], hands["name"], hands["image"]) == ("ignite", "hands", "load")
-    assert node["livenessProbe"]["httpGet"] == {"path": "/live", "port": SIGHT_PORT}
-    assert hands["args"][:5] == ["python", "-m", "zonequake_target_ignite.sight", "--zone", "z1"]
+    assert node["livenessProbe"]["httpGet"] == {"path": "/live", "port": STATUS_PORT}
+    assert hands["args"][:3] == ["python", "-m", "zonequake_target_ignite.status_server"]
+    assert hands["args"][3:5] == ["--zone", "z1"]
     assert [each["mountPath"] for each in node["volumeMounts"]] == ["/data", "/tmp", CONFIGURATION]
     mounted = {each["mountPath"] for each in hands["volumeMounts"]}
-    assert mounted == {*sight_sources(TARGET.client), "/node"}
-    text = sight_sources(TARGET.client)["/sight/zonequake_target_ignite/sight.py"]
+    assert mounted == {*status_server_sources(TARGET.client), "/node"}
+    text = status_server_sources(TARGET.client)["/status-server/zonequake_target_ignite/status_server.py"]
     imported = re.findall(r"^from (zonequake_target_ignite\.[\w.]+) import", text, re.MULTILINE)
-    assert {"/sight/" + name.replace(".", "/") + ".py" for name in imported} <= mounted
+    assert {"/status-server/" + name.replace(".", "/") + ".py" for name in imported} <= mounted
     assert "zonequake_target_ignite.client.wire" in imported
 
 
@@ -283,12 +287,14 @@ def test_only_the_refused_node_is_said_to_be_refused() -> None:
     assert not is_refused("n1", REFUSING)
 
 
-def test_sight_answers_at_each_path_that_its_module_names() -> None:
-    watched = Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+def test_the_status_server_answers_at_each_path_that_its_module_names() -> None:
+    watched = WatchedNode(zone="z1", rest="http://n", client="n:1", log=Path("log"))
     routes = application(watched, rest="http://n").router.routes()
     answered = {(each.method, each.resource.canonical) for each in routes if each.resource}
     named = re.findall(
-        r"^    (GET|POST) +(/\w+) ", sys.modules[Sight.__module__].__doc__ or "", flags=re.MULTILINE
+        r"^    (GET|POST) +(/\w+) ",
+        sys.modules[WatchedNode.__module__].__doc__ or "",
+        flags=re.MULTILINE,
     )
     assert answered - {("HEAD", path) for _, path in named} == set(named)
 
@@ -343,7 +349,7 @@ async def test_a_status_outlives_a_slow_answer_and_not_the_process(
     monkeypatch: pytest.MonkeyPatch, error: Exception, stays: bool
 ) -> None:
     """A dead node would be seen to answer, and to be primary, until its status is old."""
-    watched = Sight(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+    watched = WatchedNode(zone="z1", rest="http://n", client="n:1", log=Path("log"))
     looked, calls = asyncio.Event(), itertools.count(1)
 
     async def look(_: object) -> NodeSight:
@@ -357,8 +363,8 @@ async def test_a_status_outlives_a_slow_answer_and_not_the_process(
         raise AssertionError
 
     monkeypatch.setattr(watched, "_look", look)
-    monkeypatch.setattr("zonequake_target_ignite.sight.EVERY_S", 0)
-    monkeypatch.setattr("zonequake_target_ignite.sight.STALE_S", 600)
+    monkeypatch.setattr("zonequake_target_ignite.status_server.EVERY_S", 0)
+    monkeypatch.setattr("zonequake_target_ignite.status_server.STALE_S", 600)
     watching = asyncio.create_task(watched.watch(cast("aiohttp.ClientSession", None)))
     await looked.wait()
     watching.cancel()

@@ -1,4 +1,4 @@
-"""`python -m zonequake_target_ignite.sight`: what one node says of itself, for the harness.
+"""`python -m zonequake_target_ignite.status_server`: what one node says of itself, for the harness.
 
 It runs beside the node, in the container that signals are sent from: the harness reaches pods by
 HTTP alone, and Ignite tells by its client protocol which replica is primary. It asks its own node
@@ -121,7 +121,7 @@ def lagging(states: Iterable[Mapping[str, Any]], node: str) -> frozenset[int]:
     )
 
 
-class Sight:
+class WatchedNode:
     """Keeps the newest status of one node."""
 
     def __init__(self, *, zone: str, rest: str, client: str, log: Path) -> None:
@@ -265,17 +265,17 @@ def _names(nodes: list[dict[str, Any]]) -> list[str]:
     return sorted(str(each["name"]) for each in nodes)
 
 
-def application(sight: Sight, *, rest: str) -> web.Application:
+def application(watched: WatchedNode, *, rest: str) -> web.Application:
     """Returns the server; it watches as long as it runs."""
 
     async def status(_: web.Request) -> web.Response:
-        newest = sight.newest
+        newest = watched.newest
         if newest is None:
             return web.Response(status=503, text="the node does not answer")
         return web.Response(body=msgspec.json.encode(newest), content_type="application/json")
 
     async def live(_: web.Request) -> web.Response:
-        if sight.shut_out:
+        if watched.shut_out:
             return web.Response(status=503, text="the node is shut out until it is restarted")
         return web.Response(text="not shut out")
 
@@ -289,7 +289,7 @@ def application(sight: Sight, *, rest: str) -> web.Application:
     async def define(request: web.Request) -> web.Response:
         statement = str((await request.json())["statement"])
         try:
-            rows = await sight.define(statement, [], timeout_s=DEFINE_TIMEOUT_S)
+            rows = await watched.define(statement, [], timeout_s=DEFINE_TIMEOUT_S)
         except AttemptError as error:
             return web.Response(status=500, text=str(error))
         return web.json_response({"rows": rows})
@@ -297,8 +297,8 @@ def application(sight: Sight, *, rest: str) -> web.Application:
     async def watching(app: web.Application) -> Any:  # noqa: ANN401 - aiohttp's own type of contexts
         async with aiohttp.ClientSession() as session:
             tasks = [
-                asyncio.create_task(sight.watch(session)),
-                asyncio.create_task(sight.watch_others(session)),
+                asyncio.create_task(watched.watch(session)),
+                asyncio.create_task(watched.watch_others(session)),
             ]
             yield
             for task in tasks:
@@ -325,8 +325,8 @@ def main() -> None:
     parser.add_argument("--client", required=True, help="HOST:PORT of its client port")
     parser.add_argument("--log", required=True, type=Path, help="file of its log")
     given = parser.parse_args()
-    sight = Sight(zone=given.zone, rest=given.rest, client=given.client, log=given.log)
-    web.run_app(application(sight, rest=given.rest), port=given.port, access_log=None)
+    watched = WatchedNode(zone=given.zone, rest=given.rest, client=given.client, log=given.log)
+    web.run_app(application(watched, rest=given.rest), port=given.port, access_log=None)
 
 
 if __name__ == "__main__":

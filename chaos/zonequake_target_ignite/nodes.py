@@ -123,7 +123,7 @@ def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
 def status_server_sources(client: ClientCode) -> Mapping[str, str]:
     """Returns the files of `status_server`, by their paths in its container."""
     package = __package__
-    names = ("status_server.py", "sight_shapes.py")
+    names = ("status_server.py", "node_sight.py")
     own = {f"{package}/{name}": (files(package) / name).read_text() for name in names}
     return {f"{SOURCES}/{path}": text for path, text in {**client.files(), **own}.items()}
 

@@ -38,7 +38,7 @@ from zonequake_target_ignite.client.protocol.messages import (
 from zonequake_target_ignite.client.protocol.packed import packed
 from zonequake_target_ignite.client.protocol.tuples import ColumnValue
 from zonequake_target_ignite.client.wire import IgniteWire, read_as
-from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
+from zonequake_target_ignite.node_sight import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 
 EVERY_S = 0.1
 COMPARE_S = 0.5

@@ -21,7 +21,7 @@ from zonequake_protocol.admin import (
     ReplicaStatus,
     Stage,
 )
-from zonequake_target_ignite.sight_shapes import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
+from zonequake_target_ignite.node_sight import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 
 STARTED = "STARTED"
 BEHIND = frozenset({CATCHING_UP, "INSTALLING_SNAPSHOT", "INITIALIZING"})

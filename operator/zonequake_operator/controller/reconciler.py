@@ -19,10 +19,10 @@ from zonequake_operator.api_server.rendering import (
     render_partition_status,
     render_zone_status,
 )
-from zonequake_operator.api_server.zone_resources import StoredZone, ZoneResources
 from zonequake_operator.controller import metrics
 from zonequake_operator.controller.event_poster import EventPoster
 from zonequake_operator.controller.order_sender import OrderSender
+from zonequake_operator.controller.zone_resources import StoredZone, ZoneResources
 from zonequake_operator.errors import KubeConflict, KubeError
 from zonequake_operator.fleet.fleet import Fleet, FleetView
 from zonequake_operator.fleet.store_client import StoreClient

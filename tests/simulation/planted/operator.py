@@ -12,8 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
-from zonequake_operator.api_server import zone_resources
-from zonequake_operator.controller import reconciler
+from zonequake_operator.controller import reconciler, zone_resources
 from zonequake_operator.errors import KubeConflict
 from zonequake_operator.fleet import membership
 from zonequake_operator.groups import evidence

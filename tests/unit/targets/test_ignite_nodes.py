@@ -48,7 +48,7 @@ from zonequake_target_ignite.status_server import (
     application,
     is_refused,
 )
-from zonequake_target_ignite.sight_shapes import NodeSight, ReplicaSight
+from zonequake_target_ignite.node_sight import NodeSight, ReplicaSight
 from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
 from zonequake_target_ignite.zone.states import report_of, role_of
 
@@ -218,7 +218,8 @@ def test_beside_each_node_runs_its_status_server_with_all_that_it_imports() -> N
     assert [each["mountPath"] for each in node["volumeMounts"]] == ["/data", "/tmp", CONFIGURATION]
     mounted = {each["mountPath"] for each in hands["volumeMounts"]}
     assert mounted == {*status_server_sources(TARGET.client), "/node"}
-    text = status_server_sources(TARGET.client)["/status-server/zonequake_target_ignite/status_server.py"]
+    server = "/status-server/zonequake_target_ignite/status_server.py"
+    text = status_server_sources(TARGET.client)[server]
     imported = re.findall(r"^from (zonequake_target_ignite\.[\w.]+) import", text, re.MULTILINE)
     assert {"/status-server/" + name.replace(".", "/") + ".py" for name in imported} <= mounted
     assert "zonequake_target_ignite.client.wire" in imported

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.analysis.engines import cost_of
-from zonequake_analysis.inputs.remote_read import FILE, LABELS, SCHEMA, series_id
+from zonequake_analysis.inputs.prometheus.remote_read import FILE, LABELS, SCHEMA, series_id
 from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding

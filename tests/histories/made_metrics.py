@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zonequake_analysis.inputs.remote_read import (
+from zonequake_analysis.inputs.prometheus.remote_read import (
     FILE,
     LABELS,
     SCHEMA,

@@ -26,7 +26,7 @@ def import_metrics(text: Path, run: Path | Place) -> tuple[Place, int]:
     Raises ImportRefused for a line that can't be read, RunNotWhole for a place that a run has
     claimed and not filled yet, FileExistsError, OSError, PlaceError.
     """
-    from zonequake_analysis.inputs.openmetrics import convert
+    from zonequake_analysis.inputs.prometheus.openmetrics import convert
 
     check_whole(Place.of(run))
     folder = Place.of(run) / "metrics"

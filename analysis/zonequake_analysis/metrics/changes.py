@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zonequake_analysis.inputs.remote_read import LABELS
+from zonequake_analysis.inputs.prometheus.remote_read import LABELS
 from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown_of

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zonequake_analysis.errors import PrometheusError
-from zonequake_analysis.inputs.remote_read import (
+from zonequake_analysis.inputs.prometheus.remote_read import (
     LABELS,
     Labels,
     Samples,
@@ -40,7 +40,7 @@ from zonequake_analysis.inputs.remote_read import (
     series_counts,
     without_name,
 )
-from zonequake_analysis.metrics.slices import SCRAPE_MS, Slice, slices
+from zonequake_analysis.inputs.prometheus.slices import SCRAPE_MS, Slice, slices
 
 SAMPLES = 1_000_000
 

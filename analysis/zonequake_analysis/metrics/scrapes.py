@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from zonequake_analysis.metrics.slices import SCRAPE_MS
+from zonequake_analysis.inputs.prometheus.slices import SCRAPE_MS
 from zonequake_analysis.metrics.tasks.selected import SeriesSamples
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES, since
 

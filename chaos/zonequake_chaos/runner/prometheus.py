@@ -34,7 +34,7 @@ async def pull_metrics(
     # Imported only here: it brings pyarrow and protobuf, which a dry run doesn't need.
     try:
         from zonequake_analysis import errors
-        from zonequake_analysis.inputs import remote_read
+        from zonequake_analysis.inputs.prometheus import remote_read
         from zonequake_analysis.metrics import alert_rules
     except ImportError as error:
         return [f"metrics: {error}; pip install 'zonequake[analysis]'"]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.metrics.real_prometheus import SCRAPE_MS, Target, prometheus, value, wait_until
 from zonequake_analysis.errors import PrometheusError
-from zonequake_analysis.inputs.remote_read import FILE, pull
+from zonequake_analysis.inputs.prometheus.remote_read import FILE, pull
 from zonequake_analysis.metrics.data_source import PrometheusSource, matchers_in, register
 from zonequake_analysis.metrics.table import write_tables
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.analysis import made_up_evidence
-from zonequake_analysis.inputs.remote_read import LABELS
+from zonequake_analysis.inputs.prometheus.remote_read import LABELS
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.judgement.judge import judge

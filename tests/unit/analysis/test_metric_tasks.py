@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
-from zonequake_analysis.inputs.remote_read import FILE
+from zonequake_analysis.inputs.prometheus.remote_read import FILE
 from zonequake_analysis.metrics.shown_changes import merged, shown_of
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve

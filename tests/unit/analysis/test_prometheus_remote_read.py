@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from zonequake_analysis.errors import PrometheusError
-from zonequake_analysis.inputs import remote_read
-from zonequake_analysis.inputs.remote_read import (
+from zonequake_analysis.inputs.prometheus import remote_read
+from zonequake_analysis.inputs.prometheus.remote_read import (
     FILE,
     MESSAGES,
     READ_PATH,
@@ -26,8 +26,8 @@ from zonequake_analysis.inputs.remote_read import (
     pull,
     read,
 )
+from zonequake_analysis.inputs.prometheus.slices import LONGEST_MS, Slice, slices
 from zonequake_analysis.metrics.data_source import PrometheusSource
-from zonequake_analysis.metrics.slices import LONGEST_MS, Slice, slices
 
 SECRET = "a-secret-that-nobody-may-read"
 

@@ -9,8 +9,8 @@ import pytest
 import typer.main
 
 from zonequake_analysis.importing.metrics_command import app
-from zonequake_analysis.inputs.openmetrics import groups
-from zonequake_analysis.inputs.remote_read import SCHEMA, series_id
+from zonequake_analysis.inputs.prometheus.openmetrics import groups
+from zonequake_analysis.inputs.prometheus.remote_read import SCHEMA, series_id
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zonequake_analysis.errors import SamplesError
-from zonequake_analysis.inputs.remote_read import LABELS
+from zonequake_analysis.inputs.prometheus.remote_read import LABELS
 from zonequake_analysis.metrics.stored_tables import Part
 from zonequake_analysis.metrics.tasks.series_number import of_id, of_text
 from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes

@@ -33,7 +33,7 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from zonequake_analysis.errors import NO_JSON, PrometheusError
-from zonequake_analysis.metrics.slices import Slice, slices
+from zonequake_analysis.inputs.prometheus.slices import Slice, slices
 
 READ_PATH = "/api/v1/read"
 SERIES_PATH = "/api/v1/series"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from zonequake_analysis.errors import ImportRefused
-from zonequake_analysis.inputs.remote_read import (
+from zonequake_analysis.inputs.prometheus.remote_read import (
     PULLED_SAMPLES,
     SCHEMA,
     STALE_BITS,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from zonequake_chaos.cleanup.run_marker import RunMark
+from zonequake_chaos.cleanup.run_lock import RunLock
 from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S, delete_zone
 from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
 from zonequake_chaos.faults.kinds.scale import set_replicas
@@ -63,13 +63,13 @@ class LeftoverSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlaces:
-    """The places to check. `run` None: those of any run; `mark`: the state before, if known."""
+    """The places to check. `run` None: those of any run. `lock` has the state before, if known."""
 
     kube: Kube
     node: OwnMachine | None
     shell: NodeShell | None
     run: str | None
-    mark: RunMark | None
+    lock: RunLock | None
 
 
 Look = Callable[[SearchPlaces], Awaitable[list[Leftover]]]
@@ -85,7 +85,7 @@ async def look(places: SearchPlaces, *, labelled: bool = False) -> LeftoverSearc
             continue  # no run can have stopped anything on a node that is not this machine's
         if one is _at_pods and places.shell is None:
             continue  # without a shell on the node no run can have done anything there
-        if one in (_scales, _volumes, _partitions) and places.mark is None:
+        if one in (_scales, _volumes, _partitions) and places.lock is None:
             continue
         try:
             search.left += await one(places)
@@ -101,7 +101,7 @@ async def at_pods(kube: Kube, node: OwnMachine | None, shell: NodeShell | None) 
     if shell is None:
         return []
     try:
-        return await _at_pods(SearchPlaces(kube=kube, node=node, shell=shell, run=None, mark=None))
+        return await _at_pods(SearchPlaces(kube=kube, node=node, shell=shell, run=None, lock=None))
     except HarnessError:
         return []  # the look that the proof rests on says why
 
@@ -129,7 +129,7 @@ async def _objects(places: SearchPlaces) -> list[Leftover]:
     for kind in _MADE:
         for made in await places.kube.find(kind, selector):
             name = made["metadata"]["name"]
-            if made["metadata"]["labels"].get(_COMPONENT) != "run":  # the mark goes last
+            if made["metadata"]["labels"].get(_COMPONENT) != "run":  # the run lock goes last
                 mend = partial(_delete, places.kube, kind, name)
                 found.append(Leftover(what=f"{kind} {name} is there", mend=mend))
     return found
@@ -150,12 +150,12 @@ async def _zones(places: SearchPlaces) -> list[Leftover]:
 
 
 async def _partitions(places: SearchPlaces) -> list[Leftover]:
-    assert places.mark is not None
+    assert places.lock is not None
     zones = {zone["metadata"]["name"] for zone in await places.kube.find("DistributionZone")}
     orphans = sorted(
         partition["metadata"]["name"]
         for partition in await places.kube.find("Partition")
-        if partition["spec"]["zone"] in set(places.mark.zones) - zones
+        if partition["spec"]["zone"] in set(places.lock.zones) - zones
     )
     return [
         Leftover(
@@ -220,9 +220,9 @@ async def _of_each_running_pod(
 
 
 async def _scales(places: SearchPlaces) -> list[Leftover]:
-    assert places.mark is not None
+    assert places.lock is not None
     found = []
-    for name, replicas in places.mark.scales.items():
+    for name, replicas in places.lock.scales.items():
         try:
             there = await places.kube.get("StatefulSet", name)
         except NotFound:
@@ -239,14 +239,14 @@ async def _volumes(places: SearchPlaces) -> list[Leftover]:
     """Returns the volumes of data nodes that the run added: a StatefulSet leaves them when it
     shrinks again.
     """
-    assert places.mark is not None
+    assert places.lock is not None
     found = []
     for claim in await places.kube.find("PersistentVolumeClaim"):
         name = claim["metadata"]["name"]
         pool, _, ordinal = name.removeprefix("data-").rpartition("-")
-        if name in places.mark.volumes or not name.startswith("data-") or not ordinal.isdigit():
+        if name in places.lock.volumes or not name.startswith("data-") or not ordinal.isdigit():
             continue
-        if int(ordinal) >= places.mark.scales.get(pool, int(ordinal) + 1):
+        if int(ordinal) >= places.lock.scales.get(pool, int(ordinal) + 1):
             mend = partial(_delete, places.kube, "PersistentVolumeClaim", name)
             found.append(Leftover(what=f"volume {name} of an added node is there", mend=mend))
     return found

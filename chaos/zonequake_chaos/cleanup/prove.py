@@ -1,6 +1,6 @@
 """Undoes a run and proves it: settles its journal's entries, then checks that nothing is left.
 
-    pay what the journal says ─► look everywhere ─┬─ nothing left: proven, the mark goes
+    pay what the journal says ─► look everywhere ─┬─ nothing left: proven, the run lock goes
             ▲                                     │
             └──── mend what was found ◄───────────┘  until the time is over: not proven
 
@@ -26,7 +26,7 @@ from zonequake_chaos.cleanup.leftovers import (
     look,
     stopped_components,
 )
-from zonequake_chaos.cleanup.run_marker import RunMark, read_mark, remove_mark
+from zonequake_chaos.cleanup.run_lock import RunLock, read_run_lock, remove_run_lock
 from zonequake_chaos.cleanup.undo import ZONE_GONE_AGAIN_S, pay
 from zonequake_chaos.node_access.own_machine import OwnMachine
 from zonequake_chaos.node_access.shell import NodeShell
@@ -81,7 +81,7 @@ async def clean_up(
                 # Once nodes are removed, faults at their volumes can't be seen.
                 unpaid += (await _mend(await at_pods(kube, node, shell))).values()
             unpaid += await journal.pay_all(payer, payable)
-        mark, search = await _look(kube, node, shell, release, run)
+        lock, search = await _look(kube, node, shell, release, run)
         if search.proven and not unpaid:
             break
         if time.monotonic() >= deadline_s:
@@ -97,42 +97,42 @@ async def clean_up(
     proof = CleanupProof(checked=search.checked, problems=_problems(search, unpaid, journal))
     if journal is not None:
         proof.checked.insert(0, "debts of the cleanup journal")
-    if proof.proven and mark is not None:
+    if proof.proven and lock is not None:
         try:
-            await remove_mark(kube, mark)
+            await remove_run_lock(kube, lock)
         except HarnessError as error:
-            proof.problems.append(f"the mark {mark.name} could not be removed: {error}")
+            proof.problems.append(f"the run lock {lock.name} could not be removed: {error}")
     return proof
 
 
 async def _payable(kube: Kube, release: str, run: str | None) -> tuple[type[Debt], ...]:
-    """Returns the kinds of debts to pay now: none under another run's mark. That run began when
+    """Returns the kinds of debts to pay now: none under another run's lock. That run began when
     nothing of this one was left, and what this one's debts name, such as a zone, is its own now.
     """
     try:
-        mark = await read_mark(kube, release)
+        lock = await read_run_lock(kube, release)
     except ClusterError:
-        return HEALING  # whose mark it is, is not known yet
+        return HEALING  # whose lock it is, is not known yet
     except HarnessError:
-        mark = None
-    return () if mark is not None and run not in (None, mark.run) else get_args(Debt)
+        lock = None
+    return () if lock is not None and run not in (None, lock.run) else get_args(Debt)
 
 
 async def _look(
     kube: Kube, node: OwnMachine | None, shell: NodeShell | None, release: str, run: str | None
-) -> tuple[RunMark | None, LeftoverSearch]:
-    """Looks, by the state before that the mark holds. With another run's mark it looks only for
+) -> tuple[RunLock | None, LeftoverSearch]:
+    """Looks, by the state before that the lock holds. With another run's lock it looks only for
     objects with the label: a run begins only when the one before left nothing."""
     try:
-        mark = await read_mark(kube, release)
+        lock = await read_run_lock(kube, release)
     except HarnessError as error:
         return None, LeftoverSearch(
-            unseen=[f"the mark of release {release} could not be removed: {error}"]
+            unseen=[f"the run lock of release {release} could not be read: {error}"]
         )
-    if mark is not None and run not in (None, mark.run):
-        places = SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=None)
+    if lock is not None and run not in (None, lock.run):
+        places = SearchPlaces(kube=kube, node=node, shell=shell, run=run, lock=None)
         return None, await look(places, labelled=True)
-    return mark, await look(SearchPlaces(kube=kube, node=node, shell=shell, run=run, mark=mark))
+    return lock, await look(SearchPlaces(kube=kube, node=node, shell=shell, run=run, lock=lock))
 
 
 async def _mend(leftovers: Sequence[Leftover]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """`zonequake clean` and `zonequake abort` end a run, undo it, and report the proof.
 
-A run is named by its folder or by its name; given a name, its mark in the cluster stands for the
-folder. Both commands are repeatable, also by several processes at once, and work from any machine
-that reaches the cluster; faults on an embedded cluster's node need the machine that it runs on.
+A run is named by its folder or by its name; given a name, its run lock in the cluster stands for
+the folder. Both commands are repeatable, also by several processes at once, and work from any
+machine that reaches the cluster; faults on an embedded cluster's node need the machine that it runs
+on.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 
 from zonequake_chaos.cleanup.leftovers import stopped_components
 from zonequake_chaos.cleanup.prove import CleanupProof, clean_up
-from zonequake_chaos.cleanup.run_marker import (
+from zonequake_chaos.cleanup.run_lock import (
     ABORT,
     ALIVE,
-    MarkAnswer,
-    RunMark,
+    LockAnswer,
+    RunLock,
     ask,
-    marks,
-    read_mark,
+    read_run_lock,
+    run_locks,
 )
 from zonequake_chaos.node_access.agent_pods import remaining_shell
 from zonequake_chaos.node_access.own_machine import OwnMachine
@@ -158,28 +159,28 @@ async def _shell(kube: Kube, release: str, node: OwnMachine | None) -> NodeShell
 async def _clean_by_name(run: CleanedRun) -> CleanupProof:
     async def work(kube: Kube, node: OwnMachine | None) -> CleanupProof:
         try:
-            found = await _marks(run, kube, node)
-            for mark in found:
-                if await ask(kube, mark, ALIVE) is MarkAnswer.ANSWER:
+            found = await _run_locks(run, kube, node)
+            for lock in found:
+                if await ask(kube, lock, ALIVE) is LockAnswer.ANSWER:
                     raise UsageError(
-                        f"{mark.run} is under way, started on {mark.host}: zonequake abort "
-                        f"{mark.run}"
+                        f"{lock.run} is under way, started on {lock.host}: zonequake abort "
+                        f"{lock.run}"
                     )
         except HarnessError as error:
-            return CleanupProof(problems=[f"the marks of runs can't be seen: {error}"])
+            return CleanupProof(problems=[f"the run locks can't be seen: {error}"])
         return await _clean_marked(run, found, kube, node)
 
     return await _connected(run, work)
 
 
 async def _clean_marked(
-    run: CleanedRun, found: list[RunMark], kube: Kube, node: OwnMachine | None
+    run: CleanedRun, found: list[RunLock], kube: Kube, node: OwnMachine | None
 ) -> CleanupProof:
-    """Undoes the runs of these marks; without a mark, looks for leftovers of any run."""
-    releases = {mark.release for mark in found} or {run.place.release}
+    """Undoes the runs of these run locks; without one, looks for leftovers of any run."""
+    releases = {lock.release for lock in found} or {run.place.release}
     together = CleanupProof()
     if run.name is not None and not found:  # cleaned before, or misspelled: say so
-        together.checked.append(f"marks of runs (none names {run.name})")
+        together.checked.append(f"run locks (none names {run.name})")
     for release in sorted(releases):
         shell = await _shell(kube, release, node)
         one = await clean_up(
@@ -194,31 +195,31 @@ async def _abort_by_name(
     run: CleanedRun, kube: Kube, node: OwnMachine | None, say: Say
 ) -> CleanupProof:
     try:
-        found = await _marks(run, kube, node)
-        for mark in found:
-            if await ask(kube, mark, ABORT) is not MarkAnswer.ANSWER:
+        found = await _run_locks(run, kube, node)
+        for lock in found:
+            if await ask(kube, lock, ABORT) is not LockAnswer.ANSWER:
                 continue
-            say(f"{mark.run}: asked to end; it heals, collects and cleans")
+            say(f"{lock.run}: asked to end; it heals, collects and cleans")
 
-            async def gone(mark: RunMark = mark) -> bool:
-                now = await read_mark(kube, mark.release)
-                return now is None or now.run != mark.run
+            async def gone(lock: RunLock = lock) -> bool:
+                now = await read_run_lock(kube, lock.release)
+                return now is None or now.run != lock.run
 
             if not await _until(gone):
-                return CleanupProof(problems=[f"{mark.run} has not ended within {END_S:g} s"])
+                return CleanupProof(problems=[f"{lock.run} has not ended within {END_S:g} s"])
     except HarnessError as error:
-        return CleanupProof(problems=[f"the marks of runs can't be seen: {error}"])
+        return CleanupProof(problems=[f"the run locks can't be seen: {error}"])
     return await _clean_marked(run, found, kube, node)
 
 
-async def _marks(run: CleanedRun, kube: Kube, node: OwnMachine | None) -> list[RunMark]:
-    """Returns the marks of the run, or of all. Raises HarnessError.
+async def _run_locks(run: CleanedRun, kube: Kube, node: OwnMachine | None) -> list[RunLock]:
+    """Returns the locks of the run, or of all runs. Raises HarnessError.
 
     An API server that a dead run left stopped is resumed first.
     """
     for leftover in stopped_components(node) if node is not None else []:
         await leftover.mend()
-    return [mark for mark in await marks(kube) if run.name in (None, mark.run)]
+    return [lock for lock in await run_locks(kube) if run.name in (None, lock.run)]
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> bool:

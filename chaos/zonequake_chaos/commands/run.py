@@ -25,7 +25,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement.one_analysis import AnalysisClaim
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
-from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
+from zonequake_chaos.cleanup.run_lock import check_unlocked, take_run_lock
 from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.faults.kinds.network import check_shell
 from zonequake_chaos.faults.kinds.on_the_node import check_node
@@ -176,7 +176,7 @@ async def run_once(
         check_node(run.spec.faults, node)
         check_shell(run.spec.faults, shell)
         run_id = _run_id(run)
-        await check_unmarked(kube, place.release)
+        await check_unlocked(kube, place.release)
         deployment = await package.deployment(
             TargetPlace(
                 kube=kube,
@@ -231,7 +231,7 @@ async def run_once(
             permit=Permit(
                 embedded=node is not None,
                 limit_s=limit_s,
-                mark=await place_mark(
+                lock=await take_run_lock(
                     kube,
                     release=place.release,
                     run=run_id,
@@ -395,6 +395,6 @@ def _with_report(
 
 
 def _write_plan(folder: RunFolder, console: Console, *, plan_of: RunProgress) -> None:
-    """Writes the plan with its marks beside the logs."""
+    """Writes the plan with the states of its steps beside the logs."""
     with (folder.folder("logs") / "plan.txt").open("w") as file:
         print_plan(Console(file=file, width=console.width), plan_of.plan)

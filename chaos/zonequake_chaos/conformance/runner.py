@@ -80,7 +80,7 @@ class ConformanceRunner(Runner):
                 result = StepResult(unknown=[in_words(error)])
             step.note = "; ".join([*result.problems, *result.unknown]) or result.note
             if result.problems or result.unknown:
-                step.mark = StepState.FAILED
+                step.state = StepState.FAILED
         for verdict, texts in (
             (Verdict.VIOLATED, result.problems),
             (Verdict.UNKNOWN, result.unknown),

@@ -55,7 +55,7 @@ def judge_faults(
     def missed(fault: str, miss: Miss) -> None:
         log.emit("fault.missed", {"fault": fault, "reason": miss.reason})
         step = progress.plan.step(f"fault:{fault}")
-        step.mark, step.note = StepState.MISSED, miss.reason
+        step.state, step.note = StepState.MISSED, miss.reason
         problems.add(Verdict.UNKNOWN, f"{fault} missed: {miss.reason}")
 
     for kill in done.kills:

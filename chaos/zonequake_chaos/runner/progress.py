@@ -14,7 +14,7 @@ from zonequake_kube.errors import in_words
 
 
 class RunProgress:
-    """Marks the plan's steps and prints each change."""
+    """Sets the states of the plan's steps and prints each change."""
 
     def __init__(self, *, plan: RunPlan, console: Console, clock: RunClock) -> None:
         self.plan = plan
@@ -23,20 +23,20 @@ class RunProgress:
 
     @contextlib.contextmanager
     def step(self, key: str) -> Iterator[PlanStep]:
-        """Runs one step; the block may set its mark and note."""
+        """Runs one step; the block may set its state and note."""
         step = self.plan.step(key)
         started_ns = self._clock.now().time_ns
-        step.mark = StepState.RUNNING
+        step.state = StepState.RUNNING
         self._console.print(step_line(step))
         try:
             yield step
         except BaseException as error:
-            step.mark = StepState.FAILED
+            step.state = StepState.FAILED
             step.note = step.note or in_words(error)
             raise
         else:
-            if step.mark is StepState.RUNNING:
-                step.mark = StepState.DONE
+            if step.state is StepState.RUNNING:
+                step.state = StepState.DONE
         finally:
             step.took_s = (self._clock.now().time_ns - started_ns) / 1e9
             self._console.print(step_line(step))
@@ -48,7 +48,7 @@ class RunProgress:
         self._console.print(step_line(step))
 
     def skip_rest(self) -> None:
-        """Marks the steps that never began."""
+        """Sets the steps that never began to skipped."""
         for step in self.plan.walk():
-            if step.mark is StepState.PLANNED:
-                step.mark = StepState.SKIPPED
+            if step.state is StepState.PLANNED:
+                step.state = StepState.SKIPPED

@@ -3,10 +3,10 @@
 It checks in the background, every second, and again right before each fault. If the API server does
 not answer, it repeats the check; only a fault waits for the result.
 
-    abort asked, by the folder or by the mark ──┐
+    abort asked, by the folder or by the lock ──┐
     the run's time is over                    ──┼──► stop(verdict, words) ──► the run's tail heals
     the namespace's consent is gone           ──┤
-    the mark is gone, or another run's        ──┘
+    the lock is gone, or another run's        ──┘
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from zonequake_analysis.harness_report import ABORTED
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.cleanup.run_marker import ABORT, RunMark, answer, read_mark
+from zonequake_chaos.cleanup.run_lock import ABORT, RunLock, answer, read_run_lock
 from zonequake_chaos.record.clock import RunClock
 from zonequake_chaos.runner.consent import check_consent
 from zonequake_kube.client import Kube
@@ -48,11 +48,11 @@ class EarlyEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """The permission of a run, on an embedded cluster or for a limited time, and its mark."""
+    """The permission of a run, on an embedded cluster or for a limited time, and its run lock."""
 
     embedded: bool
     limit_s: float | None
-    mark: RunMark
+    lock: RunLock
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,10 +124,10 @@ class RunLimits:
 
     async def _look(self) -> None:
         await self._check()
-        found = await read_mark(self.kube, self.release)
-        if found is None or found.run != self.permit.mark.run:
+        found = await read_run_lock(self.kube, self.release)
+        if found is None or found.run != self.permit.lock.run:
             whose = "gone" if found is None else f"that of {found.run}"
-            self._end(Verdict.HARNESS_FAILED, f"{ENDED}: the run's mark is {whose}")
+            self._end(Verdict.HARNESS_FAILED, f"{ENDED}: the run lock is {whose}")
         elif found.asked != found.answered:
             await answer(self.kube, found)
             if found.asked.startswith(ABORT):

@@ -286,9 +286,9 @@ class Runner:
             except WaitExpired as error:
                 # The victims stay away: the recovery phase decides whether they come back.
                 self._problems.add(Verdict.UNKNOWN, f"{fault.name}: {error}")
-                step.mark, step.note = StepState.FAILED, str(error)
+                step.state, step.note = StepState.FAILED, str(error)
             if fault.name in self._done.missed:
-                step.mark, step.note = StepState.MISSED, self._done.missed[fault.name]
+                step.state, step.note = StepState.MISSED, self._done.missed[fault.name]
                 self._problems.add(Verdict.UNKNOWN, f"{fault.name} missed: {step.note}")
 
     async def _recover(self) -> None:
@@ -297,7 +297,7 @@ class Runner:
             await release(name, done=self._done, events=self._events)
         for name, reason in self._done.cut_short.items():
             step = self._progress.plan.step(f"fault:{name}")
-            step.mark, step.note = StepState.MISSED, reason
+            step.state, step.note = StepState.MISSED, reason
             self._problems.add(Verdict.UNKNOWN, f"{name} missed: {reason}")
         self._problems.texts += await self._heal()
         try:

@@ -20,12 +20,12 @@ from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.reset import ReplicaHolders, forced_node, two_phases
 from zonequake_operator.resources.model import PartitionKeys
 
-# ------------------------------------------------------------------------- The mark with the keys
+# ------------------------------------------------------------------- Stopped: written in the keys
 
 
 def has_just_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
-    """Returns whether the mark must be set. False if all members run: the group is about to lead,
-    and a new group never did.
+    """Returns whether the group stops with this observation. False if all members run: the group is
+    about to lead, and a new group never did.
     """
     if keys.is_stopped or keys.stable is None or not was_stopped(keys, holders):
         return False
@@ -33,14 +33,14 @@ def has_just_stopped(keys: PartitionKeys, holders: ReplicaHolders) -> bool:
     return not (begins and all(map(holders.group.is_running, keys.stable.nodes)))
 
 
-def marked(keys: PartitionKeys) -> PartitionKeys:
-    """Returns the keys marked as stopped. A reset that was begun before is known by its token."""
+def as_stopped(keys: PartitionKeys) -> PartitionKeys:
+    """Returns the keys of a stopped group. A reset that was begun before is known by its token."""
     return replace(keys, stopped_token=keys.configuration_token)
 
 
 def by_hand(keys: PartitionKeys, after: PartitionKeys) -> PartitionKeys:
-    """Returns the keys `after` a reset by hand, marked so that only the loss of its survivor can
-    undo it. The chosen node may have been started since, so that no member of the new keys is
+    """Returns the keys `after` a reset by hand, as stopped, so that only the loss of its survivor
+    can undo it. The chosen node may have been started since, so that no member of the new keys is
     alive.
     """
     if keys.is_stopped or after == keys:
@@ -48,9 +48,9 @@ def by_hand(keys: PartitionKeys, after: PartitionKeys) -> PartitionKeys:
     return replace(after, stopped_token=keys.configuration_token)
 
 
-def without_mark(keys: PartitionKeys) -> PartitionKeys:
-    """Returns the keys without the mark of a stopped group, for a group whose leader is followed by
-    a majority. Keeps it until a running reset has ended: then its survivor leads, and the keys say
+def not_stopped(keys: PartitionKeys) -> PartitionKeys:
+    """Returns the keys of a group that isn't stopped any more, since a majority follows its leader.
+    It stays stopped until a running reset has ended: then its survivor leads, and the keys say
     so.
     """
     return keys if keys.is_forced else replace(keys, stopped_token=0)

@@ -104,9 +104,9 @@ def judge(
     if keys.bootstrap is None or keys.stable is None:
         return KeysDecision(keys=keys)
     if holders.group.confirmed:
-        return KeysDecision(keys=cold_start.without_mark(keys))
+        return KeysDecision(keys=cold_start.not_stopped(keys))
     if automatic and cold_start.has_just_stopped(keys, holders):
-        keys = cold_start.marked(keys)
+        keys = cold_start.as_stopped(keys)
     unwinds = automatic and cold_start.must_unwind(keys, holders)
     unwound = _unwind(keys, holders, revision) if unwinds else None
     if by_hand and by_hand.survivor and not reset.is_there(by_hand.survivor, holders):

@@ -1,4 +1,4 @@
-"""A run's mark, its traces and their cleaning, as a real API server has it."""
+"""A run's lock, its traces and their cleaning, as a real API server has it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import pytest
 
 from tests.kube.operator.api_server import ApiServer
 from tests.patience import PATIENCE_S
-from zonequake_chaos.cleanup import run_marker
+from zonequake_chaos.cleanup import run_lock
 from zonequake_chaos.cleanup.prove import clean_up
-from zonequake_chaos.cleanup.run_marker import ALIVE, MarkAnswer, answer, ask, place_mark, read_mark
+from zonequake_chaos.cleanup.run_lock import (
+    ALIVE,
+    LockAnswer,
+    answer,
+    ask,
+    read_run_lock,
+    take_run_lock,
+)
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
 
@@ -43,7 +50,7 @@ def objects(server: ApiServer) -> set[str]:
     return set(found) - {"configmap/kube-root-ca.crt"}
 
 
-def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
+def test_a_dead_run_is_found_by_its_lock_and_undone_as_the_lock_remembers(
     api_server: ApiServer,
 ) -> None:
     server = api_server.in_namespace("cleaned")
@@ -66,11 +73,11 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
         async with await Kube.open(
             kubeconfig=server.kubeconfig, context=None, namespace=server.namespace
         ) as kube:
-            mark = await place_mark(kube, release=RELEASE, run="dead", folder="/f", zones=["z"])
-            assert dict(mark.scales) == {"zq-default": 0}
-            assert mark.volumes == {"data-zq-default-0"}
+            lock = await take_run_lock(kube, release=RELEASE, run="dead", folder="/f", zones=["z"])
+            assert dict(lock.scales) == {"zq-default": 0}
+            assert lock.volumes == {"data-zq-default-0"}
             with pytest.raises(UsageError, match="is in use by run dead"):
-                await place_mark(kube, release=RELEASE, run="other", folder="/f", zones=[])
+                await take_run_lock(kube, release=RELEASE, run="other", folder="/f", zones=[])
             server.patch("sts", "zq-default", {"spec": {"replicas": 1}})
             server.apply(claim("data-zq-default-1", STORE))
             server.apply(
@@ -100,7 +107,7 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
                 kube, node=None, shell=None, release=RELEASE, run="dead", journal=None
             )
             assert proof.problems == []
-            assert await read_mark(kube, RELEASE) is None
+            assert await read_run_lock(kube, RELEASE) is None
 
     asyncio.run(left_and_cleaned())
     assert objects(server) == before | {"pod/zq-default-0"}
@@ -111,29 +118,29 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
 def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{run_marker.__name__}.ANSWER_S", 2.0)
+    monkeypatch.setattr(f"{run_lock.__name__}.ANSWER_S", 2.0)
     server = api_server.in_namespace("asked")
 
-    async def asked() -> list[MarkAnswer]:
+    async def asked() -> list[LockAnswer]:
         async with await Kube.open(
             kubeconfig=server.kubeconfig, context=None, namespace=server.namespace
         ) as kube:
-            mark = await place_mark(kube, release=RELEASE, run="r", folder="/f", zones=[])
-            heard = [await ask(kube, mark, ALIVE)]
-            monkeypatch.setattr(f"{run_marker.__name__}.ANSWER_S", PATIENCE_S)
+            lock = await take_run_lock(kube, release=RELEASE, run="r", folder="/f", zones=[])
+            heard = [await ask(kube, lock, ALIVE)]
+            monkeypatch.setattr(f"{run_lock.__name__}.ANSWER_S", PATIENCE_S)
 
             async def answers() -> None:
                 while True:
-                    found = await read_mark(kube, RELEASE)
+                    found = await read_run_lock(kube, RELEASE)
                     if found is not None and found.asked != found.answered:
                         await answer(kube, found)
                     await asyncio.sleep(0.2)
 
             living = asyncio.create_task(answers())
-            heard.append(await ask(kube, mark, ALIVE))
+            heard.append(await ask(kube, lock, ALIVE))
             living.cancel()
             await asyncio.gather(living, return_exceptions=True)
-            await kube.delete("ConfigMap", mark.name)
-            return [*heard, await ask(kube, mark, ALIVE)]
+            await kube.delete("ConfigMap", lock.name)
+            return [*heard, await ask(kube, lock, ALIVE)]
 
-    assert asyncio.run(asked()) == [MarkAnswer.NOTHING, MarkAnswer.ANSWER, MarkAnswer.GONE]
+    assert asyncio.run(asked()) == [LockAnswer.NOTHING, LockAnswer.ANSWER, LockAnswer.GONE]

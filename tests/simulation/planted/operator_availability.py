@@ -48,7 +48,7 @@ def let_whoever_is_back_first_go_on(patch: Patch) -> None:
 
 
 def count_as_stopped_for_ever(patch: Patch) -> None:
-    patch.setattr(cold_start, "without_mark", lambda keys: keys)
+    patch.setattr(cold_start, "not_stopped", lambda keys: keys)
 
 
 def reset_again_for_the_same_loss(patch: Patch) -> None:

@@ -59,7 +59,7 @@ class Hands:
 
 
 def places(shell: Hands) -> SearchPlaces:
-    return SearchPlaces(kube=cast("Kube", OnePod()), node=None, shell=shell, run="r", mark=None)
+    return SearchPlaces(kube=cast("Kube", OnePod()), node=None, shell=shell, run="r", lock=None)
 
 
 async def test_what_an_agent_finds_is_a_trace_until_it_is_healed() -> None:

@@ -82,7 +82,7 @@ def test_the_plan_says_what_is_reset_by_hand_and_who_goes_on() -> None:
     assert "of all partitions of zone chaos that lost their majority, at once" in text
 
 
-def test_the_same_tree_is_marked_while_the_run_goes(clock: object) -> None:
+def test_the_same_tree_has_states_while_the_run_goes(clock: object) -> None:
     plan = build_plan(manifest.load("kill-during-catchup"), seed=1)
     console = Console(file=io.StringIO(), width=200)
     progress = RunProgress(plan=plan, console=console, clock=clock)  # type: ignore[arg-type]
@@ -91,9 +91,9 @@ def test_the_same_tree_is_marked_while_the_run_goes(clock: object) -> None:
     with pytest.raises(OSError, match="broken"), progress.step("preload"):
         raise OSError("broken")
     progress.skip_rest()
-    assert plan.step("setup").mark is StepState.DONE
-    assert plan.step("preload").mark is StepState.FAILED
-    assert plan.step("final").mark is StepState.SKIPPED
+    assert plan.step("setup").state is StepState.DONE
+    assert plan.step("preload").state is StepState.FAILED
+    assert plan.step("final").state is StepState.SKIPPED
     text = drawn(plan)
     assert "✓ 1 Set up" in text
     assert "(1.5 s)" in text

@@ -241,14 +241,14 @@ PLANTED: dict[str, tuple[Any, str, Any, str]] = {
         lambda count, size: True,
         RESTART,
     ),
-    "a stop is not marked": (cold_start, "has_just_stopped", lambda keys, holders: False, STOP),
+    "a stop is not written": (cold_start, "has_just_stopped", lambda keys, holders: False, STOP),
     "a stopped group goes on from whoever is back": (
         decisions,
         "_recover",
         lambda keys, holders, revision: decisions._reset(keys, holders, revision),
         STOP,
     ),
-    "a mark never ends": (cold_start, "without_mark", lambda keys: keys, STOP),
+    "a stop never ends": (cold_start, "not_stopped", lambda keys: keys, STOP),
 }
 
 

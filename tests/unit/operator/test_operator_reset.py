@@ -279,7 +279,7 @@ def test_hole_7_nobody_alive_makes_the_reset_void() -> None:
     # Also for a node that only was away, whose process lives, and that is back at version 9.
     back = holders(topology("C", 9, since=9, departed=left("ABC")), {"C": replica("ABC")})
     assert decision(stopped, back).keys == stopped
-    assert decision(keys("ABC"), back).keys.pending == of("C", force=True), "without the mark it is"
+    assert decision(keys("ABC"), back).keys.pending == of("C", force=True), "if not stopped it is"
 
 
 def test_a_member_that_answers_no_more_is_waited_for_until_it_has_left() -> None:

@@ -117,7 +117,7 @@ D_ALONE = topology("D", 9, since=9, departed=left("BCD"))
 STOPPED = keys(stopped_token=TOKEN)
 
 
-# ------------------------------------------------------------------------------ when it is marked
+# ------------------------------------------------------------------------------ when it is stopped
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ STOPPED = keys(stopped_token=TOKEN)
         "D is counted out",
     ],
 )
-def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: ReplicaHolders) -> None:
+def test_a_group_of_which_no_member_is_alive_is_stopped_and_not_reset(now: ReplicaHolders) -> None:
     found = decision(keys(), now)
     assert found.keys == STOPPED
     assert not found.withheld, "its members may start: they are to find each other"
@@ -154,7 +154,7 @@ def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: Replic
     ],
     ids=["D is alive", "D is silent", "all run, and are about to elect"],
 )
-def test_it_is_not_marked_while_a_member_may_be_alive_or_all_are_starting(
+def test_it_is_not_stopped_while_a_member_may_be_alive_or_all_are_starting(
     now: ReplicaHolders,
 ) -> None:
     assert not decision(keys(), now).keys.is_stopped
@@ -189,7 +189,7 @@ def test_members_of_a_granted_change_count_too() -> None:
     ],
     ids=["two links", "a reset under way"],
 )
-def test_a_group_with_more_than_one_set_is_marked_also_while_all_are_starting(
+def test_a_group_with_more_than_one_set_is_stopped_also_while_all_are_starting(
     before: PartitionKeys,
 ) -> None:
     """What they would elect among themselves may lack what the newest set has acknowledged."""
@@ -217,7 +217,7 @@ def test_while_stable_or_pending_is_alive_a_node_that_starts_recovers_as_usual(
     assert not isinstance(found.awaits, chain.UnjudgedLink)
 
 
-def test_a_strongly_consistent_partition_is_never_marked() -> None:
+def test_a_strongly_consistent_partition_is_never_stopped() -> None:
     assert judge(keys(), GONE, due=None, revision=12, automatic=False).keys == keys()
 
 
@@ -252,7 +252,7 @@ def test_the_majority_of_a_locked_change_is_needed_too() -> None:
     assert decision(moving, now).awaits == AwaitedNodes(of=tuple("DEF"), nodes=tuple("EF"), more=1)
 
 
-def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_before() -> None:
+def test_the_stop_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_before() -> None:
     leads = replica(role=ReplicaRole.LEADER, leader="C", commit=10, had_leader=True)
     follows = replica(leader="C", had_leader=True)
     now = holders(topology("CD", 9, departed=left("B")), {"C": leads, "D": follows})
@@ -263,7 +263,7 @@ def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_be
     assert decision(led, lost, later).keys.pending == of("D", force=True)
 
 
-def test_the_mark_of_a_running_reset_ends_with_its_stable_switch() -> None:
+def test_the_stop_of_a_running_reset_ends_with_its_stable_switch() -> None:
     alone = ConfigurationReport(peers=list(peers("D")), token=6, lineage=6, index=11)
     leads = replica("D", role=ReplicaRole.LEADER, commit=11, configuration=alone, had_leader=True)
     now = holders(D_ALONE, {"D": leads})
@@ -356,7 +356,7 @@ def test_a_reset_that_was_decided_since_goes_on_while_its_node_is_there() -> Non
 # -------------------------------------------------------------------------------- what is stored
 
 
-def test_the_mark_survives_the_operator() -> None:
+def test_the_stop_survives_the_operator() -> None:
     status = render_partition_status(STOPPED, PartitionStatus())
     stored = {
         "metadata": {"name": "z-0", "resourceVersion": "1"},

@@ -28,7 +28,7 @@ def plan_tree(plan: RunPlan) -> Tree:
 
 def step_line(step: PlanStep) -> Text:
     """Returns one step as a line, without its children."""
-    sign, style = _SIGNS[step.mark]
+    sign, style = _SIGNS[step.state]
     line = Text.assemble((f"{sign} ", style), (f"{step.number} ", "bold"), step.title)
     if step.note:
         line.append(f" — {step.note}", style=style)

@@ -1,4 +1,4 @@
-"""The numbered plan of a run: printed before the run, and again with marks after it.
+"""The numbered plan of a run: printed before the run, and again with states after it.
 
 Pure: names and results of steps. `zonequake_chaos.runner.plan.plan_text` draws it.
 """
@@ -38,12 +38,12 @@ class StepState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class PlanStep:
-    """One numbered line; the runner marks it by `key`."""
+    """One numbered line; the runner finds it by `key`."""
 
     number: str
     key: str
     title: str
-    mark: StepState = StepState.PLANNED
+    state: StepState = StepState.PLANNED
     note: str = ""
     took_s: float | None = None
     steps: list[PlanStep] = field(default_factory=list)

@@ -60,10 +60,10 @@ def left_by_a_dead_run(cluster: Any, folder: Path, place: ReleasePlace, run: str
     journal = CleanupJournal(folder)
     journal.owe(RemoveFinalizer(pod="zq-default-0", finalizer=OUTAGE))
     cluster.pods["zq-default-0"]["metadata"]["finalizers"] = [OUTAGE, "other"]
-    mark(cluster, run, folder)
+    lock(cluster, run, folder)
 
 
-def mark(cluster: Any, run: str, folder: Path | str = "/gone", replicas: int = 3) -> None:
+def lock(cluster: Any, run: str, folder: Path | str = "/gone", replicas: int = 3) -> None:
     labels = {
         "app.kubernetes.io/component": "run",
         "app.kubernetes.io/instance": "zq",
@@ -94,13 +94,13 @@ def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_lock.ANSWER_S", 2.0)
 
 
 @pytest.fixture
 def live_runs_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or one that doesn't answer in time on a busy machine counts as dead, and is cleaned."""
-    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 120.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_lock.ANSWER_S", 120.0)
 
 
 async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
@@ -156,17 +156,17 @@ async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
         assert ("configmaps", "zq-run") not in cluster.objects
 
 
-async def test_a_name_that_no_mark_bears_is_said_since_it_may_be_misspelled(
+async def test_a_name_that_no_lock_bears_is_said_since_it_may_be_misspelled(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
-    unknown = "marks of runs (none names daed)"
+    unknown = "run locks (none names daed)"
     assert unknown in (await clean_run(find_run("daed", lambda: place))).checked
     known = await clean_run(find_run("dead", lambda: place))
     assert not any("none names" in words for words in known.checked)
 
 
-async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
+async def test_what_cannot_be_undone_is_not_proven_and_the_lock_stays(
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
@@ -220,7 +220,7 @@ async def test_a_run_that_was_cleaned_by_name_takes_nothing_from_the_next_one(
     journal.owe(DeleteZone(zone="chaos"))
     journal.owe(DeleteLoad(name="zq-load-chaos"))
     assert (await clean_run(find_run("dead", lambda: place))).proven
-    mark(cluster, "alive", replicas=5)
+    lock(cluster, "alive", replicas=5)
     cluster.replicas = 5
     zone = {"spec": {"partitions": 1}, "metadata": {"labels": {"zonequake.io/run": "alive"}}}
     cluster._on_zone("PATCH", "chaos", zone)
@@ -232,10 +232,10 @@ async def test_a_run_that_was_cleaned_by_name_takes_nothing_from_the_next_one(
 
 
 @pytest.mark.parametrize("owner", ["alive", None])
-async def test_a_run_without_a_mark_deletes_no_zone_that_took_the_name_of_its_own(
+async def test_a_run_without_a_lock_deletes_no_zone_that_took_the_name_of_its_own(
     owner: str | None, cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
-    """It was cleaned by name; the zone is a run's of another release, whose mark isn't read, or a
+    """It was cleaned by name; the zone is a run's of another release, whose lock isn't read, or a
     person's."""
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     CleanupJournal(tmp_path / "run").owe(DeleteZone(zone="chaos"))
@@ -327,7 +327,7 @@ async def test_consent_that_is_taken_away_ends_the_run_and_heals(
     assert cluster.zone is None
 
 
-async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
+async def test_a_run_whose_lock_cannot_be_read_any_more_ends_and_says_so(
     cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_soon(monkeypatch)
@@ -337,9 +337,9 @@ async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
     _, report = await asyncio.wait_for(running, timeout=120)
     assert report.work is Verdict.HARNESS_FAILED
     assert any("the watch of the run failed: ConfigMap zq-run" in p for p in report.problems)
-    assert any("is not a run's mark" in p for p in report.unclean or [])
+    assert any("is not a run lock" in p for p in report.unclean or [])
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
-    with pytest.raises(HarnessError, match="is not a run's mark"):
+    with pytest.raises(HarnessError, match="is not a run lock"):
         await start(place, tmp_path / "next")
 
 

@@ -98,7 +98,7 @@ async def test_after_a_kill_another_process_proves_that_nothing_is_left(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 1.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_lock.ANSWER_S", 1.0)
     run, steps = await killed_at(place, tmp_path, "mortal-loss", pattern, str(number), way)
     assert steps.endswith("died\n")
     proof = await clean_run(find_run(str(run), lambda: place))

@@ -1,8 +1,8 @@
-"""The mark of a run in the cluster: a ConfigMap `<release>-run`, from its first write to its last.
+"""The run lock: in the cluster, a ConfigMap `<release>-run`, from its first write to its last.
 
 There is one per release, so that two runs never share it. It holds the run's name and host and the
 state before: any process that reaches the cluster can find, end and undo the run, even if its
-folder is lost. Only a proven cleanup removes the mark.
+folder is lost. Only a proven cleanup removes the lock.
 
     a command ─ asks: "abort …", "alive …" ──► annotation ◄── answers, within seconds ── the run
 
@@ -35,8 +35,8 @@ _POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunMark:
-    """The content of a mark. `scales`: the replicas of the release's pools before the run."""
+class RunLock:
+    """The content of a run lock. `scales`: the replicas of the release's pools before the run."""
 
     name: str
     release: str
@@ -51,18 +51,18 @@ class RunMark:
     answered: str
 
     @classmethod
-    def of(cls, found: Json) -> RunMark:
+    def of(cls, found: Json) -> RunLock:
         """Reads the ConfigMap. Raises HarnessError if no run can have written it."""
         try:
             return cls._of(found)
         except (KeyError, ValueError) as error:
             raise HarnessError(
-                f"ConfigMap {found['metadata']['name']} is not a run's mark that this version can "
+                f"ConfigMap {found['metadata']['name']} is not a run lock that this version can "
                 f"read ({in_words(error)}): delete it once you know that no run is under way"
             ) from error
 
     @classmethod
-    def _of(cls, found: Json) -> RunMark:
+    def _of(cls, found: Json) -> RunLock:
         metadata, data = found["metadata"], found.get("data") or {}
         notes = metadata.get("annotations") or {}
         return cls(
@@ -83,14 +83,14 @@ class RunMark:
         )
 
 
-def mark_name(release: str) -> str:
+def run_lock_name(release: str) -> str:
     return f"{release}-run"
 
 
-async def place_mark(
+async def take_run_lock(
     kube: Kube, *, release: str, run: str, folder: str, zones: list[str]
-) -> RunMark:
-    """Marks the release as this run's. Raises UsageError if another run has it."""
+) -> RunLock:
+    """Locks the release for this run. Raises UsageError if another run has it."""
     pools = await kube.find("StatefulSet", f"{STORE_LABELS},app.kubernetes.io/instance={release}")
     claims = await kube.find("PersistentVolumeClaim")
     data = {
@@ -107,7 +107,7 @@ async def place_mark(
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {
-                    "name": mark_name(release),
+                    "name": run_lock_name(release),
                     "labels": {
                         "app.kubernetes.io/name": "zonequake",
                         "app.kubernetes.io/component": "run",
@@ -119,14 +119,14 @@ async def place_mark(
             }
         )
     except Conflict:
-        await check_unmarked(kube, release)
+        await check_unlocked(kube, release)
         raise
-    return RunMark.of(made)
+    return RunLock.of(made)
 
 
-async def check_unmarked(kube: Kube, release: str) -> None:
-    """Raises UsageError if the release is marked as a run's."""
-    other = await read_mark(kube, release)
+async def check_unlocked(kube: Kube, release: str) -> None:
+    """Raises UsageError if a run has locked the release."""
+    other = await read_run_lock(kube, release)
     if other is not None:
         raise UsageError(
             f"release {release} in {kube.namespace} is in use by run {other.run}, started on "
@@ -136,52 +136,52 @@ async def check_unmarked(kube: Kube, release: str) -> None:
         )
 
 
-async def read_mark(kube: Kube, release: str) -> RunMark | None:
-    """Returns the release's mark; None if there is none."""
+async def read_run_lock(kube: Kube, release: str) -> RunLock | None:
+    """Returns the run lock of the release; None if there is none."""
     try:
-        return RunMark.of(await kube.get("ConfigMap", mark_name(release)))
+        return RunLock.of(await kube.get("ConfigMap", run_lock_name(release)))
     except NotFound:
         return None
 
 
-async def marks(kube: Kube) -> list[RunMark]:
-    """Returns all marks of the namespace."""
-    return [RunMark.of(found) for found in await kube.find("ConfigMap", _COMPONENT)]
+async def run_locks(kube: Kube) -> list[RunLock]:
+    """Returns all run locks of the namespace."""
+    return [RunLock.of(found) for found in await kube.find("ConfigMap", _COMPONENT)]
 
 
-async def remove_mark(kube: Kube, mark: RunMark) -> None:
-    """Removes this run's mark; does nothing if it is gone or another run's by now."""
-    await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={mark.run}", name=mark.name)
+async def remove_run_lock(kube: Kube, lock: RunLock) -> None:
+    """Removes this run's lock; does nothing if it is gone or another run's by now."""
+    await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={lock.run}", name=lock.name)
 
 
-class MarkAnswer(StrEnum):
-    """The answer to a question: the run answered, its mark was removed meanwhile, or none came."""
+class LockAnswer(StrEnum):
+    """The answer to a question: the run answered, its lock was removed meanwhile, or none came."""
 
     ANSWER = "answer"
     GONE = "gone"
     NOTHING = "nothing"
 
 
-async def ask(kube: Kube, mark: RunMark, what: str) -> MarkAnswer:
+async def ask(kube: Kube, lock: RunLock, what: str) -> LockAnswer:
     """Asks the run and waits for its answer. Raises ClusterError."""
     question = f"{what} {secrets.token_hex(4)}"
     try:
-        await _note(kube, mark.name, ASKED, question)
+        await _note(kube, lock.name, ASKED, question)
         for _ in range(int(ANSWER_S / _POLL_S)):
-            found = RunMark.of(await kube.get("ConfigMap", mark.name))
-            if found.run != mark.run:
-                return MarkAnswer.GONE
+            found = RunLock.of(await kube.get("ConfigMap", lock.name))
+            if found.run != lock.run:
+                return LockAnswer.GONE
             if found.answered == question:
-                return MarkAnswer.ANSWER
+                return LockAnswer.ANSWER
             await asyncio.sleep(_POLL_S)
     except NotFound:
-        return MarkAnswer.GONE
-    return MarkAnswer.NOTHING
+        return LockAnswer.GONE
+    return LockAnswer.NOTHING
 
 
-async def answer(kube: Kube, mark: RunMark) -> None:
+async def answer(kube: Kube, lock: RunLock) -> None:
     """Answers that the run has seen the question. Raises ClusterError."""
-    await _note(kube, mark.name, ANSWERED, mark.asked)
+    await _note(kube, lock.name, ANSWERED, lock.asked)
 
 
 async def _note(kube: Kube, name: str, key: str, text: str) -> None:

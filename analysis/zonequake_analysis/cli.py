@@ -16,7 +16,7 @@ from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.judge import judge_run
-from zonequake_analysis.judgement.one_analysis import AnalysisClaim, tell_broken_off
+from zonequake_analysis.judgement.one_analysis import AnalysisLock, tell_broken_off
 from zonequake_analysis.pods.last_line import last_line
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import (
@@ -46,14 +46,14 @@ def judge_folder(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
-    claim: AnalysisClaim | None = None,
+    lock: AnalysisLock | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
     `run`: a folder, or the URI of one (docs/storage.md). `master`: a Spark
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
     which executors find this process; `archives`: their Python, a file of `zonequake
-    executor-archive`; `claim`: the caller's claim of the run, to tell of an analysis that breaks
+    executor-archive`; `lock`: the caller's lock of the run, to tell of an analysis that breaks
     off. Raises AnalysisError for a folder that can't be judged at all, FolderHeld if another
     analysis may hold it.
     """
@@ -63,8 +63,8 @@ def judge_folder(
     check_whole(run)
     history_bytes = record.histories.size_bytes
     with ExitStack() as at_end:
-        claim = claim or at_end.enter_context(AnalysisClaim(run))
-        claim.take()
+        lock = lock or at_end.enter_context(AnalysisLock(run))
+        lock.take()
         _ = record.description  # what is wrong with it is told before Spark starts
         kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
@@ -76,8 +76,8 @@ def judge_folder(
             recorded=kind,
         )
         with ended_if_executors_die(spark):
-            judgement = judge_run(spark, record, progress=partial(_step, claim))
-        write_report(run, judgement, told=partial(_say, run), check=claim.check)
+            judgement = judge_run(spark, record, progress=partial(_step, lock))
+        write_report(run, judgement, told=partial(_say, run), check=lock.check)
         judgement.ingested.forget_ops()
         keep_at_exit(kind)
     for check in judgement.checks:
@@ -93,12 +93,12 @@ def analyze(
     remote: str | None = None,
     driver_host: str | None = None,
     archives: Path | None = None,
-    begun: Callable[[AnalysisClaim], None] | None = None,
+    begun: Callable[[AnalysisLock], None] | None = None,
 ) -> int:
     """Runs `judge_folder`, but returns the exit code.
 
     A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
-    run folder is a usage error, and is left as it is. `begun` is called with the analysis's claim
+    run folder is a usage error, and is left as it is. `begun` is called with the analysis's lock
     of the folder, before it holds it.
     """
     try:
@@ -106,16 +106,16 @@ def analyze(
     except PlaceError as error:
         print(f"analyze: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CODES[Verdict.HARNESS_FAILED]
-    with AnalysisClaim(record.place) as claim:
+    with AnalysisLock(record.place) as lock:
         if begun is not None:
-            begun(claim)
+            begun(lock)
         return _exit_code(
-            record, claim, partial(judge_folder, record, master, remote, driver_host, archives)
+            record, lock, partial(judge_folder, record, master, remote, driver_host, archives)
         )
 
 
 def _exit_code(
-    record: RecordedRun, claim: AnalysisClaim, judge: Callable[[AnalysisClaim], Verdict]
+    record: RecordedRun, lock: AnalysisLock, judge: Callable[[AnalysisLock], Verdict]
 ) -> int:
     run = record.place
     try:
@@ -127,7 +127,7 @@ def _exit_code(
                 "history/*.jsonl; name a folder under runs/",
             )
             return USAGE_EXIT_CODE
-        return EXIT_CODES[judge(claim)]
+        return EXIT_CODES[judge(lock)]
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
@@ -135,10 +135,10 @@ def _exit_code(
         if isinstance(error, PlaceError) and error.unreachable:
             _say(run, f"{told}; no verdict can be written")
         elif told is not None:
-            _break_off(claim, told)
+            _break_off(lock, told)
         else:
             first = str(error).strip().partition("\n")[0]
-            _break_off(claim, f"{type(error).__name__}: {first}", traceback.format_exc())
+            _break_off(lock, f"{type(error).__name__}: {first}", traceback.format_exc())
     return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 
@@ -150,13 +150,13 @@ def _is_run(run: Place) -> bool:
     return not names.isdisjoint((*OF_A_RUN, MARK_FILE))
 
 
-def _break_off(claim: AnalysisClaim, why: str, trace: str = "") -> None:
+def _break_off(lock: AnalysisLock, why: str, trace: str = "") -> None:
     """Says why, and writes the verdict, unless another analysis may hold the run."""
-    _say(claim.run, why)
+    _say(lock.run, why)
     try:
-        tell_broken_off(claim, why, first=partial(_keep_trace, claim.run, trace))
+        tell_broken_off(lock, why, first=partial(_keep_trace, lock.run, trace))
     except (OSError, FolderHeld, PlaceError) as error:
-        _say(claim.run, f"no verdict can be written: {error}")
+        _say(lock.run, f"no verdict can be written: {error}")
 
 
 def _keep_trace(run: Place, trace: str) -> None:
@@ -173,10 +173,10 @@ def _keep_trace(run: Place, trace: str) -> None:
         _say(run, f"an error that the analysis doesn't know; its trace is in {file}")
 
 
-def _step(claim: AnalysisClaim, text: str) -> None:
+def _step(lock: AnalysisLock, text: str) -> None:
     """Says what was done, and ends an analysis whose run another one may hold."""
-    _say(claim.run, text)
-    claim.check()
+    _say(lock.run, text)
+    lock.check()
 
 
 def _say(run: Place, text: str) -> None:

@@ -21,7 +21,7 @@ from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 if TYPE_CHECKING:
-    from zonequake_analysis.judgement.one_analysis import AnalysisClaim
+    from zonequake_analysis.judgement.one_analysis import AnalysisLock
 
 WHY = "SIGTERM ended it"
 
@@ -45,14 +45,14 @@ def calling_at_sigterm(end: Callable[[], object]) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class EndedEarly:
-    """An analysis that SIGTERM may end. `claim`: what it holds its folder by, from its begin on."""
+    """An analysis that SIGTERM may end. `lock`: what it holds its folder by, from its begin on."""
 
     run: str
-    claim: AnalysisClaim | None = None
+    lock: AnalysisLock | None = None
 
-    def begin(self, claim: AnalysisClaim) -> None:
+    def begin(self, lock: AnalysisLock) -> None:
         """Says by what the analysis will hold its folder."""
-        self.claim = claim
+        self.lock = lock
 
     def at_sigterm(self) -> AbstractContextManager[None]:
         """Ends the process at a SIGTERM inside. For the main thread of a command."""
@@ -67,18 +67,18 @@ class EndedEarly:
             os._exit(EXIT_CODES[Verdict.HARNESS_FAILED])
 
     def _tell(self) -> None:
-        if self.claim is None or not self.claim.held:
+        if self.lock is None or not self.lock.held:
             _say(f"analyze {self.run}: {WHY} before it began; no verdict was written")
             return
         from zonequake_analysis.judgement.one_analysis import tell_broken_off
 
-        name = self.claim.run.resolve().name
+        name = self.lock.run.resolve().name
         _say(f"analyze {name}: {WHY}")
         try:
-            tell_broken_off(self.claim, WHY)
+            tell_broken_off(self.lock, WHY)
         except (OSError, FolderHeld, PlaceError) as error:
             _say(f"analyze {name}: no verdict can be written: {error}")
-        self.claim.give_back()  # the process ends without any other end of it
+        self.lock.give_back()  # the process ends without any other end of it
 
 
 def _say(text: str) -> None:

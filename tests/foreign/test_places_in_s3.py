@@ -20,7 +20,7 @@ from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server, serving
 from tests.processes.store.ports import free_ports
 from zonequake_analysis.errors import FolderHeld, PlaceError
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.storage import claim, limits, systems
+from zonequake_analysis.storage import analysis_lock, limits, systems
 from zonequake_analysis.storage.place import Place
 
 pytestmark = pytest.mark.timeout(900)  # compiles, the first time
@@ -284,15 +284,15 @@ def test_a_server_with_tls_is_trusted_by_its_own_authority(
 
 def test_one_analysis_at_a_time_holds_a_prefix(run: Place) -> None:
     (run / "history" / "load-0.jsonl").write(b"{}")
-    with claim.claimed_object(run):
+    with analysis_lock.locked_prefix(run):
         with (
             pytest.raises(FolderHeld, match="another process analyses it"),
-            claim.claimed_object(run),
+            analysis_lock.locked_prefix(run),
         ):
             pass
         assert len(run.listed()) == 1, "who gives way leaves nothing"
     assert run.listed() == []
-    with claim.claimed_object(run):
+    with analysis_lock.locked_prefix(run):
         pass
 
 
@@ -305,7 +305,7 @@ def test_of_many_analyses_that_begin_at_once_one_at_most_goes_on(run: Place) -> 
         nonlocal inside, most, refused
         begin.wait()
         try:
-            with claim.claimed_object(run):
+            with analysis_lock.locked_prefix(run):
                 with count:
                     inside += 1
                     most = max(most, inside)
@@ -328,20 +328,20 @@ def test_of_many_analyses_that_begin_at_once_one_at_most_goes_on(run: Place) -> 
 def test_a_killed_analysis_holds_its_prefix_only_as_long_as_it_may_live(
     run: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = run / f"{claim.PREFIX}of-a-killed-one"
+    left = run / f"{analysis_lock.PREFIX}of-a-killed-one"
     left.write(b"host")
-    with pytest.raises(FolderHeld), claim.claimed_object(run):
+    with pytest.raises(FolderHeld), analysis_lock.locked_prefix(run):
         pass
-    monkeypatch.setattr(claim, "DEAD_AFTER_S", -1.0)  # as if that time had gone by
-    with claim.claimed_object(run):
+    monkeypatch.setattr(analysis_lock, "DEAD_AFTER_S", -1.0)  # as if that time had gone by
+    with analysis_lock.locked_prefix(run):
         assert left not in run.listed()
 
 
-def test_an_analysis_that_lives_renews_its_claim(
+def test_an_analysis_that_lives_renews_its_lock(
     run: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "RENEW_S", 0.05)
-    with claim.claimed_object(run) as still_ours:
+    monkeypatch.setattr(analysis_lock, "RENEW_S", 0.05)
+    with analysis_lock.locked_prefix(run) as still_ours:
         (own,) = run.listed()
         first_s = run.modified_s()[own.name]
         deadline_s = time.monotonic() + 60
@@ -353,7 +353,7 @@ def test_an_analysis_that_lives_renews_its_claim(
 def test_an_analysis_that_could_not_tell_that_it_lives_writes_no_verdict(
     run: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with claim.claimed_object(run) as still_ours:
-        monkeypatch.setattr(claim, "DEAD_AFTER_S", -1.0)
+    with analysis_lock.locked_prefix(run) as still_ours:
+        monkeypatch.setattr(analysis_lock, "DEAD_AFTER_S", -1.0)
         with pytest.raises(FolderHeld, match="another one may hold the run"):
             still_ours()

@@ -24,7 +24,7 @@ from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import write_mark
 from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.record.run_folder import RunFolder
-from zonequake_chaos.record.upload import claim_for
+from zonequake_chaos.record.upload import mark_for
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import UsageError
 
@@ -83,7 +83,7 @@ from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.verdict import Kind, Verdict
 from zonequake_chaos.commands import run
 
-def judged(place, claim):
+def judged(place, lock):
     check = verdict_json.CheckEntry(
         name="all", kind=Kind.SAFETY, verdict=Verdict.PASSED, summary="", violations=0, checked=1
     )
@@ -215,10 +215,10 @@ def test_two_runs_never_share_a_place(
     spool: RunFolder, server: S3Server, prefix: str, tmp_path: Path
 ) -> None:
     place, other = Place.of(f"s3://{BUCKET}/{prefix}"), made(tmp_path / "runs" / "two", "two-2")
-    claim_for(spool, place)
-    claim_for(spool, place)
+    mark_for(spool, place)
+    mark_for(spool, place)
     with pytest.raises(UsageError, match=r"kept for the run one-1.*zonequake upload .*/one-1"):
-        claim_for(other, place)
+        mark_for(other, place)
     assert move_to_store(spool, place, CONSOLE, clean=False) == ""
     assert "holds the run one-1" in move_to_store(other, place, CONSOLE, clean=True)
     assert other.path.exists()
@@ -226,7 +226,7 @@ def test_two_runs_never_share_a_place(
     (server.bucket / f"{prefix}-2" / "history").mkdir(parents=True)
     (server.bucket / f"{prefix}-2" / "history" / "x.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match="holds history, expected nothing there"):
-        claim_for(other, Place.of(f"s3://{BUCKET}/{prefix}-2"))
+        mark_for(other, Place.of(f"s3://{BUCKET}/{prefix}-2"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.foreign.spoilt_runs import without_place, write_spoilt
 from tests.processes.store.ports import free_ports
 from zonequake_analysis.errors import FolderHeld, PlaceError
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.storage import claim, limits, systems, upload
+from zonequake_analysis.storage import analysis_lock, limits, systems, upload
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark
 
@@ -127,14 +127,14 @@ def test_a_file_that_is_written_again_is_never_away(run: Place) -> None:
 
 
 def test_one_analysis_at_a_time_holds_a_folder(run: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    with claim.claimed_object(run):
-        with pytest.raises(FolderHeld, match="another process"), claim.claimed_object(run):
+    with analysis_lock.locked_prefix(run):
+        with pytest.raises(FolderHeld, match="another process"), analysis_lock.locked_prefix(run):
             pass
         assert len(run.listed()) == 1, "who gives way leaves nothing"
     assert run.listed() == []
-    (run / f"{claim.PREFIX}of-a-killed-one").write(b"host")
-    monkeypatch.setattr(claim, "DEAD_AFTER_S", -1.0)  # as if that time had gone by
-    with claim.claimed_object(run):
+    (run / f"{analysis_lock.PREFIX}of-a-killed-one").write(b"host")
+    monkeypatch.setattr(analysis_lock, "DEAD_AFTER_S", -1.0)  # as if that time had gone by
+    with analysis_lock.locked_prefix(run):
         assert len(run.listed()) == 1
 
 
@@ -161,12 +161,12 @@ def test_the_verdict_is_that_of_the_folder(run: Place, tmp_path: Path) -> None:
     local = {file.relative_to(folder).as_posix() for file in (folder / "tables").rglob("*.parquet")}
     stored = {name for name in (run / "tables").sizes_below() if name.endswith(".parquet")}
     assert {name.split("/")[1] for name in local} == {name.split("/")[0] for name in stored}
-    assert not [one for one in run.listed() if one.name.startswith(claim.PREFIX)]
+    assert not [one for one in run.listed() if one.name.startswith(analysis_lock.PREFIX)]
     assert not [name for name in run.sizes_below() if name[-17:-16] == "."], "no draft is left"
 
 
 def test_a_run_that_is_not_whole_gets_no_verdict(run: Place, tmp_path: Path) -> None:
-    upload.claim(run, MARK)
+    upload.put_mark(run, MARK)
     for file in (write_spoilt(tmp_path / "spoilt") / "history").iterdir():
         (run / "history" / file.name).copy_from(file)
     before = run.sizes_below()

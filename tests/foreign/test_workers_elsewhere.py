@@ -29,7 +29,7 @@ from tests.spark.clusters.elsewhere import (
     with_two_workers,
 )
 from tests.spark.clusters.machines import Machine, await_true
-from zonequake_analysis.storage.claim import DEAD_AFTER_S
+from zonequake_analysis.storage.analysis_lock import DEAD_AFTER_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 
@@ -189,9 +189,9 @@ def test_a_driver_that_was_killed_can_begin_again(
     assert "another process analyses it" in ended(early)
     assert early.returncode == FAILED
 
-    (claim,) = place.glob(".analysis-*")
-    written_s = claim.stat().st_mtime - DEAD_AFTER_S - 1
-    os.utime(claim, (written_s, written_s))  # as if that long had passed
+    (lock,) = place.glob(".analysis-*")
+    written_s = lock.stat().st_mtime - DEAD_AFTER_S - 1
+    os.utime(lock, (written_s, written_s))  # as if that long had passed
     again = cluster.driver(uri, "--archives", archive)
     said = ended(again)
     assert again.returncode == VIOLATED, said

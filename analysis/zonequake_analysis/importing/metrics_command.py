@@ -24,7 +24,7 @@ def import_metrics(text: Path, run: Path | Place) -> tuple[Place, int]:
     """Writes the samples of a text into `metrics/` of the run; returns the file and their number.
 
     Raises ImportRefused for a line that can't be read, RunNotWhole for a place that a run has
-    claimed and not filled yet, FileExistsError, OSError, PlaceError.
+    marked and not filled yet, FileExistsError, OSError, PlaceError.
     """
     from zonequake_analysis.inputs.prometheus.openmetrics import convert
 

@@ -1,11 +1,11 @@
 """A run folder belongs to one analysis at a time, and holds only that analysis's verdict.
 
-    claimed ── earlier verdict and tables removed ── … ── report, summary, junit.xml ── verdict.json
+    locked ── earlier verdict and tables removed ── … ── report, summary, junit.xml ── verdict.json
                                                       └── breaks off: no tables, harness-failed
                                                       └── killed: no verdict at all
 
 Each file appears whole. A lock of the kernel holds a folder; in an object store, an object that is
-written again and again holds a prefix (`storage.claim`).
+written again and again holds a prefix (`storage.analysis_lock`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zonequake_analysis.judgement.verdict_json import (
     without_analysis,
 )
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.storage.claim import claimed_object
+from zonequake_analysis.storage.analysis_lock import locked_prefix
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Kind, Verdict
 
@@ -41,8 +41,9 @@ TABLES_FOLDER = "tables"
 """What an analysis derived: beside another one's verdict its findings would be that verdict's."""
 
 
-class AnalysisClaim:
-    """The run folder of one analysis: not held yet, or held until this context ends or the process.
+class AnalysisLock:
+    """The lock by which one analysis has a run's folder: not held yet, or held until this context
+    ends or the process.
 
     Verdict, report and tables are written and deleted there only while it is held.
     """
@@ -100,7 +101,7 @@ class AnalysisClaim:
 
     def _hold(self) -> None:
         local = self.run.local
-        lock = _locked(local) if local is not None else claimed_object(self.run)
+        lock = _locked(local) if local is not None else locked_prefix(self.run)
         self._check = self._at_end.enter_context(lock)
 
     def _delete_told(self) -> None:
@@ -133,19 +134,19 @@ def _locked(run: Path) -> Iterator[Callable[[], None]]:
 
 
 def tell_broken_off(
-    claim: AnalysisClaim, why: str, *, first: Callable[[], None] = lambda: None
+    lock: AnalysisLock, why: str, *, first: Callable[[], None] = lambda: None
 ) -> None:
     """Writes a verdict that says that the analysis broke off; deletes report and tables.
 
     `first` is called before the verdict is written, and may write into the folder, too. Raises as
-    `AnalysisClaim.break_off` does.
+    `AnalysisLock.break_off` does.
     """
 
     def tell() -> None:
         first()
-        _write_broken_off(claim.run, why)
+        _write_broken_off(lock.run, why)
 
-    claim.break_off(tell)
+    lock.break_off(tell)
 
 
 def _write_broken_off(run: Place, why: str) -> None:

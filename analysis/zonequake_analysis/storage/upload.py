@@ -1,6 +1,6 @@
 """Uploads a run's folder into a store, where no rename is atomic.
 
-    claim ── the folder is filled, on this machine ── every file ── run.yaml ── the claim is deleted
+    mark ── the folder is filled, on this machine ── every file ── run.yaml ── the mark is deleted
                   └── files are sent meanwhile (streaming.py) ──┘
 
 `run.yaml` comes last: a run is complete in the store when it is there. No file is ever in memory as
@@ -36,7 +36,7 @@ class Uploaded:
     sent_bytes: int
 
 
-def claim(store: Place, mark: UploadMark) -> None:
+def put_mark(store: Place, mark: UploadMark) -> None:
     """Marks the place as that of this run, which also shows that it can be written to.
 
     Raises PlaceTaken if it holds anything else, RunFolderError, PlaceError.
@@ -56,13 +56,13 @@ def give_up(store: Place, sent: Iterable[str] = ()) -> None:
 def upload(
     folder: Path, store: Place, mark: UploadMark, sent: Mapping[str, FileState] | None = None
 ) -> Uploaded:
-    """Uploads all plain files of the folder; claims the place again, first.
+    """Uploads all plain files of the folder; marks the place again, first.
 
     `sent`: files that the store has already, which are left out if they haven't changed.
     Repeatable. Raises PlaceTaken if the place holds something else, RunFolderError, OSError,
     PlaceError: then `run.yaml` isn't there.
     """
-    claim(store, mark)
+    put_mark(store, mark)
     there = unchanged(folder, store, sent or {})
     files = [name for name in _files(folder) if name not in _LAST and name not in there]
     last = [name for name in _LAST if (folder / name).is_file()]
@@ -87,10 +87,10 @@ def upload(
 def uploaded_at_the_end(store: Place, mark: UploadMark) -> Iterator[Path]:
     """Yields a path of this machine; the folder that is made there is in the store afterwards.
 
-    An error gives up the claim, and deletes what was uploaded, unless the place is another run's by
+    An error deletes the mark and what was uploaded, unless the place is another run's by
     then. Raises what `upload` raises.
     """
-    claim(store, mark)
+    put_mark(store, mark)
     sent: list[str] = []
     try:
         with tempfile.TemporaryDirectory(prefix="zonequake-") as made:

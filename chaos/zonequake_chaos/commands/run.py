@@ -22,7 +22,7 @@ from rich.console import Console
 
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError, RunNotWhole
 from zonequake_analysis.harness_report import HarnessReport
-from zonequake_analysis.judgement.one_analysis import AnalysisClaim
+from zonequake_analysis.judgement.one_analysis import AnalysisLock
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_lock import check_unlocked, take_run_lock
@@ -280,11 +280,11 @@ def judge_run(
     return RunEnd(folder=place.local or place, verdict=judged, not_stored=why, not_told=not_told)
 
 
-def _judged_here(place: Place, claim: AnalysisClaim) -> Verdict:
+def _judged_here(place: Place, lock: AnalysisLock) -> Verdict:
     # Imported only here, because it starts a Java virtual machine.
     from zonequake_analysis.cli import judge_folder
 
-    return judge_folder(place, claim=claim)
+    return judge_folder(place, lock=lock)
 
 
 def _analyzed(
@@ -299,9 +299,9 @@ def _analyzed(
     """
     started_s = time.monotonic()
     console.print("Analysis …")
-    with AnalysisClaim(place) as claim:
+    with AnalysisLock(place) as lock:
         try:
-            judged = judge_stored(place) if judge_stored else _judged_here(place, claim)
+            judged = judge_stored(place) if judge_stored else _judged_here(place, lock)
         except (FolderHeld, RunNotWhole) as error:
             return _untold(report, console, Verdict.HARNESS_FAILED, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
@@ -315,7 +315,7 @@ def _analyzed(
                 folder.conclude(Verdict.HARNESS_FAILED, report, why=why, place=place)
 
             try:
-                claim.break_off(tell)
+                lock.break_off(tell)
             except (RunFolderError, OSError) as refused:
                 judged, untold = _untold(report, console, Verdict.HARNESS_FAILED, refused)
                 return judged, f"{why}; {untold}"

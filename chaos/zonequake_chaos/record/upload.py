@@ -1,6 +1,6 @@
 """Brings a run's record from its spool, a folder of this machine, into a store.
 
-The place is claimed before the run begins, files go there while it goes on, and the rest when it
+The place is marked before the run begins, files go there while it goes on, and the rest when it
 has ended. If the store refuses meanwhile, the record is in the spool, for `zonequake upload`.
 """
 
@@ -14,32 +14,32 @@ from contextlib import contextmanager
 from zonequake_analysis.errors import AnalysisError, PlaceTaken
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.storage.streaming import streamed
-from zonequake_analysis.storage.upload import Uploaded, claim, give_up, upload
+from zonequake_analysis.storage.upload import Uploaded, give_up, put_mark, upload
 from zonequake_analysis.storage.upload_mark import UploadMark
 from zonequake_chaos.record.cleanup_journal import FILE_NAME as JOURNAL
 from zonequake_chaos.record.run_folder import RECORDED, RunFolder
 from zonequake_kube.errors import HarnessError, UsageError
 
 
-def claim_for(folder: RunFolder, store: Place) -> None:
+def mark_for(folder: RunFolder, store: Place) -> None:
     """Marks the place as that of this run, which also shows that it can be written to.
 
     Raises UsageError if it holds anything else, HarnessError if the store refuses.
     """
     with _in_our_errors(store):
-        claim(store, _mark(folder))
+        put_mark(store, _mark(folder))
 
 
 @contextmanager
 def sent_to(folder: RunFolder, store: Place, say: Callable[[str], None]) -> Iterator[None]:
-    """Claims the place for a run of the fresh folder, which is deleted if that fails, and sends its
+    """Marks the place for a run of the fresh folder, which is deleted if that fails, and sends its
     files there while the run goes on. `say` is told when the store takes nothing.
 
     A run that an error ends gives up the place, and is in the folder alone. Raises UsageError,
     HarnessError.
     """
     try:
-        claim_for(folder, store)
+        mark_for(folder, store)
     except BaseException:
         delete_spool(folder)
         raise
@@ -52,7 +52,7 @@ def sent_to(folder: RunFolder, store: Place, say: Callable[[str], None]) -> Iter
 
 
 def upload_run(folder: RunFolder, store: Place) -> Uploaded:
-    """Uploads the record and all that was derived from it; claims the place again, first.
+    """Uploads the record and all that was derived from it; marks the place again, first.
 
     Repeatable. Raises UsageError if the place holds something else, HarnessError if the store
     refuses: then `run.yaml` isn't there.

@@ -11,7 +11,7 @@ from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import PlaceError, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
-from zonequake_analysis.judgement.one_analysis import AnalysisClaim
+from zonequake_analysis.judgement.one_analysis import AnalysisLock
 from zonequake_analysis.judgement.verdict_json import without_analysis
 from zonequake_analysis.report import write
 from zonequake_analysis.storage.place import Place
@@ -100,7 +100,7 @@ def test_an_analysis_whose_files_are_refused_leaves_neither_report_nor_tables_be
 
 def test_a_run_that_another_analysis_holds_is_left_as_it_is(tmp_path: Path) -> None:
     folder = with_history(tmp_path)
-    with AnalysisClaim(tmp_path) as other:
+    with AnalysisLock(tmp_path) as other:
         other.take()
         (tmp_path / "verdict.json").write_text("the other one's")
         before = {file.name for file in tmp_path.rglob("*")}

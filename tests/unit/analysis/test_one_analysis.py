@@ -18,7 +18,7 @@ from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.inputs.completeness import RecordedRun
-from zonequake_analysis.judgement.one_analysis import TOLD_FILES, AnalysisClaim
+from zonequake_analysis.judgement.one_analysis import TOLD_FILES, AnalysisLock
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.whole_files import write_whole
 
@@ -35,9 +35,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def claimed(run: Path) -> Iterator[None]:
-    with AnalysisClaim(run) as claim:
-        claim.take()
+def locked(run: Path) -> Iterator[None]:
+    with AnalysisLock(run) as lock:
+        lock.take()
         yield
 
 
@@ -92,7 +92,7 @@ def test_an_analysis_that_breaks_off_holds_its_folder_until_it_has_told_so(
     write = Place.write
 
     def written(place: Place, content: bytes) -> None:
-        with pytest.raises(FolderHeld), claimed(run):
+        with pytest.raises(FolderHeld), locked(run):
             pass
         told_while_held.append(place.name)
         write(place, content)
@@ -137,7 +137,7 @@ def test_a_full_disk_leaves_no_verdict(
 def test_a_second_analysis_is_refused_and_touches_nothing(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with claimed(run):
+    with locked(run):
         (run / "verdict.json").write_text("the first one's")
         assert cli.analyze(run) == 255
         with pytest.raises(FolderHeld):
@@ -149,14 +149,14 @@ def test_a_second_analysis_is_refused_and_touches_nothing(
 def test_a_killed_analysis_leaves_no_verdict_and_the_folder_to_the_next(run: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path;"
-        "from zonequake_analysis.judgement.one_analysis import AnalysisClaim;"
-        "claim = AnalysisClaim(Path(sys.argv[1])); claim.take();"
+        "from zonequake_analysis.judgement.one_analysis import AnalysisLock;"
+        "lock = AnalysisLock(Path(sys.argv[1])); lock.take();"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(run)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert told(run) == set()
-    with claimed(run):
+    with locked(run):
         pass
 
 
@@ -173,7 +173,7 @@ def ends(*_, **__):
 cli.build_session = lambda **_: SimpleNamespace(_sc=SimpleNamespace(master="local[2]"))
 local_jvm.end = lambda: print("its JVM ended")
 step = sys.argv.pop(1)
-setattr(cli if step == "judge_run" else cli.AnalysisClaim, step, ends)
+setattr(cli if step == "judge_run" else cli.AnalysisLock, step, ends)
 if sys.argv.pop(1) == "submit":
     from zonequake_analysis.submit import main
     sys.exit(main(sys.argv[1:]))
@@ -321,7 +321,7 @@ def test_a_manifest_that_can_not_be_read_is_told_before_spark_starts(
 
 def test_a_manifest_that_can_not_be_read_spoils_no_verdict_of_another_analysis(run: Path) -> None:
     (run / "run.yaml").write_text("expectations: {lots: 0}")
-    with claimed(run):
+    with locked(run):
         (run / "verdict.json").write_text("the first one's")
         assert cli.analyze(run) == 255
     assert (run / "verdict.json").read_text() == "the first one's"

@@ -20,7 +20,7 @@ from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
 from zonequake_analysis.judgement.verdict_json import without_analysis
 from zonequake_analysis.report import write
-from zonequake_analysis.storage import claim
+from zonequake_analysis.storage import analysis_lock
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 
@@ -30,7 +30,7 @@ LEFT_BY_THE_OTHER = {"history/load-0.jsonl": "{}\n"} | dict.fromkeys(
     OF_AN_ANALYSIS, "the other one's"
 )
 JUDGEMENT = Made(checks=[], verdict=Verdict.PASSED, ingested=Made(forget_ops=lambda: None))
-SILENT_S = claim.DEAD_AFTER_S + 10
+SILENT_S = analysis_lock.DEAD_AFTER_S + 10
 
 
 class Clock:
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Keeper:
-    """Stands in for the event that ends the thread that renews a claim: time does not go by."""
+    """Stands in for the event that ends the thread that renews a lock: time does not go by."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -68,7 +68,7 @@ class Keeper:
         self._begin.release()
 
     def renew(self) -> None:
-        """Lets it renew the claim once, and waits until it did that, or ended."""
+        """Lets it renew the lock once, and waits until it did that, or ended."""
         self._waits.wait()
         self._waits.clear()
         self._begin.release()
@@ -79,21 +79,21 @@ class Keeper:
 
 @pytest.fixture
 def keepers(monkeypatch: pytest.MonkeyPatch) -> list[Keeper]:
-    """Those of all claims, in their order."""
+    """Those of all locks, in their order."""
     made: list[Keeper] = []
 
     def event() -> Keeper:
         made.append(Keeper())
         return made[-1]
 
-    monkeypatch.setattr(claim, "threading", Made(Event=event, Thread=threading.Thread))
+    monkeypatch.setattr(analysis_lock, "threading", Made(Event=event, Thread=threading.Thread))
     return made
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(claim, "time", made)
+    monkeypatch.setattr(analysis_lock, "time", made)
     return made
 
 
@@ -115,7 +115,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def objects(there: Path) -> list[Path]:
-    return sorted(there.glob(f"{claim.PREFIX}*"))
+    return sorted(there.glob(f"{analysis_lock.PREFIX}*"))
 
 
 def fall_silent(there: Path, clock: Clock) -> None:
@@ -145,7 +145,7 @@ def files(there: Path) -> dict[str, str]:
     return {
         file.relative_to(there).as_posix(): file.read_text()
         for file in there.rglob("*")
-        if file.is_file() and not file.name.startswith(claim.PREFIX)
+        if file.is_file() and not file.name.startswith(analysis_lock.PREFIX)
     }
 
 
@@ -242,7 +242,7 @@ def test_an_object_that_another_analysis_deleted_is_not_written_again(
     there: Path, clock: Clock, keepers: list[Keeper]
 ) -> None:
     """Also if this machine's clock stood still meanwhile, as that of one that sleeps."""
-    with claim.claimed_object(RUN) as check:
+    with analysis_lock.locked_prefix(RUN) as check:
         (own,) = objects(there)
         own.unlink()
         keepers[0].renew()
@@ -261,7 +261,7 @@ def test_an_object_whose_write_took_too_long_is_deleted(
         clock.now_s += SILENT_S
         Path(place._key()).write_bytes(content)
 
-    with claim.claimed_object(RUN) as check:
+    with analysis_lock.locked_prefix(RUN) as check:
         with monkeypatch.context() as patched:
             patched.setattr(Place, "write", late)
             keepers[0].renew()
@@ -273,9 +273,9 @@ def test_an_object_whose_write_took_too_long_is_deleted(
 def test_an_analysis_that_lives_keeps_its_run_for_as_long_as_it_takes(
     there: Path, clock: Clock, keepers: list[Keeper]
 ) -> None:
-    with claim.claimed_object(RUN) as check:
+    with analysis_lock.locked_prefix(RUN) as check:
         for _ in range(10):
-            clock.now_s += claim.DEAD_AFTER_S / 2
+            clock.now_s += analysis_lock.DEAD_AFTER_S / 2
             keepers[0].renew()
             check()
 
@@ -285,8 +285,8 @@ def test_another_object_that_stays_is_that_of_an_analysis_that_holds_the_run(
     there: Path, clock: Clock, stays: bool
 ) -> None:
     """One that has just begun gives way, and deletes its own."""
-    with claim.claimed_object(RUN) as check:
-        other = there / f"{claim.PREFIX}other"
+    with analysis_lock.locked_prefix(RUN) as check:
+        other = there / f"{analysis_lock.PREFIX}other"
         other.write_text("host")
         if stays:
             with pytest.raises(FolderHeld, match=f"has written {other.name}"):
@@ -299,8 +299,8 @@ def test_another_object_that_stays_is_that_of_an_analysis_that_holds_the_run(
 def test_the_object_of_a_dead_analysis_takes_nothing_from_one_that_lives(
     there: Path, clock: Clock
 ) -> None:
-    with claim.claimed_object(RUN) as check:
-        other = there / f"{claim.PREFIX}other"
+    with analysis_lock.locked_prefix(RUN) as check:
+        other = there / f"{analysis_lock.PREFIX}other"
         other.write_text("host")
         at_s = other.stat().st_mtime - SILENT_S
         os.utime(other, (at_s, at_s))

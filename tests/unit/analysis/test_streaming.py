@@ -124,7 +124,7 @@ def test_the_upload_sends_what_is_missing_changed_or_not_whole_and_nothing_else(
 ) -> None:
     for name in ("b", "c", "d"):
         (folder / "history" / f"{name}.jsonl").write_text(f"{name}\n")
-    write_mark(store.place, MARK)  # as the claim leaves it
+    write_mark(store.place, MARK)  # as a run in progress leaves it
     with stream(folder, store) as (sent, _):
         await_true(lambda: len(sent) == 5)
     store.copied.clear()

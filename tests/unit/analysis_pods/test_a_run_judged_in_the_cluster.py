@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from zonequake_analysis.harness_report import HarnessReport
-from zonequake_analysis.judgement.one_analysis import AnalysisClaim
+from zonequake_analysis.judgement.one_analysis import AnalysisLock
 from zonequake_analysis.storage.place import Place
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands import run
@@ -42,7 +42,7 @@ def judged(
         calls.append(f"pods: {place}")
         return Verdict.VIOLATED
 
-    def here(place: Place, _: AnalysisClaim) -> Verdict:
+    def here(place: Place, _: AnalysisLock) -> Verdict:
         calls.append(f"here: {place}")
         return Verdict.PASSED
 

@@ -24,7 +24,7 @@ def write_column_files(run: Place) -> tuple[int, int]:
     """Writes the column files of all histories, on all cores; returns the bytes of both.
 
     Replaces those that the run has. Raises RunFolderError, and RunNotWhole for a place that a run
-    has claimed and not filled yet; OSError.
+    has marked and not filled yet; OSError.
     """
     check_whole(run)
     found = histories(run)

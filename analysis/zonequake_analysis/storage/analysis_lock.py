@@ -33,32 +33,32 @@ GIVE_WAY_S = 5.0
 
 
 @contextmanager
-def claimed_object(run: Place) -> Iterator[Callable[[], None]]:
+def locked_prefix(run: Place) -> Iterator[Callable[[], None]]:
     """Holds the prefix for one analysis.
 
     Yields a function that raises FolderHeld if another analysis may hold the prefix by now, and
     PlaceError. Raises FolderHeld if another analysis holds it, and PlaceError.
     """
-    claim = _Claim(run)
+    lock = _LockObject(run)
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(RENEW_S) and claim.renewed():
+        while not ended.wait(RENEW_S) and lock.renewed():
             pass
 
-    keeper = threading.Thread(target=renew, name="claim", daemon=True)
+    keeper = threading.Thread(target=renew, name="lock", daemon=True)
     try:
-        claim.begin()
+        lock.begin()
         keeper.start()
-        yield claim.check
+        yield lock.check
     finally:
         ended.set()
         if keeper.is_alive():
             keeper.join()  # it must not write the object again after its deletion
-        claim.give_back()
+        lock.give_back()
 
 
-class _Claim:
+class _LockObject:
     """The object of one analysis, by which others see that it lives."""
 
     def __init__(self, run: Place) -> None:
@@ -135,8 +135,8 @@ class _Claim:
     def _listed(self) -> tuple[float | None, dict[str, float]]:
         """Returns the time of the own object, None if it isn't there, and those of all others."""
         listed = self._run.modified_s().items()
-        claims = {name: at_s for name, at_s in listed if name.startswith(PREFIX)}
-        return claims.pop(self._own.name, None), claims
+        objects = {name: at_s for name, at_s in listed if name.startswith(PREFIX)}
+        return objects.pop(self._own.name, None), objects
 
 
 def _who() -> bytes:

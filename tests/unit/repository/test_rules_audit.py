@@ -1,4 +1,4 @@
-"""The audit of docs/rules.md finds what it is there to find."""
+"""The rules audit, of docs/rules.md, finds what it is there to find."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 def audited(files: dict[str, Path], row: Row, **mutations: Mutation) -> list[str]:
-    """What the audit has against one row."""
+    """What the rules audit has against one row."""
     named = {name.replace("_", "-"): mutation for name, mutation in mutations.items()}
     with processes(1) as pool:
         found = unmutated([row], files, pool)

@@ -13,7 +13,7 @@ import typer
 
 from zonequake_analysis.command_errors import sentence_of
 from zonequake_analysis.ended_early import EndedEarly
-from zonequake_analysis.errors import FolderHeld, PlaceError, RunNotWhole
+from zonequake_analysis.errors import FolderHeld, LocationError, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import AnalysisLock, tell_broken_off
@@ -32,7 +32,7 @@ from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exi
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
@@ -41,7 +41,7 @@ app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
 def judge_folder(
-    run: Path | str | Place | RecordedRun,
+    run: Path | str | Location | RecordedRun,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
@@ -58,7 +58,7 @@ def judge_folder(
     analysis may hold it.
     """
     record = RecordedRun.of(run)
-    run = record.place
+    run = record.location
     run.check_reachable()
     check_whole(run)
     history_bytes = record.histories.size_bytes
@@ -88,7 +88,7 @@ def judge_folder(
 
 
 def analyze(
-    run: Path | str | Place | RecordedRun,
+    run: Path | str | Location | RecordedRun,
     master: str | None = None,
     remote: str | None = None,
     driver_host: str | None = None,
@@ -103,10 +103,10 @@ def analyze(
     """
     try:
         record = RecordedRun.of(run)
-    except PlaceError as error:
+    except LocationError as error:
         print(f"analyze: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CODES[Verdict.HARNESS_FAILED]
-    with AnalysisLock(record.place) as lock:
+    with AnalysisLock(record.location) as lock:
         if begun is not None:
             begun(lock)
         return _exit_code(
@@ -117,7 +117,7 @@ def analyze(
 def _exit_code(
     record: RecordedRun, lock: AnalysisLock, judge: Callable[[AnalysisLock], Verdict]
 ) -> int:
-    run = record.place
+    run = record.location
     try:
         run.check_reachable()
         if not _is_run(run):
@@ -132,7 +132,7 @@ def _exit_code(
         _say(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
         told = sentence_of(error)
-        if isinstance(error, PlaceError) and error.unreachable:
+        if isinstance(error, LocationError) and error.unreachable:
             _say(run, f"{told}; no verdict can be written")
         elif told is not None:
             _break_off(lock, told)
@@ -142,9 +142,9 @@ def _exit_code(
     return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 
-def _is_run(run: Place) -> bool:
-    """Returns whether the folder has files of a run, or is to have them. Raises PlaceError if its
-    bucket isn't there.
+def _is_run(run: Location) -> bool:
+    """Returns whether the folder has files of a run, or is to have them. Raises LocationError if
+    its bucket isn't there.
     """
     names, _ = run.names_and_folders()
     return not names.isdisjoint((*OF_A_RUN, MARK_FILE))
@@ -155,11 +155,11 @@ def _break_off(lock: AnalysisLock, why: str, trace: str = "") -> None:
     _say(lock.run, why)
     try:
         tell_broken_off(lock, why, first=partial(_keep_trace, lock.run, trace))
-    except (OSError, FolderHeld, PlaceError) as error:
+    except (OSError, FolderHeld, LocationError) as error:
         _say(lock.run, f"no verdict can be written: {error}")
 
 
-def _keep_trace(run: Place, trace: str) -> None:
+def _keep_trace(run: Location, trace: str) -> None:
     """Writes the trace of an error, if it has one, into the run's `logs/analysis.txt`."""
     if not trace:
         return
@@ -167,7 +167,7 @@ def _keep_trace(run: Place, trace: str) -> None:
     try:
         (run / "logs").make_folder()
         file.write(trace.encode(errors="backslashreplace"))
-    except (OSError, PlaceError) as error:
+    except (OSError, LocationError) as error:
         _say(run, f"the trace of the error can't be written: {error}")
     else:
         _say(run, f"an error that the analysis doesn't know; its trace is in {file}")
@@ -179,7 +179,7 @@ def _step(lock: AnalysisLock, text: str) -> None:
     lock.check()
 
 
-def _say(run: Place, text: str) -> None:
+def _say(run: Location, text: str) -> None:
     shown = one_line(f"analyze {run.resolve().name}: {text}")
     print(shown, file=sys.stderr)  # noqa: T201
 

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from zonequake_analysis.errors import FolderHeld, PlaceError
+from zonequake_analysis.errors import FolderHeld, LocationError
 from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
@@ -76,7 +76,7 @@ class EndedEarly:
         _say(f"analyze {name}: {WHY}")
         try:
             tell_broken_off(self.lock, WHY)
-        except (OSError, FolderHeld, PlaceError) as error:
+        except (OSError, FolderHeld, LocationError) as error:
             _say(f"analyze {name}: no verdict can be written: {error}")
         self.lock.give_back()  # the process ends without any other end of it
 

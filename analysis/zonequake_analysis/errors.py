@@ -4,8 +4,8 @@ AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   ├── FolderHeld      another process analyses it
 │   ├── RunNotWhole     its record was not uploaded as a whole
-│   ├── PlaceTaken      another run, or anything else, is there already
-│   └── PlaceError      its place can't be reached, or refuses the request
+│   ├── LocationTaken      another run, or anything else, is there already
+│   └── LocationError      its place can't be reached, or refuses the request
 ├── SamplesError        a file of metrics holds no samples, or impossible ones
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 ├── ImportRefused       another tool's history can't be read, or can't be judged
@@ -38,12 +38,12 @@ class RunNotWhole(RunFolderError):
     """The record of the run was not uploaded as a whole; nothing may be written there."""
 
 
-class PlaceTaken(RunFolderError):
-    """A run was to be written to a place that holds something else."""
+class LocationTaken(RunFolderError):
+    """A run was to be written to a location that holds something else."""
 
 
-class PlaceError(RunFolderError):
-    """The place of a run can't be reached, or refuses the request.
+class LocationError(RunFolderError):
+    """The location of a run can't be reached, or refuses the request.
 
     `unreachable`: nothing answers there, so nothing can be written there either.
     """

@@ -1,4 +1,4 @@
-"""Arguments of commands that read runs, wherever they lie, and choose the place of Spark."""
+"""Arguments of commands that read runs, wherever they lie, and choose where Spark runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import PlaceError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.errors import LocationError
+from zonequake_analysis.storage.location import Location
 
 OF_A_RUN = ("history", "run.yaml", "events.jsonl")
 """A folder with none of them is no run folder."""
@@ -21,7 +21,7 @@ SPARK_REMOTE = "SPARK_REMOTE"
 
 def remote_or_environment(remote: str | None, *, others: Sequence[str | None]) -> str | None:
     """Returns the URL of the Spark Connect server to use: that of the environment, if neither
-    `remote` nor `others` choose a place of Spark.
+    `remote` nor `others` choose where Spark runs.
 
     Every process of a machine can read an option, and a URL may hold a token.
     """
@@ -33,8 +33,8 @@ def remote_or_environment(remote: str | None, *, others: Sequence[str | None]) -
 def _folder_or_uri(given: str) -> str:
     """Refuses, as a usage error, a path that is no folder, and a URI that there can't be."""
     try:
-        path = Place.of(given).local
-    except PlaceError as error:
+        path = Location.of(given).local
+    except LocationError as error:
         raise typer.BadParameter(str(error)) from error
     if path is not None and not path.is_dir():
         raise typer.BadParameter(f"Directory '{path}' does not exist, or is no directory.")
@@ -49,8 +49,8 @@ def folders_or_uris(given: list[str] | None) -> list[str] | None:
 def path_or_uri(given: str | None) -> str | None:
     """Refuses, as a usage error, a URI that there can't be, for a file or a folder to write."""
     try:
-        return given and str(Place.of(given))
-    except PlaceError as error:
+        return given and str(Location.of(given))
+    except LocationError as error:
         raise typer.BadParameter(str(error)) from error
 
 
@@ -59,29 +59,31 @@ def file_or_uri(given: str | None) -> str | None:
     try:
         if given is None:
             return None
-        place = Place.of(given)
-        if place.local is not None:
+        location = Location.of(given)
+        if location.local is not None:
             return str(file_to_write(given))
-        if place.parent.local is not None:
-            raise PlaceError(f"found {given!r}, expected a file in it, such as {place}/trend.html")
-    except PlaceError as error:
+        if location.parent.local is not None:
+            raise LocationError(
+                f"found {given!r}, expected a file in it, such as {location}/trend.html"
+            )
+    except LocationError as error:
         raise typer.BadParameter(str(error)) from error
-    return str(place)
+    return str(location)
 
 
 def file_to_write(given: str) -> Path:
-    """Returns a path of this machine that is no folder. Raises PlaceError."""
+    """Returns a path of this machine that is no folder. Raises LocationError."""
     path = path_here(given)
     if path.is_dir():
-        raise PlaceError(f"found the folder {given!r}, expected a file to write")
+        raise LocationError(f"found the folder {given!r}, expected a file to write")
     return path
 
 
 def path_here(given: str) -> Path:
-    """Returns a path of this machine. Raises PlaceError for a place in a store."""
-    path = Place.of(given).local
+    """Returns a path of this machine. Raises LocationError for a location in a store."""
+    path = Location.of(given).local
     if path is None:
-        raise PlaceError(f"found {given!r}, expected a path of this machine")
+        raise LocationError(f"found {given!r}, expected a path of this machine")
     return path
 
 
@@ -89,7 +91,7 @@ def file_here(given: str | None) -> str | None:
     """Refuses, as a usage error, what can't be a file to write on this machine."""
     try:
         return None if given is None else str(file_to_write(given))
-    except PlaceError as error:
+    except LocationError as error:
         raise typer.BadParameter(str(error)) from error
 
 

@@ -37,7 +37,7 @@ from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.one_range import FOLDER
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 LIMIT_S = 50
 """For 10 million operations (docs/performance.md)."""
@@ -283,7 +283,7 @@ def main() -> None:
     if arguments.only == "spark":
         sys.exit(analyze(run))
     if arguments.only == "columns":
-        write_column_files(Place.of(run))
+        write_column_files(Location.of(run))
         return
     count = arguments.operations
     keys = max(64, count // 100)
@@ -301,7 +301,7 @@ def main() -> None:
     size = sum(file.stat().st_size for file in (run / "history").iterdir())
     print(json.dumps({"operations": count, "bytes": size, "generated_s": time.monotonic() - began}))
     print(json.dumps({"load_average": os.getloadavg(), "cores": multiprocessing.cpu_count()}))
-    (Place.of(run) / FOLDER).delete_folder()
+    (Location.of(run) / FOLDER).delete_folder()
     ours = measured("spark", run)
     print(json.dumps(ours), flush=True)
     if arguments.columns:

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 import pytest
 
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
-def _in(folder: Place) -> Place:
+def _in(folder: Location) -> Location:
     """Returns the folder, made where a file needs one."""
     if folder.local is not None:
         folder.make_folder()
     return folder
 
 
-def write_list_read_and_delete(run: Place) -> None:
+def write_list_read_and_delete(run: Location) -> None:
     file = run / "history" / "load-0.jsonl"
     assert not run.exists()
     assert run.listed() == []
@@ -43,19 +43,19 @@ def write_list_read_and_delete(run: Place) -> None:
     file.delete()
     file.delete()
     assert not file.exists()
-    for read in (Place.read_bytes, Place.size_bytes, Place.open):
+    for read in (Location.read_bytes, Location.size_bytes, Location.open):
         with pytest.raises(FileNotFoundError, match=re.escape(str(run))):
             read(file)
 
 
-def write_again(run: Place) -> None:
+def write_again(run: Location) -> None:
     for content in (b"old", os.urandom(30_000_000), b"", b"new"):
         (_in(run) / "file").write(content)
         assert (run / "file").read_bytes() == content
     assert run.listed() == [run / "file"]
 
 
-def find_empty_and_delete_folders(run: Place) -> None:
+def find_empty_and_delete_folders(run: Location) -> None:
     for folder, name in (("t", "b.parquet"), ("t/hour=1", "a.parquet"), ("t", "_SUCCESS")):
         (_in(run / folder) / name).write(b"x")
     (_in(run / "tt") / "c.parquet").write(b"old")
@@ -75,7 +75,7 @@ def find_empty_and_delete_folders(run: Place) -> None:
     assert [one.read_bytes() for one in (run / "tt").listed()] == [b"new"]
 
 
-STEPS: tuple[Callable[[Place], None], ...] = (
+STEPS: tuple[Callable[[Location], None], ...] = (
     write_list_read_and_delete,
     write_again,
     find_empty_and_delete_folders,

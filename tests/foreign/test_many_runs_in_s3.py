@@ -17,7 +17,7 @@ from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_analysis.many_runs.folders import run_folders
 from zonequake_analysis.many_runs.trend_command import app as trend
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -60,7 +60,7 @@ def test_runs_are_found_three_folders_deep_and_not_within_a_run(
     write_run(there / "a" / "b" / "c", JudgedRun(name="too-deep", operations=10))
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    uri = Place.of(f"s3://{BUCKET}/deep")
+    uri = Location.of(f"s3://{BUCKET}/deep")
     assert run_folders(uri) == [uri / "a/b/r2", uri / "one/r1"]
     assert run_folders(uri / "one" / "r1") == [uri / "one/r1"]
 

@@ -16,11 +16,11 @@ from tests.foreign.runs_for_a_store import contents, made, zonequake
 from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.unit.importing.test_jepsen import TUPLES
 from zonequake_analysis.cli import analyze
-from zonequake_analysis.errors import ImportRefused, PlaceTaken
+from zonequake_analysis.errors import ImportRefused, LocationTaken
 from zonequake_analysis.importing.command import Source, import_history, mark_of
 from zonequake_analysis.importing.operations import Choices
 from zonequake_analysis.storage import limits
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import write_mark
 from zonequake_chaos.commands.upload import move_to_store
 from zonequake_chaos.record.run_folder import RunFolder
@@ -188,7 +188,7 @@ def test_a_run_stays_in_its_spool_while_the_store_is_away_and_is_told_how_to_upl
 
     with relayed(server.endpoint, plan) as relay:
         monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
-        why = move_to_store(spool, Place.of(uri), Console(width=300), clean=True)
+        why = move_to_store(spool, Location.of(uri), Console(width=300), clean=True)
     assert "nothing answers at this store" in why
     assert f"the run's record is whole in {spool.path}" in why
     assert f"zonequake upload {spool.path}" in why
@@ -198,7 +198,7 @@ def test_a_run_stays_in_its_spool_while_the_store_is_away_and_is_told_how_to_upl
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
     assert analyze(uri) == 255
     assert "the run one-1 is not whole here" in capsys.readouterr().err
-    assert move_to_store(spool, Place.of(uri), Console(width=300), clean=True) == ""
+    assert move_to_store(spool, Location.of(uri), Console(width=300), clean=True) == ""
     assert contents(server.bucket / prefix) == before
     assert not spool.path.exists()
 
@@ -206,7 +206,7 @@ def test_a_run_stays_in_its_spool_while_the_store_is_away_and_is_told_how_to_upl
 def test_a_run_that_is_still_to_be_cleaned_up_keeps_its_folder(
     spool: RunFolder, server: S3Server, prefix: str
 ) -> None:
-    place = Place.of(f"s3://{BUCKET}/{prefix}")
+    place = Location.of(f"s3://{BUCKET}/{prefix}")
     assert move_to_store(spool, place, CONSOLE, clean=False) == ""
     assert contents(spool.path) == contents(server.bucket / prefix)
 
@@ -214,7 +214,7 @@ def test_a_run_that_is_still_to_be_cleaned_up_keeps_its_folder(
 def test_two_runs_never_share_a_place(
     spool: RunFolder, server: S3Server, prefix: str, tmp_path: Path
 ) -> None:
-    place, other = Place.of(f"s3://{BUCKET}/{prefix}"), made(tmp_path / "runs" / "two", "two-2")
+    place, other = Location.of(f"s3://{BUCKET}/{prefix}"), made(tmp_path / "runs" / "two", "two-2")
     mark_for(spool, place)
     mark_for(spool, place)
     with pytest.raises(UsageError, match=r"kept for the run one-1.*zonequake upload .*/one-1"):
@@ -226,7 +226,7 @@ def test_two_runs_never_share_a_place(
     (server.bucket / f"{prefix}-2" / "history").mkdir(parents=True)
     (server.bucket / f"{prefix}-2" / "history" / "x.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match="holds history, expected nothing there"):
-        mark_for(other, Place.of(f"s3://{BUCKET}/{prefix}-2"))
+        mark_for(other, Location.of(f"s3://{BUCKET}/{prefix}-2"))
 
 
 @pytest.mark.parametrize(
@@ -263,14 +263,14 @@ def test_an_imported_history_goes_into_the_store_as_into_a_folder(
 ) -> None:
     file, uri = tmp_path / "history.edn", f"s3://{BUCKET}/{prefix}"
     file.write_text(TUPLES)
-    place = Place.of(uri)
+    place = Location.of(uri)
     with relayed(server.endpoint, each_third) as relay:
         monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
-        import_history(Source.JEPSEN, [file], Place.of(uri), Choices())
+        import_history(Source.JEPSEN, [file], Location.of(uri), Choices())
     import_history(Source.JEPSEN, [file], tmp_path / "run", Choices())
     assert relay.faults
     assert contents(server.bucket / prefix) == contents(tmp_path / "run")
-    with pytest.raises(PlaceTaken, match="holds the run"):
+    with pytest.raises(LocationTaken, match="holds the run"):
         import_history(Source.JEPSEN, [file], place, Choices())
     file.write_text(TUPLES.replace(":cas", ":swap"))
     with pytest.raises(ImportRefused):
@@ -283,7 +283,7 @@ def test_an_import_that_was_killed_is_not_taken_for_whole_and_can_be_repeated(
 ) -> None:
     file, uri = tmp_path / "history.edn", f"s3://{BUCKET}/{prefix}"
     file.write_text(TUPLES)
-    place = Place.of(uri)
+    place = Location.of(uri)
     import_history(Source.JEPSEN, [file], place, Choices())
     (place / "run.yaml").delete()
     write_mark(place, mark_of(Source.JEPSEN, [file], place))  # as it stood until `run.yaml` came

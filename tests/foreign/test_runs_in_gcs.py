@@ -13,7 +13,7 @@ import pytest
 from tests.foreign.gcs_server import BUCKET, GcsServer, serving
 from tests.foreign.place_verbs import each_verb
 from tests.foreign.spoilt_runs import without_place, write_spoilt
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -33,12 +33,12 @@ def environment(google: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @each_verb
-def test_each_verb_of_a_place_works(steps: Callable[[Place], None]) -> None:
-    steps(Place.of(f"gs://{BUCKET}/{steps.__name__}"))
+def test_each_verb_of_a_place_works(steps: Callable[[Location], None]) -> None:
+    steps(Location.of(f"gs://{BUCKET}/{steps.__name__}"))
 
 
 def test_a_file_is_an_object_of_the_server(google: GcsServer) -> None:
-    (Place.of(f"gs://{BUCKET}/run") / "history" / "load-0.jsonl").write(b"content")
+    (Location.of(f"gs://{BUCKET}/run") / "history" / "load-0.jsonl").write(b"content")
     there = google.folder / BUCKET / "run" / "history" / "load-0.jsonl"
     assert there.read_bytes() == b"content"
 
@@ -47,7 +47,7 @@ def test_the_verdict_is_that_of_the_folder(google: GcsServer, tmp_path: Path) ->
     run = write_spoilt(tmp_path / "spoilt")
     uri = f"gs://{BUCKET}/judged/{run.name}"
     for file in (file for file in run.rglob("*") if file.is_file()):
-        (Place.of(uri) / str(file.relative_to(run))).write(file.read_bytes())
+        (Location.of(uri) / str(file.relative_to(run))).write(file.read_bytes())
     assert analyze(str(run), {}).returncode == VIOLATED
     ended = analyze(uri, google.environment())
     assert ended.returncode == VIOLATED, ended.stderr

@@ -20,10 +20,10 @@ from tests.foreign.hdfs_server import HdfsServer, serving, silent
 from tests.foreign.place_verbs import each_verb
 from tests.foreign.spoilt_runs import without_place, write_spoilt
 from tests.processes.store.ports import free_ports
-from zonequake_analysis.errors import FolderHeld, PlaceError
+from zonequake_analysis.errors import FolderHeld, LocationError
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.storage import analysis_lock, limits, systems, upload
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -45,29 +45,29 @@ def environment(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(hdfs: HdfsServer, request: pytest.FixtureRequest) -> Place:
+def run(hdfs: HdfsServer, request: pytest.FixtureRequest) -> Location:
     """A folder of its own for each test."""
-    return Place.of(f"{hdfs.uri}/runs/{request.node.name[:60]}")
+    return Location.of(f"{hdfs.uri}/runs/{request.node.name[:60]}")
 
 
 @each_verb
-def test_each_verb_of_a_place_works(run: Place, steps: Callable[[Place], None]) -> None:
+def test_each_verb_of_a_place_works(run: Location, steps: Callable[[Location], None]) -> None:
     steps(run.parent / steps.__name__)
 
 
-def test_a_file_has_the_time_of_its_writing(run: Place) -> None:
+def test_a_file_has_the_time_of_its_writing(run: Location) -> None:
     (run / "file").write(b"content")
     assert abs(run.modified_s()["file"] - time.time()) < 600
 
 
-def test_a_name_is_taken_as_it_is(run: Place) -> None:
+def test_a_name_is_taken_as_it_is(run: Location) -> None:
     file = run / "a b%20é[x].jsonl"
     file.write(b"content")
     assert [one.name for one in run.listed()] == ["a b%20é[x].jsonl"]
     assert file.read_bytes() == b"content"
 
 
-def test_moves_within_a_file_are_those_of_a_local_one(run: Place, tmp_path: Path) -> None:
+def test_moves_within_a_file_are_those_of_a_local_one(run: Location, tmp_path: Path) -> None:
     content = os.urandom(3_000_000) + b"\nlast"
     (tmp_path / "file").write_bytes(content)
     (run / "file").write(content)
@@ -83,13 +83,15 @@ def test_moves_within_a_file_are_those_of_a_local_one(run: Place, tmp_path: Path
     assert (run / "file").read_range(size + 100, 100) == b""
 
 
-def test_history_lines_and_tables_are_read_as_those_of_a_folder(run: Place, tmp_path: Path) -> None:
+def test_history_lines_and_tables_are_read_as_those_of_a_folder(
+    run: Location, tmp_path: Path
+) -> None:
     line = '{"schema":1,"type":"ok","f":"write","process":3,"op":"3-%d","time":%d}'
     text = "\n".join(line % (n, n) for n in range(30_000))
     (tmp_path / "load-0.jsonl").write_text(text)
     (run / "load-0.jsonl").copy_from(tmp_path / "load-0.jsonl")
 
-    def rows(file: Path | Place) -> list[dict[str, object]]:
+    def rows(file: Path | Location) -> list[dict[str, object]]:
         parts = byte_ranges([file], 300_000)
         return [row for p in parts for batch in kept_lines(p) for row in batch.to_pylist()]
 
@@ -104,7 +106,7 @@ def test_history_lines_and_tables_are_read_as_those_of_a_folder(run: Place, tmp_
         assert opened.read() == pq.read_table(tmp_path / "t.parquet")
 
 
-def test_a_file_that_is_written_again_is_never_away(run: Place) -> None:
+def test_a_file_that_is_written_again_is_never_away(run: Location) -> None:
     (run / "file").write(b"old")
     ended = threading.Event()
     seen: list[int] = []
@@ -126,7 +128,9 @@ def test_a_file_that_is_written_again_is_never_away(run: Place) -> None:
     assert sorted(seen) == seen, "each is whole, and no older one comes back"
 
 
-def test_one_analysis_at_a_time_holds_a_folder(run: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_analysis_at_a_time_holds_a_folder(
+    run: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with analysis_lock.locked_prefix(run):
         with pytest.raises(FolderHeld, match="another process"), analysis_lock.locked_prefix(run):
             pass
@@ -138,7 +142,7 @@ def test_one_analysis_at_a_time_holds_a_folder(run: Place, monkeypatch: pytest.M
         assert len(run.listed()) == 1
 
 
-def test_the_verdict_is_that_of_the_folder(run: Place, tmp_path: Path) -> None:
+def test_the_verdict_is_that_of_the_folder(run: Location, tmp_path: Path) -> None:
     folder = write_spoilt(tmp_path / "spoilt")
     run = run / folder.name  # a verdict has it
     upload.upload(folder, run, MARK)
@@ -165,7 +169,7 @@ def test_the_verdict_is_that_of_the_folder(run: Place, tmp_path: Path) -> None:
     assert not [name for name in run.sizes_below() if name[-17:-16] == "."], "no draft is left"
 
 
-def test_a_run_that_is_not_whole_gets_no_verdict(run: Place, tmp_path: Path) -> None:
+def test_a_run_that_is_not_whole_gets_no_verdict(run: Location, tmp_path: Path) -> None:
     upload.put_mark(run, MARK)
     for file in (write_spoilt(tmp_path / "spoilt") / "history").iterdir():
         (run / "history" / file.name).copy_from(file)
@@ -177,13 +181,15 @@ def test_a_run_that_is_not_whole_gets_no_verdict(run: Place, tmp_path: Path) -> 
     assert run.sizes_below() == before
 
 
-def test_a_user_without_rights_is_told_of_them(run: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_rights_is_told_of_them(
+    run: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (run / "file").write(b"x")
     systems.file_system.cache_clear()  # one that is there has its user already
     monkeypatch.setenv("HADOOP_USER_NAME", "mallory")
     try:
         assert (run / "file").read_bytes() == b"x"
-        with pytest.raises(PlaceError, match=r"needs rights to .* user=mallory") as told:
+        with pytest.raises(LocationError, match=r"needs rights to .* user=mallory") as told:
             (run / "other").write(b"x")
     finally:
         systems.file_system.cache_clear()
@@ -202,11 +208,11 @@ def test_an_address_that_nothing_listens_at_is_told_of_within_a_minute() -> None
 
 
 def test_a_server_that_says_nothing_is_told_of_within_a_minute_and_used_when_it_answers_again(
-    run: Place, hdfs: HdfsServer
+    run: Location, hdfs: HdfsServer
 ) -> None:
     (run / "file").write(b"content")
     begun_s = time.monotonic()
-    with silent(hdfs), pytest.raises(PlaceError, match="nothing answers at this store") as told:
+    with silent(hdfs), pytest.raises(LocationError, match="nothing answers at this store") as told:
         run.check_reachable()
     assert time.monotonic() - begun_s < 60
     assert str(run) in str(told.value)
@@ -216,7 +222,7 @@ def test_a_server_that_says_nothing_is_told_of_within_a_minute_and_used_when_it_
 
 
 def test_a_file_whose_server_falls_silent_is_told_of_and_leaves_the_old_one(
-    run: Place, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch
+    run: Location, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SILENT_S", 1.0)
     file = replace(run / "file", attempts=2)
@@ -225,16 +231,16 @@ def test_a_file_whose_server_falls_silent_is_told_of_and_leaves_the_old_one(
     with file.open() as stream:
         stream.read(10)
         stream.seek(10_000_000)
-        with silent(hdfs), pytest.raises(PlaceError, match=r"nothing answers|no DataNode"):
+        with silent(hdfs), pytest.raises(LocationError, match=r"nothing answers|no DataNode"):
             stream.read(10)
-    with silent(hdfs), pytest.raises(PlaceError, match="nothing answers"):
+    with silent(hdfs), pytest.raises(LocationError, match="nothing answers"):
         file.write(b"new")
     assert file.read_bytes() == b"older" * 3_000_000
 
 
 def test_a_server_that_dies_is_told_of_by_each_verb(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        run = replace(Place.of(f"{server.uri}/runs/x"), attempts=limits.FIRST_ATTEMPTS)
+        run = replace(Location.of(f"{server.uri}/runs/x"), attempts=limits.FIRST_ATTEMPTS)
         (run / "file").write(b"content")
         stream = (run / "file").open()
         server.process.kill()
@@ -249,7 +255,7 @@ def test_a_server_that_dies_is_told_of_by_each_verb(tmp_path: Path) -> None:
             lambda: (run / "file").copy_from(tmp_path / "log"),
             stream.read,
         ):
-            with pytest.raises(PlaceError, match=rf"{run}.*: (nothing answers|no DataNode)"):
+            with pytest.raises(LocationError, match=rf"{run}.*: (nothing answers|no DataNode)"):
                 verb()
         assert time.monotonic() - begun_s < 60
 

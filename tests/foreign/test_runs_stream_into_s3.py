@@ -23,7 +23,7 @@ from tests.foreign.s3_server import BUCKET, SECRET_KEY, S3Server
 from tests.unit.chaos.runner.fake_cluster import FakeCluster
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.storage import limits, streaming
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_chaos.record.upload import sent_to, upload_run
 from zonequake_ctl.context import ReleasePlace
 
@@ -214,7 +214,7 @@ def test_a_store_that_is_away_for_a_while_harms_no_run_and_gets_all_of_it(
     said: list[str] = []
     with relayed(server.endpoint, plan) as relay:
         monkeypatch.setenv("AWS_ENDPOINT_URL", relay.endpoint)
-        place = Place.of(f"s3://{BUCKET}/{prefix}")
+        place = Location.of(f"s3://{BUCKET}/{prefix}")
         with sent_to(folder, place, said.append):
             away.set()
             for _ in range(100):
@@ -247,7 +247,7 @@ def test_a_run_that_an_error_ends_leaves_its_place_free(
 ) -> None:
     folder = made(tmp_path / "runs" / "one-1", "one-1")
     monkeypatch.setattr(streaming, "PAUSE_S", 0.05)
-    place = Place.of(f"s3://{BUCKET}/{prefix}")
+    place = Location.of(f"s3://{BUCKET}/{prefix}")
 
     def broken() -> None:
         with sent_to(folder, place, print):

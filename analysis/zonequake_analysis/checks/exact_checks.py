@@ -23,7 +23,7 @@ from zonequake_analysis.checks.named_findings import NAMES
 from zonequake_analysis.metrics.small_tables import small_table
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.settings import runs_locally
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 FEW_LINES = 200_000
 """Of so many lines the findings take less time than their plan, which Spark goes through again
@@ -45,7 +45,7 @@ class AmongSuspects:
 
 
 def among_suspects(
-    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
+    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Location
 ) -> AmongSuspects | None:
     """Runs the exact checks over the suspects; None if there are none."""
     found = findings_of_suspects(ops, suspects, unplaced=unplaced, folder=folder)
@@ -53,7 +53,7 @@ def among_suspects(
 
 
 def findings_of_suspects(
-    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Place
+    ops: DataFrame, suspects: Sequence[Suspects], *, unplaced: int, folder: Location
 ) -> DataFrame | None:
     """Returns what the checks over operations find among the suspects; None if there are none.
 

@@ -23,7 +23,7 @@ from zonequake_analysis.checks.arrays.over_columns import (
 )
 from zonequake_analysis.checks.named_findings import NAMED, NAMING, named
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 MOST_NAMED = 2000
 """Most ids in one condition; with more, the checks read more than the suspects and find the same.
@@ -43,7 +43,7 @@ class _Sought:
     `keys`: all of them.
     """
 
-    file: Place
+    file: Location
     keys: _Ids
     among: _Ids
     in_order: _Ids
@@ -52,7 +52,7 @@ class _Sought:
 
 
 def found_in_files(
-    spark: SparkSession, folder: Place, suspects: Sequence[Suspects]
+    spark: SparkSession, folder: Location, suspects: Sequence[Suspects]
 ) -> DataFrame | None:
     """Returns what the checks over arrays find, each finding with its names; None if no suspect is
     theirs. `suspects`: those of each bucket, from 0 on, whose files are in `folder`.
@@ -74,7 +74,7 @@ def found_in_files(
     return spark.range(0, len(sought), 1, len(sought)).mapInArrow(judge, NAMED)
 
 
-def _sought(file: Place, suspects: Suspects) -> _Sought | None:
+def _sought(file: Location, suspects: Suspects) -> _Sought | None:
     among = {*suspects.loss, *suspects.late, *suspects.registers, *suspects.lists}
     keys = {*among, *suspects.replayed, *suspects.sets}
     if not keys and not suspects.sessions:

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from zonequake_analysis.command_errors import told_errors
-from zonequake_analysis.errors import AnalysisError, ImportRefused, PlaceError
+from zonequake_analysis.errors import AnalysisError, ImportRefused, LocationError
 from zonequake_analysis.importing import jepsen, porcupine
 from zonequake_analysis.importing.edn import EdnEntry, entries
 from zonequake_analysis.importing.json_lines import json_lines
@@ -25,7 +25,7 @@ from zonequake_analysis.importing.run_files import Written, write_run
 from zonequake_analysis.importing.translation import OperationLines, pairs
 from zonequake_analysis.importing.values import Values
 from zonequake_analysis.run_argument import path_or_uri
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import UploadMark
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
@@ -40,26 +40,26 @@ class Source(StrEnum):
 
 
 def import_history(
-    source: Source, files: Sequence[Path], out: Path | Place, choices: Choices
+    source: Source, files: Sequence[Path], out: Path | Location, choices: Choices
 ) -> tuple[Written, Notes]:
     """Writes the history of `files` as the run `out`, and returns what is in it.
 
     Raises ImportRefused for what can't be read or judged, RunFolderError where `out` can't be
     written, or holds something else.
     """
-    place = Place.of(out)
-    if (folder := place.local) is not None:
+    location = Location.of(out)
+    if (folder := location.local) is not None:
         return _into(folder, source, files, choices)
     from zonequake_analysis.storage.upload import uploaded_at_the_end
 
-    with uploaded_at_the_end(place, mark_of(source, files, place)) as spool:
+    with uploaded_at_the_end(location, mark_of(source, files, location)) as spool:
         return _into(spool, source, files, choices)
 
 
-def mark_of(source: Source, files: Sequence[Path], place: Place) -> UploadMark:
-    """Returns the mark of a place while an import goes there."""
+def mark_of(source: Source, files: Sequence[Path], location: Location) -> UploadMark:
+    """Returns the mark of a location while an import goes there."""
     given = [str(file.resolve()) for file in files]
-    words = ["zonequake", "import", "--from", source.value, *given, "--out", str(place)]
+    words = ["zonequake", "import", "--from", source.value, *given, "--out", str(location)]
     return UploadMark(
         run=f"{source.value} {' '.join(given)}",
         host=socket.gethostname(),
@@ -176,16 +176,16 @@ def import_command(
     for file, times in Counter(file.resolve() for file in files).items():
         if times > 1:
             raise TyperException(f"found {file} {times} times; name each file once")
-    place = Place.of(out or Path("runs") / files[0].stem)
+    location = Location.of(out or Path("runs") / files[0].stem)
     choices = Choices(split=split_transactions, leave_out=leave_out_keys, initial=_initial(initial))
     with told_errors("import"):
         try:
-            written, notes = import_history(source, files, place, choices)
-        except PlaceError:
+            written, notes = import_history(source, files, location, choices)
+        except LocationError:
             raise
         except AnalysisError as error:
             raise TyperException(str(error)) from error
-    _say(f"{place}: {written.operations:,} operations on {written.keys:,} keys")
+    _say(f"{location}: {written.operations:,} operations on {written.keys:,} keys")
     for what, count in notes.left_out.items():
         _say(f"left out: {count:,} {what}")
     for what, count in notes.said.items():
@@ -195,7 +195,7 @@ def import_command(
             f"{written.keys - written.read_finally:,} keys have no read after their last write, "
             "so that a loss there can't be seen: read each key once more at the end of a test"
         )
-    _say(f"next: zonequake analyze {place}")
+    _say(f"next: zonequake analyze {location}")
 
 
 def _initial(text: str | None) -> object:

@@ -13,23 +13,23 @@ from typer.exceptions import TyperException
 from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.run_argument import OF_A_RUN, RunPlace
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.text.untrusted_text import one_line
 
 app = typer.Typer(help="Import metrics into a run folder.", add_completion=False)
 
 
-def import_metrics(text: Path, run: Path | Place) -> tuple[Place, int]:
+def import_metrics(text: Path, run: Path | Location) -> tuple[Location, int]:
     """Writes the samples of a text into `metrics/` of the run; returns the file and their number.
 
-    Raises ImportRefused for a line that can't be read, RunNotWhole for a place that a run has
-    marked and not filled yet, FileExistsError, OSError, PlaceError.
+    Raises ImportRefused for a line that can't be read, RunNotWhole for a location that a run has
+    marked and not filled yet, FileExistsError, OSError, LocationError.
     """
     from zonequake_analysis.inputs.prometheus.openmetrics import convert
 
-    check_whole(Place.of(run))
-    folder = Place.of(run) / "metrics"
+    check_whole(Location.of(run))
+    folder = Location.of(run) / "metrics"
     file = folder / f"{text.stem}.parquet"
     if file.exists():
         raise FileExistsError(f"{file} is there already; delete it, or rename {text}")
@@ -59,14 +59,14 @@ def import_metrics_command(
     Writes metrics/FILE.parquet. Each NaN counts as the end of its series.
     """
     with told_errors("import-metrics"):
-        place = Place.of(run)
-        if not any((place / name).exists() for name in (*OF_A_RUN, MARK_FILE)):
+        location = Location.of(run)
+        if not any((location / name).exists() for name in (*OF_A_RUN, MARK_FILE)):
             raise TyperException(
                 f"{run} is no run folder: found none of {', '.join(OF_A_RUN)}, expected at least "
                 "history/*.jsonl"
             )
         try:
-            written, samples = import_metrics(file, place)
+            written, samples = import_metrics(file, location)
         except (ImportRefused, FileExistsError) as error:
             raise TyperException(one_line(str(error))) from error
     print(f"{written}: {samples:,} samples", file=sys.stderr)  # noqa: T201

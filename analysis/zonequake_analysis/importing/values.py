@@ -8,7 +8,7 @@ import msgspec
 
 from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.importing.edn import text_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 VALUES_FILE = "values.json"
 FIRST_NUMBER = 2**53
@@ -34,7 +34,7 @@ class Values:
         return {str(number): text for text, number in self._numbers.items()}
 
 
-def original_values(run: Path | Place) -> dict[int, str]:
+def original_values(run: Path | Location) -> dict[int, str]:
     """Returns the original values of an imported run by their integers; empty for any other run.
 
     Raises RunFolderError for a file that can't be read.

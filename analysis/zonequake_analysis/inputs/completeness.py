@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import RunDescription, read_description
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _DRAFT = re.compile(r"(^|/)\.|\.jsonl\.[0-9a-f]{16}$")
 """A file that is being written, or was when its writer was killed: hidden, or a store's."""
@@ -29,7 +29,7 @@ class Histories:
     the run; `lacking`: pieces that aren't there, though a later one is.
     """
 
-    files: tuple[Place, ...]
+    files: tuple[Location, ...]
     size_bytes: int
     unread: tuple[str, ...]
     lacking: tuple[str, ...] = ()
@@ -39,42 +39,42 @@ class Histories:
 class RecordedRun:
     """A run folder, each part of which is looked at when it is asked for, and once."""
 
-    place: Place
+    location: Location
 
     @classmethod
-    def of(cls, run: Path | str | Place | RecordedRun) -> RecordedRun:
+    def of(cls, run: Path | str | Location | RecordedRun) -> RecordedRun:
         """Returns the record of a folder; one that has been looked at stays as it is."""
-        return run if isinstance(run, RecordedRun) else cls(Place.of(run))
+        return run if isinstance(run, RecordedRun) else cls(Location.of(run))
 
     @cached_property
     def description(self) -> RunDescription:
         """The content of `run.yaml`. Raises RunFolderError."""
-        return read_description(self.place)
+        return read_description(self.location)
 
     @cached_property
     def histories(self) -> Histories:
         """The files in `history`. Raises RunFolderError if none can be read, or one can't."""
-        return histories(self.place)
+        return histories(self.location)
 
     @cached_property
     def incomplete(self) -> list[str]:
         """The files that are missing, or shorter than when the run ended. Raises RunFolderError."""
-        recorded = incomplete_files(self.place, self.description.files)
+        recorded = incomplete_files(self.location, self.description.files)
         return sorted({*recorded, *self.histories.lacking})
 
     @cached_property
     def metrics_bytes(self) -> int:
-        """The size of all files with samples. Raises PlaceError."""
-        sizes = (self.place / "metrics").sizes_below()
+        """The size of all files with samples. Raises LocationError."""
+        sizes = (self.location / "metrics").sizes_below()
         return sum(size for name, size in sizes.items() if _directly(name, ".parquet"))
 
 
-def histories(run: Path | Place) -> Histories:
+def histories(run: Path | Location) -> Histories:
     """Lists the folder `history` of a run.
 
     Raises RunFolderError if it has no file to read, or one that is no file or can't be read.
     """
-    folder = Place.of(run) / "history"
+    folder = Location.of(run) / "history"
     if folder.local is not None:  # a store holds only plain files
         for file in folder.listed(".jsonl"):
             _check_plain(Path(file.path))
@@ -128,18 +128,18 @@ def _check_plain(file: Path) -> None:
         raise RunFolderError(f"{file}: found no plain file, expected one of JSON lines")
 
 
-def incomplete_files(run: Path | Place, files: Mapping[str, int]) -> list[str]:
+def incomplete_files(run: Path | Location, files: Mapping[str, int]) -> list[str]:
     """Returns the files that are missing, or shorter than when the run ended.
 
     `files`: sizes in bytes by name, which the runner wrote into `run.yaml` at the very end. A
-    longer file is complete: `zonequake clean` may add events. Raises PlaceError.
+    longer file is complete: `zonequake clean` may add events. Raises LocationError.
     """
     return [name for name, size_bytes in sorted(files.items()) if _size(run, name) < size_bytes]
 
 
-def _size(run: Path | Place, name: str) -> int:
+def _size(run: Path | Location, name: str) -> int:
     """Returns the size in bytes; -1 if there is no such file, or no file can have that name."""
     try:
-        return (Place.of(run) / name).size_bytes()
+        return (Location.of(run) / name).size_bytes()
     except (OSError, ValueError):
         return -1

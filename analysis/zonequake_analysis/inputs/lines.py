@@ -38,7 +38,7 @@ from zonequake_analysis.inputs.faults.repeats import COMPARED, Invokes, same, wi
 from zonequake_analysis.inputs.long_lines import LinePiece, pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.inputs.transactions.steps import MARK, transactions_in
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes
 
 RANGE_BYTES = 64 * 1024 * 1024
@@ -62,18 +62,18 @@ _WHITE = np.frombuffer(b"\r \t", np.uint8)
 class ByteRange:
     """A part of a file: the lines that begin in [start, stop). `file` is its number."""
 
-    path: Place
+    path: Location
     file: int
     start: int
     stop: int
 
 
-def byte_ranges(files: Sequence[Path | Place], size: int = RANGE_BYTES) -> list[ByteRange]:
+def byte_ranges(files: Sequence[Path | Location], size: int = RANGE_BYTES) -> list[ByteRange]:
     """Returns all bytes of all files, in ranges of at most `size`."""
     return [
-        ByteRange(place.resolve(), number, start, min(start + size, length))
-        for number, place in enumerate(map(Place.of, files))
-        for length in [place.size_bytes()]
+        ByteRange(location.resolve(), number, start, min(start + size, length))
+        for number, location in enumerate(map(Location.of, files))
+        for length in [location.size_bytes()]
         for start in range(0, length, size)
     ]
 

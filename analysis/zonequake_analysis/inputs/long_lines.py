@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import MARK
 
 _PIECE_BYTES = 8 * 1024 * 1024
@@ -32,7 +32,7 @@ class LinePiece:
     torn: bool = False
 
 
-def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
+def pieces(path: Location, start: int, stop: int) -> Iterator[LinePiece]:
     """Yields the lines of a file that begin in [start, stop), without a byte order mark."""
     for piece in _pieces(path, start, stop):
         if piece.at == 0 and bytes(piece.content[: len(MARK)]) == MARK:
@@ -41,7 +41,7 @@ def pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
             yield piece
 
 
-def _pieces(path: Place, start: int, stop: int) -> Iterator[LinePiece]:
+def _pieces(path: Location, start: int, stop: int) -> Iterator[LinePiece]:
     with path.open() as stream:
         at = start
         if at > 0:

@@ -19,7 +19,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 _Moment = Annotated[int, msgspec.Meta(gt=-MOST_NS, lt=MOST_NS)]
@@ -137,7 +137,7 @@ _FILE_NAMES = {
 _RATES = ("registerRate", "listRate", "register_rate", "list_rate")
 
 
-def read_description(run: Path | Place) -> RunDescription:
+def read_description(run: Path | Location) -> RunDescription:
     """Reads `run.yaml`. Fields may be at the top or, as in a manifest, under `plan.spec`.
 
     Raises RunFolderError if the file exists and can't be understood.
@@ -249,7 +249,7 @@ def target_of(document: RunYaml) -> str:
     return " ".join(word for part in ("name", "version") if (word := described.text(part)))
 
 
-def read_events(run: Path | Place) -> tuple[list[RecordedEvent], list[str]]:
+def read_events(run: Path | Location) -> tuple[list[RecordedEvent], list[str]]:
     """Returns the events of a run ordered by time, and a sentence for each unreadable line.
 
     Those of several clocks are ordered by the time of day.
@@ -290,7 +290,7 @@ def _behind_the_wall_ns(events: Iterable[RecordedEvent]) -> dict[str, int]:
     return {clock: median_low(ns) for clock, ns in apart.items()}
 
 
-def _lines(file: Path | Place) -> Iterator[tuple[int, bytes]]:
+def _lines(file: Path | Location) -> Iterator[tuple[int, bytes]]:
     """Yields the lines of a file that aren't blank, with their numbers; none if there is no
     file.
     """
@@ -362,12 +362,12 @@ class Dump:
         return int(self.header.group.rpartition(".")[2])
 
 
-def read_dumps(run: Path | Place) -> list[Dump]:
+def read_dumps(run: Path | Location) -> list[Dump]:
     """Returns all replica dumps of a run. Raises RunFolderError for one that can't be read."""
-    return [_dump(file) for file in Place.of(run / "dumps").listed(".jsonl")]
+    return [_dump(file) for file in Location.of(run / "dumps").listed(".jsonl")]
 
 
-def _dump(file: Place) -> Dump:
+def _dump(file: Location) -> Dump:
     header: DumpHeader | None = None
     entries: dict[str, DumpEntry] = {}
     for number, line in _lines(file):

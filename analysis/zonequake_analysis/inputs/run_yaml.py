@@ -17,7 +17,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
 _T = TypeVar("_T")
@@ -29,7 +29,7 @@ _MOST_NODES = 100_000
 class RunYaml:
     """The mapping of a file, or of a part of it; `where` is the path of its fields."""
 
-    def __init__(self, file: Path | Place, fields: Mapping[str, Any], where: str = "") -> None:
+    def __init__(self, file: Path | Location, fields: Mapping[str, Any], where: str = "") -> None:
         self._file = file
         self._fields = fields
         self._where = where
@@ -113,13 +113,13 @@ class RunYaml:
             ) from error
 
 
-def read_run_yaml(run: Path | Place) -> RunYaml | None:
+def read_run_yaml(run: Path | Location) -> RunYaml | None:
     """Returns a folder's `run.yaml`, None if there is none. Raises RunFolderError."""
     loaded = load_run_yaml(run)
     return None if loaded is None else loaded[0]
 
 
-def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
+def load_run_yaml(run: Path | Location) -> tuple[RunYaml, str] | None:
     """Returns the same with the file's text."""
     file = run / "run.yaml"
     try:
@@ -160,7 +160,7 @@ def load_run_yaml(run: Path | Place) -> tuple[RunYaml, str] | None:
     return RunYaml(file, document), text
 
 
-def _text(file: Path | Place, content: bytes) -> str:
+def _text(file: Path | Location, content: bytes) -> str:
     if (strange := strange_bytes(content)) is not None:
         line, words = strange
         raise RunFolderError(f"{file}:{line}: {words}")
@@ -174,7 +174,7 @@ def _text(file: Path | Place, content: bytes) -> str:
     return text
 
 
-def refuse(file: Path | Place, field: str, found: object, expected: str) -> NoReturn:
+def refuse(file: Path | Location, field: str, found: object, expected: str) -> NoReturn:
     """Raises RunFolderError for a field of a file."""
     raise RunFolderError(
         f"{file}: field `{field}`: found {_kind(found)}, expected {expected} (docs/analysis.md)"

@@ -67,7 +67,7 @@ from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
 from zonequake_analysis.spark_pass.transactions import transaction_findings
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.write import OfOperations, write_tables_of_verdict
 from zonequake_analysis.verdict import Check, Verdict, most_severe_first, worst
 
@@ -97,7 +97,7 @@ class Judgement:
 
 def judge_run(
     spark: SparkSession,
-    run: Path | Place | RecordedRun,
+    run: Path | Location | RecordedRun,
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Judgement:
@@ -119,7 +119,7 @@ def _judged(
         progress(f"{step}: {now - began:.1f} s")
         began = now
 
-    run, description = record.place, record.description
+    run, description = record.location, record.description
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
+from zonequake_analysis.errors import FolderHeld, LocationError, RunFolderError
 from zonequake_analysis.judgement.verdict_json import (
     JUNIT_FILE,
     REPORT_FILE,
@@ -31,7 +31,7 @@ from zonequake_analysis.judgement.verdict_json import (
 )
 from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.storage.analysis_lock import locked_prefix
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Kind, Verdict
 
 TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
@@ -48,8 +48,8 @@ class AnalysisLock:
     Verdict, report and tables are written and deleted there only while it is held.
     """
 
-    def __init__(self, run: Path | Place) -> None:
-        self.run = Place.of(run)
+    def __init__(self, run: Path | Location) -> None:
+        self.run = Location.of(run)
         self._check: Callable[[], None] | None = None
         self._at_end = ExitStack()
 
@@ -71,14 +71,14 @@ class AnalysisLock:
     def take(self) -> None:
         """Holds the folder, and deletes the verdict and the tables of an earlier analysis.
 
-        Raises FolderHeld if another process analyses it, OSError, PlaceError.
+        Raises FolderHeld if another process analyses it, OSError, LocationError.
         """
         self._hold()
         self._delete_told()
         (self.run / TABLES_FOLDER).delete_folder()
 
     def check(self) -> None:
-        """Raises FolderHeld if another analysis may hold the folder by now, and PlaceError."""
+        """Raises FolderHeld if another analysis may hold the folder by now, and LocationError."""
         if self._check is not None:
             self._check()
 
@@ -86,7 +86,7 @@ class AnalysisLock:
         """Deletes report and tables, then has `tell` write the verdict of an analysis that failed.
 
         Holds the folder first if this analysis never did. Raises FolderHeld, with nothing written
-        or deleted, if another one may hold it; OSError, PlaceError.
+        or deleted, if another one may hold it; OSError, LocationError.
         """
         if not self.held:
             self._hold()
@@ -94,7 +94,7 @@ class AnalysisLock:
         self._delete_told()
         # A store that refuses to delete them must not keep the verdict from being told; the last
         # table is not there, so that nothing opens what is left.
-        with suppress(OSError, PlaceError):
+        with suppress(OSError, LocationError):
             (self.run / TABLES_FOLDER).delete_folder()
         self.check()
         tell()
@@ -149,7 +149,7 @@ def tell_broken_off(
     lock.break_off(tell)
 
 
-def _write_broken_off(run: Place, why: str) -> None:
+def _write_broken_off(run: Location, why: str) -> None:
     check = CheckEntry(
         name="analysis",
         kind=Kind.HARNESS,
@@ -160,7 +160,7 @@ def _write_broken_off(run: Place, why: str) -> None:
     write_told(Told(document=without_analysis([check], _facts(run)), folder=str(run)), run)
 
 
-def _facts(run: Place) -> RunFacts | None:
+def _facts(run: Location) -> RunFacts | None:
     try:
         return read_facts(run)
     except RunFolderError:

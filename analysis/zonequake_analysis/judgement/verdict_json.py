@@ -16,7 +16,7 @@ import msgspec
 from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.inputs.run_folder import target_of
 from zonequake_analysis.inputs.run_yaml import read_run_yaml
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 from zonequake_analysis.text.untrusted_text import visible
@@ -196,7 +196,7 @@ def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
     return msgspec.structs.replace(document, exit_code=code)
 
 
-def read_facts(run: Path | Place) -> RunFacts | None:
+def read_facts(run: Path | Location) -> RunFacts | None:
     """Returns which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
     document = read_run_yaml(run)
     if document is None:
@@ -214,7 +214,7 @@ def read_facts(run: Path | Place) -> RunFacts | None:
     )
 
 
-def read_document(run: Path | Place) -> VerdictDocument:
+def read_document(run: Path | Location) -> VerdictDocument:
     """Returns a folder's `verdict.json`. Raises RunFolderError."""
     file = run / VERDICT_FILE
     try:
@@ -236,13 +236,13 @@ def read_document(run: Path | Place) -> VerdictDocument:
         ) from error
 
 
-def write_document(run: Path | Place, document: VerdictDocument) -> None:
+def write_document(run: Path | Location, document: VerdictDocument) -> None:
     """Writes `verdict.json`."""
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # half a character, for instance in a file's name
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
-    Place.of(run / VERDICT_FILE).write(msgspec.json.format(encoded, indent=2) + b"\n")
+    Location.of(run / VERDICT_FILE).write(msgspec.json.format(encoded, indent=2) + b"\n")
 
 
 def _encodable(value: object) -> object:

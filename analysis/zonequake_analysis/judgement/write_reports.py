@@ -8,18 +8,18 @@ from pathlib import Path
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import JUNIT_FILE, SUMMARY_FILE, Told, write_document
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
-def write_told(told: Told, run: Path | Place) -> None:
+def write_told(told: Told, run: Path | Location) -> None:
     """Writes junit.xml, summary.md and then verdict.json into the run's folder."""
     write_together([told], run)
     write_document(run, told.document)
 
 
-def write_together(runs: Sequence[Told], folder: Path | Place, *, asked: int = 1) -> None:
+def write_together(runs: Sequence[Told], folder: Path | Location, *, asked: int = 1) -> None:
     """Writes one junit.xml and one summary.md for all of these runs, of `asked` requested ones."""
-    place = Place.of(folder)
-    place.make_folder()
-    (place / JUNIT_FILE).write(render_junit(runs))
-    (place / SUMMARY_FILE).write(render_summary(runs, asked=asked).encode())
+    location = Location.of(folder)
+    location.make_folder()
+    (location / JUNIT_FILE).write(render_junit(runs))
+    (location / SUMMARY_FILE).write(render_summary(runs, asked=asked).encode())

@@ -73,7 +73,7 @@ def begin(run: RecordedRun, *, master: str | None = None) -> None:
     """
     global _begun
     master = master or LOCAL
-    if _begun is not None or run.place.local is None or not is_local(master):
+    if _begun is not None or run.location.local is None or not is_local(master):
         return
     with suppress(OSError, RunFolderError):
         history_bytes, _ = run.histories.size_bytes, run.description

@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
 from zonequake_analysis.run_argument import file_here, folders_or_uris
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -123,19 +123,19 @@ def compare_command(
 
 def _sides(
     runs: Sequence[str], base: Sequence[str], candidate: Sequence[str]
-) -> tuple[Sequence[Place], Sequence[Place]]:
+) -> tuple[Sequence[Location], Sequence[Location]]:
     """Returns the folders of both sides. Raises BadParameter."""
     if len(runs) == 2 and not base and not candidate:
         base, candidate, runs = runs[:1], runs[1:], ()
     if base and candidate and not runs:
-        return [Place.of(run) for run in base], [Place.of(run) for run in candidate]
+        return [Location.of(run) for run in base], [Location.of(run) for run in candidate]
     raise typer.BadParameter(
         f"found {len(runs)} run folders, {len(base)} --base and {len(candidate)} --candidate, "
         "expected two run folders, or --base RUN... --candidate RUN..."
     )
 
 
-def _each_once(folders: Sequence[Place]) -> None:
+def _each_once(folders: Sequence[Location]) -> None:
     """Raises BadParameter for a folder that is there twice: its run would count twice."""
     resolved = Counter(folder.resolve() for folder in folders)
     for folder, times in resolved.items():
@@ -155,7 +155,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _compared(
-    sides: tuple[Sequence[Place], Sequence[Place]],
+    sides: tuple[Sequence[Location], Sequence[Location]],
     bound: Sequence[str],
     above_ms: float,
     markdown: Path | None,
@@ -171,8 +171,8 @@ def _compared(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     with told_errors("compare"):
-        for place in dict.fromkeys(one for side in sides for one in side):
-            place.check_reachable()
+        for location in dict.fromkeys(one for side in sides for one in side):
+            location.check_reachable()
         folders = [[run for one in side for run in run_folders(one) or [one]] for side in sides]
         _each_once([run for side in folders for run in side])
         base, candidate = ([read_run(run) for run in side] for side in folders)

@@ -25,7 +25,7 @@ from zonequake_analysis.many_runs.measured_run import (
     measured,
 )
 from zonequake_analysis.measures.tally import FUNCTIONS, TRANSACTION
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.text.strange_bytes import without_mark
 
@@ -42,45 +42,47 @@ _COLUMNS = ("role", "f", "outcome", "sched", "fin", _STEP, "copy")
 _PHASE = b'"run.phase"'
 
 
-def run_folders(folder: Path | Place) -> list[Place]:
+def run_folders(folder: Path | Location) -> list[Location]:
     """Returns the folders below `folder`, or itself, that hold a run, in order of their names; also
     those without a verdict, which `read_run` refuses.
 
-    Does not follow links, and does not search for runs within a run. Raises OSError, PlaceError.
+    Does not follow links, and does not search for runs within a run. Raises OSError, LocationError.
     """
-    found: list[Place] = []
-    level = [Place.of(folder)]
+    found: list[Location] = []
+    level = [Location.of(folder)]
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         for _ in range(DEEPEST + 1):
             looked_at = list(pool.map(_is_run_and_folders, level))
-            found += [place for place, (is_run, _) in zip(level, looked_at, strict=True) if is_run]
+            found += [
+                location for location, (is_run, _) in zip(level, looked_at, strict=True) if is_run
+            ]
             level = [one for is_run, inner in looked_at if not is_run for one in inner]
     return sorted(found)
 
 
-def has_verdict(place: Place) -> bool:
-    """Returns whether a folder was judged. Raises PlaceError."""
-    return (place / VERDICT_FILE).exists()
+def has_verdict(location: Location) -> bool:
+    """Returns whether a folder was judged. Raises LocationError."""
+    return (location / VERDICT_FILE).exists()
 
 
-def _is_run_and_folders(place: Place) -> tuple[bool, list[Place]]:
+def _is_run_and_folders(location: Location) -> tuple[bool, list[Location]]:
     """Returns whether a folder holds a run, and the folders in it; lists it once, and its history
     only if there is nothing else to tell by.
     """
-    names, folders = place.names_and_folders()
+    names, folders = location.names_and_folders()
     is_run = not names.isdisjoint((VERDICT_FILE, "run.yaml", MARK_FILE)) or (
-        "history" in names and bool((place / "history").listed(".jsonl"))
+        "history" in names and bool((location / "history").listed(".jsonl"))
     )
     return is_run, folders
 
 
-def read_run(folder: Path | Place) -> MeasuredRun:
+def read_run(folder: Path | Location) -> MeasuredRun:
     """Returns the numbers of a run folder.
 
     Raises:
         RunFolderError: it has no verdict or is not whole, or one of its files can't be read.
     """
-    run = Place.of(folder)
+    run = Location.of(folder)
     if not has_verdict(run):
         check_whole(run)
         raise RunFolderError(
@@ -99,7 +101,7 @@ def read_run(folder: Path | Place) -> MeasuredRun:
     )
 
 
-def read_load(run: Place) -> LoadOperations | None:
+def read_load(run: Location) -> LoadOperations | None:
     """Returns the answered operations of the load; None without `tables/ops`.
 
     An operation of a partition that was reset is there only once, and a transaction by its first
@@ -129,7 +131,7 @@ def read_load(run: Place) -> LoadOperations | None:
     )
 
 
-def _read_operations(file: Place) -> pa.Table:
+def _read_operations(file: Location) -> pa.Table:
     """Returns `_COLUMNS`; `step` is null in a table of an analysis that knew no transactions."""
     with file.open() as stream:
         known = pq.read_schema(stream).names
@@ -141,17 +143,17 @@ def _read_operations(file: Place) -> pa.Table:
     return table.select(_COLUMNS)
 
 
-def _read_table(file: Place, columns: Sequence[str]) -> pa.Table:
+def _read_table(file: Location, columns: Sequence[str]) -> pa.Table:
     with file.open() as stream:
         return pq.read_table(stream, columns=list(columns))
 
 
-def _columns_of(file: Place) -> list[str]:
+def _columns_of(file: Location) -> list[str]:
     with file.open() as stream:
         return list(pq.read_schema(stream).names)
 
 
-def read_metrics(run: Place) -> tuple[MeasuredMetric, ...]:
+def read_metrics(run: Location) -> tuple[MeasuredMetric, ...]:
     """Returns how metrics moved with the faults, of each metric the series that moved most; none
     without `tables/metric_changes`, or if it has other columns. Raises RunFolderError."""
     files = (run / "tables" / "metric_changes").listed(".parquet")
@@ -175,7 +177,7 @@ def read_metrics(run: Place) -> tuple[MeasuredMetric, ...]:
     return tuple(strongest.values())
 
 
-def read_phases(run: Place) -> dict[str, int]:
+def read_phases(run: Location) -> dict[str, int]:
     """Returns when each phase began by the events, in ns; skips lines that can't be read."""
     file = run / "events.jsonl"
     if not file.exists():

@@ -20,7 +20,7 @@ from zonequake_analysis.run_argument import (
     Master,
     file_or_uri,
 )
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.text.untrusted_text import one_line
 
@@ -60,16 +60,16 @@ def trend_command(
     Looks up to three folders deep for runs with a verdict; writes one page that loads nothing, and
     the table `trend`.
     """
-    place = Place.of(folder)
-    page = Place.of(out) if out is not None else place / PAGE
-    written = Place.of(table) if table is not None else page.parent / TABLE
-    _write(place, page, written, master, driver_host, archives)
+    location = Location.of(folder)
+    page = Location.of(out) if out is not None else location / PAGE
+    written = Location.of(table) if table is not None else page.parent / TABLE
+    _write(location, page, written, master, driver_host, archives)
 
 
 def _write(
-    folder: Place,
-    page: Place,
-    table: Place,
+    folder: Location,
+    page: Location,
+    table: Location,
     master: str | None,
     driver_host: str | None,
     archives: Path | None,
@@ -84,8 +84,8 @@ def _write(
     from zonequake_analysis.spark_pass.settings import Size
 
     with told_errors("trend"):
-        for place in (folder, page, table):
-            place.check_reachable()
+        for location in (folder, page, table):
+            location.check_reachable()
         runs = run_folders(folder)
         if not any(map(has_verdict, runs)):
             unjudged = f" ({first_few([str(run) for run in runs], 3)})" if runs else ""

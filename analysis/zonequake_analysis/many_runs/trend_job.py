@@ -14,7 +14,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.many_runs.folders import read_run
 from zonequake_analysis.many_runs.trend_rows import TrendRow, rows_of, without_rows
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _TASKS_OF_A_CORE = 4
 """Folders differ in size: smaller tasks keep all cores at work to the end."""
@@ -52,23 +52,23 @@ TABLE = pa.schema(
 """The table `trend`; `time` is null if a run doesn't say when it began."""
 
 
-def read_rows(spark: SparkSession, folders: Sequence[Place]) -> list[TrendRow]:
+def read_rows(spark: SparkSession, folders: Sequence[Location]) -> list[TrendRow]:
     """Returns the rows of all folders; a folder that can't be read has a row that says why."""
-    places = [folder.resolve() for folder in folders]
+    locations = [folder.resolve() for folder in folders]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows = [msgspec.to_builtins(row) for row in _rows(places[number])]
+                rows = [msgspec.to_builtins(row) for row in _rows(locations[number])]
                 yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 
-    tasks = min(len(places), _TASKS_OF_A_CORE * spark.sparkContext.defaultParallelism)
-    found = spark.range(0, len(places), 1, tasks).mapInArrow(read, _SHAPE).toArrow()
+    tasks = min(len(locations), _TASKS_OF_A_CORE * spark.sparkContext.defaultParallelism)
+    found = spark.range(0, len(locations), 1, tasks).mapInArrow(read, _SHAPE).toArrow()
     return [msgspec.convert(row, TrendRow) for row in found.to_pylist()]
 
 
-def _rows(folder: Place) -> list[TrendRow]:
+def _rows(folder: Location) -> list[TrendRow]:
     try:
         return rows_of(read_run(folder), read_description(folder).expectations)
     except Exception as error:  # noqa: BLE001 - one strange folder must not end the job for all
@@ -77,7 +77,7 @@ def _rows(folder: Place) -> list[TrendRow]:
         return [without_rows(str(folder), folder.name, why)]
 
 
-def write_table(file: Path | Place, rows: Sequence[TrendRow]) -> None:
+def write_table(file: Path | Location, rows: Sequence[TrendRow]) -> None:
     """Writes the table `trend` as Parquet, by scenario, objective and time."""
     kept = sorted(
         (row for row in rows if row.problem is None),
@@ -92,4 +92,4 @@ def write_table(file: Path | Place, rows: Sequence[TrendRow]) -> None:
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    Place.of(file).write(sink.getvalue().to_pybytes())
+    Location.of(file).write(sink.getvalue().to_pybytes())

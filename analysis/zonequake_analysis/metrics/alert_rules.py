@@ -21,7 +21,7 @@ import msgspec
 
 from zonequake_analysis.errors import NO_JSON, PrometheusError, SamplesError
 from zonequake_analysis.metrics.counters import Alert
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 FILE = "alert_rules.json"
 
@@ -162,9 +162,12 @@ def encoded(rules: Sequence[AlertRule]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(rules), indent=1)
 
 
-def read_rules(run: Path | Place) -> list[AlertRule] | None:
-    """Returns the rules in a run folder, None if it has none. Raises SamplesError, PlaceError."""
-    file = Place.of(run) / "metrics" / FILE
+def read_rules(run: Path | Location) -> list[AlertRule] | None:
+    """Returns the rules in a run folder, None if it has none.
+
+    Raises SamplesError, LocationError.
+    """
+    file = Location.of(run) / "metrics" / FILE
     if not file.exists():
         return None
     try:

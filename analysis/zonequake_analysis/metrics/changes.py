@@ -46,7 +46,7 @@ from zonequake_analysis.metrics.tasks.steps import (
     steps,
 )
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 CHANGES = (
     "span int, span_kind string, span_name string, metric string, measure string, "
@@ -77,7 +77,7 @@ class _Named:
 
 def write_changes(
     spark: SparkSession,
-    run: Path | Place,
+    run: Path | Location,
     tables: MetricTables,
     spans: Spans,
     targets: Targets,
@@ -86,7 +86,7 @@ def write_changes(
 
     Returns the rows that are shown. Raises PySparkException.
     """
-    folder = Place.of(run).resolve() / "tables" / "metric_changes"
+    folder = Location.of(run).resolve() / "tables" / "metric_changes"
     folder.empty_folder()
     series = _series(tables, targets.scrape_ms)
     looked = _looked(spans, targets.scrape_ms)
@@ -183,7 +183,7 @@ def _compare(
     series: Mapping[int, _Named],
     spans: Spans,
     last_ms: int,
-    folder: Place,
+    folder: Location,
     bucket: int,
     made: Sequence[bytes],
 ) -> bytes:

@@ -28,7 +28,7 @@ from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
 from zonequake_analysis.metrics.whole_run import seen_in
 from zonequake_analysis.storage.causes import told_by_worker
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _MOST = 600
 """Most letters of a problem: a file's name, and what its reader says."""
@@ -75,7 +75,7 @@ class MetricFacts:
 
 def metric_facts(
     spark: SparkSession,
-    run: Path | Place,
+    run: Path | Location,
     *,
     faults: Sequence[FaultLanding],
     windows: Sequence[Unavailability],

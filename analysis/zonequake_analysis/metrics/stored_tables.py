@@ -17,16 +17,16 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _BATCH_ROWS = 16 * 1024
 _ROWS_TO_A_GROUP = 64 * 1024
 """Rows of a file that a task holds before it compresses them."""
 
 
-def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
+def samples_in(spark: SparkSession, files: Sequence[Location]) -> DataFrame:
     """Returns the rows of the files, with the columns of the first file. Raises ArrowException for
-    a file that is not Parquet, and PlaceError.
+    a file that is not Parquet, and LocationError.
     """
     footers = [_footer(file) for file in files]
     shape = to_arrow_schema(from_arrow_schema(footers[0].schema.to_arrow_schema()))
@@ -54,7 +54,7 @@ def samples_in(spark: SparkSession, files: Sequence[Place]) -> DataFrame:
     )
 
 
-def stored(rows: DataFrame, folder: Place) -> DataFrame:
+def stored(rows: DataFrame, folder: Location) -> DataFrame:
     """Writes a table and returns it."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     shape = to_arrow_schema(kept.schema)
@@ -104,6 +104,6 @@ class Part:
         self._waiting = []
 
 
-def _footer(file: Place) -> pq.FileMetaData:
+def _footer(file: Location) -> pq.FileMetaData:
     with file.open() as stream:
         return pq.ParquetFile(stream).metadata

@@ -28,7 +28,7 @@ from zonequake_analysis.metrics.tasks.scan import (
     series_table,
 )
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 SAMPLES = (
     "metric string, labels map<string,string>, target string, series bigint, t_ms bigint, "
@@ -55,10 +55,10 @@ _NEEDED = ({"metric", "labels", "value", "stale"}, ({"series_id", "ts_ms"}, {"t_
 class MetricTables:
     """`samples`: the folder tables/metrics; `series`: tables/metric_series, a row per series."""
 
-    samples: Place
+    samples: Location
     series: pa.Table
 
-    def files(self, hours: range | None = None) -> list[tuple[int, Place]]:
+    def files(self, hours: range | None = None) -> list[tuple[int, Location]]:
         """Returns the files of samples with their hours; `hours`: only those."""
         found = [
             (int(file.parent.name.removeprefix("hour=")), file)
@@ -67,16 +67,16 @@ class MetricTables:
         return [(hour, file) for hour, file in found if hours is None or hour in hours]
 
 
-def metric_files(run: Path | Place) -> list[Place]:
+def metric_files(run: Path | Location) -> list[Location]:
     """Returns the files with samples of a run folder; empty if there are none."""
-    return Place.of(run / "metrics").listed(".parquet")
+    return Location.of(run / "metrics").listed(".parquet")
 
 
-def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
+def write_tables(spark: SparkSession, run: Path | Location) -> MetricTables | None:
     """Writes both tables; None if the folder has no samples. First removes the metric tables of an
-    earlier analysis. Raises SamplesError, PlaceError, PySparkException.
+    earlier analysis. Raises SamplesError, LocationError, PySparkException.
     """
-    tables = Place.of(run).resolve() / "tables"
+    tables = Location.of(run).resolve() / "tables"
     for name in _TABLES:
         (tables / name).delete_folder()
     files = metric_files(run)
@@ -94,8 +94,11 @@ def write_tables(spark: SparkSession, run: Path | Place) -> MetricTables | None:
     return MetricTables(samples=samples, series=series)
 
 
-def write_table(file: Place, rows: pa.Table) -> None:
-    """Writes one file of a table, which appears whole or not at all. Raises OSError, PlaceError."""
+def write_table(file: Location, rows: pa.Table) -> None:
+    """Writes one file of a table, which appears whole or not at all.
+
+    Raises OSError, LocationError.
+    """
     part = Part(rows.schema)
     for batch in rows.to_batches():
         part.add(batch)
@@ -103,7 +106,7 @@ def write_table(file: Place, rows: pa.Table) -> None:
 
 
 def written(
-    spark: SparkSession, rows: DataFrame, folder: Place, shape: str | StructType
+    spark: SparkSession, rows: DataFrame, folder: Location, shape: str | StructType
 ) -> DataFrame:
     """Has Spark write a table and returns it."""
     path = folder.local
@@ -113,8 +116,8 @@ def written(
     return spark.read.schema(shape).parquet(path.as_uri())
 
 
-def _row_groups(file: Place) -> list[tuple[RowGroup, int]]:
-    """Returns the row groups of a file, each with its bytes. Raises SamplesError, PlaceError."""
+def _row_groups(file: Location) -> list[tuple[RowGroup, int]]:
+    """Returns the row groups of a file, each with its bytes. Raises SamplesError, LocationError."""
     with reading(file), file.open() as stream:
         footer = pq.ParquetFile(stream).metadata
         names = set(footer.schema.to_arrow_schema().names)

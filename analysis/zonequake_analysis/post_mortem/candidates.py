@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, OPS, Function
 from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, in_tasks, to_bytes
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 MOST_OPERATIONS = 5000
 """Most operations for one finding."""
@@ -88,7 +88,7 @@ class Candidates:
 
 
 def candidates(
-    spark: SparkSession, files: Sequence[Place], sought: Sequence[Sought]
+    spark: SparkSession, files: Sequence[Location], sought: Sequence[Sought]
 ) -> list[Candidates]:
     """Returns the operations for each place sought. `files`: those of `tables/ops`.
 
@@ -110,7 +110,7 @@ def candidates(
 
 
 def nearest(
-    spark: SparkSession, files: Sequence[Place], sought: Sequence[Sought]
+    spark: SparkSession, files: Sequence[Location], sought: Sequence[Sought]
 ) -> list[Candidates]:
     """Returns the nearest operations for each place sought. Raises PySparkException."""
     if not sought or not files:
@@ -132,12 +132,12 @@ def nearest(
     ]
 
 
-def _look(files: Sequence[Place], sought: Sequence[Sought], number: int) -> Made:
+def _look(files: Sequence[Location], sought: Sequence[Sought], number: int) -> Made:
     """Yields the nearest operations of a file."""
     yield 0, to_bytes(_nearest_of_each(sought, _read(files[number], sought)))
 
 
-def _read(file: Place, sought: Sequence[Sought]) -> Iterator[pa.Table]:
+def _read(file: Location, sought: Sequence[Sought]) -> Iterator[pa.Table]:
     """Yields the rows of each place sought, with its number, a few of the file at a time.
 
     A row group is skipped if its statistics show that it has none. Within a key the rows come by

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from zonequake_analysis.errors import PlaceError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.errors import LocationError
+from zonequake_analysis.storage.location import Location
 
 NEAR_MS = 2_000
 """Lines so far before and after a moment belong to it."""
@@ -50,7 +50,9 @@ class LogLine:
     file: str
 
 
-def excerpts(run: Path | Place, moments: Iterable[NodeMoment]) -> dict[NodeMoment, list[LogLine]]:
+def excerpts(
+    run: Path | Location, moments: Iterable[NodeMoment]
+) -> dict[NodeMoment, list[LogLine]]:
     """Returns the lines around each moment, by time; a moment without lines is left out.
 
     A log that can't be read has no lines: logs explain a run, they don't judge it.
@@ -59,8 +61,8 @@ def excerpts(run: Path | Place, moments: Iterable[NodeMoment]) -> dict[NodeMomen
     for node, at_ms in moments:
         by_node[node].add(at_ms)
     try:
-        files = {file.name: file for file in Place.of(run / "logs").listed(".log")}
-    except (OSError, PlaceError):
+        files = {file.name: file for file in Location.of(run / "logs").listed(".log")}
+    except (OSError, LocationError):
         return {}
     found: dict[NodeMoment, list[LogLine]] = defaultdict(list)
     for node, wanted in by_node.items():
@@ -76,7 +78,7 @@ def _nearest(lines: list[LogLine], at_ms: int) -> list[LogLine]:
     return sorted(nearest, key=lambda line: line.at_ms)
 
 
-def _near(file: Place, wanted: list[int]) -> Mapping[int, list[LogLine]]:
+def _near(file: Location, wanted: list[int]) -> Mapping[int, list[LogLine]]:
     """Returns the lines of one file around each of the moments `wanted`, which are sorted."""
     found: dict[int, list[LogLine]] = defaultdict(list)
     try:
@@ -90,12 +92,12 @@ def _near(file: Place, wanted: list[int]) -> Mapping[int, list[LogLine]]:
                     found[moment].append(
                         LogLine(at_ms=at_ms, text=_without_time(line), file=file.name)
                     )
-    except (OSError, PlaceError):
+    except (OSError, LocationError):
         return {}
     return {moment: _nearest(lines, moment) for moment, lines in found.items()}
 
 
-def _blocks(file: Place) -> Iterator[bytes]:
+def _blocks(file: Location) -> Iterator[bytes]:
     """Yields blocks of whole lines."""
     rest, read = b"", 0
     with file.open() as stream:

@@ -13,7 +13,7 @@ from zonequake_analysis.checks.search.witness import WitnessOperation, operation
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.post_mortem.candidates import Sought, nearest
 from zonequake_analysis.post_mortem.examples import Example
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 MOST_OPERATIONS = 12
 """Operations around a finding, beside those that it names itself."""
@@ -23,7 +23,7 @@ _NEAR_NS = 1_000_000_000
 
 
 def around(
-    spark: SparkSession, files: Sequence[Place], examples: Sequence[Example]
+    spark: SparkSession, files: Sequence[Location], examples: Sequence[Example]
 ) -> dict[int, list[WitnessOperation]]:
     """Returns the operations around each example, by its place among them, in order of time.
 

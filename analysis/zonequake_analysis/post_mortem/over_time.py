@@ -24,7 +24,7 @@ from zonequake_analysis.post_mortem.finding_cells import (
     without_time,
 )
 from zonequake_analysis.post_mortem.operations_around import around
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.check_findings import CheckFinding
 from zonequake_analysis.verdict import Check
 
@@ -45,7 +45,7 @@ def findings_over_time(
     *,
     of_operations: DataFrame | None,
     of_checks: Sequence[CheckFinding],
-    operations: Sequence[Place],
+    operations: Sequence[Location],
     checks: Sequence[Check],
     start_ns: int,
     end_ns: int,

@@ -23,7 +23,7 @@ from zonequake_analysis.checks.search.witness import (
 )
 from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
 from zonequake_analysis.post_mortem.candidates import Sought, candidates
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 MOST_WITNESSES = 12
 """Most findings that get a witness: the first of each check and kind, on different keys."""
@@ -70,7 +70,7 @@ def few_of_each_kind(rows: Sequence[Row]) -> list[Row]:
 
 def witnesses(
     spark: SparkSession,
-    files: Sequence[Place],
+    files: Sequence[Location],
     rows: Sequence[Row],
     *,
     of_two_places: tuple[str, str],

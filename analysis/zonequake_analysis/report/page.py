@@ -30,7 +30,7 @@ from zonequake_analysis.report.shortened import brief
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.time_rows import Axis
 from zonequake_analysis.report.witness_text import MOST_OPERATIONS, severity_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.kinds import named
 from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.text.untrusted_text import visible
@@ -62,7 +62,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.j2")
 
 
-def render_page(run: Path | Place, judgement: Judgement, *, told: Callable[[str], None]) -> str:
+def render_page(run: Path | Location, judgement: Judgement, *, told: Callable[[str], None]) -> str:
     """Returns the page as text; everything from the run is escaped.
 
     Calls `told` with a sentence if metrics can't be read.

@@ -20,7 +20,7 @@ from zonequake_analysis.post_mortem.examples import Example
 from zonequake_analysis.post_mortem.finding_cells import MOST_CELLS, FindingCell, coarse
 from zonequake_analysis.post_mortem.log_excerpts import LogLine, NodeMoment, excerpts
 from zonequake_analysis.report import svg
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import MARKS, Check, Verdict
 
@@ -44,7 +44,7 @@ Kind = tuple[str, str]
 Entry = dict[str, object]
 
 
-def page_data(run: Path | Place, judgement: Judgement, originals: Mapping[int, str]) -> Entry:
+def page_data(run: Path | Location, judgement: Judgement, originals: Mapping[int, str]) -> Entry:
     """Returns everything that the script needs, of a bounded size."""
     drawn, found = judgement.timeline, judgement.over_time
     kinds = kinds_by_severity(found.cells, judgement.checks)
@@ -146,7 +146,9 @@ def partitions_by_severity(
     )
 
 
-def _examples(run: Path | Place, judgement: Judgement, originals: Mapping[int, str]) -> list[Entry]:
+def _examples(
+    run: Path | Location, judgement: Judgement, originals: Mapping[int, str]
+) -> list[Entry]:
     """Returns the examples with operations and log lines, as long as there is room for them."""
     start_ns, offset_ns = judgement.timeline.start_ns, judgement.ingested.wall_offset_ns
     examples = judgement.over_time.examples

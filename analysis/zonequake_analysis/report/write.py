@@ -24,12 +24,12 @@ from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check
 from zonequake_analysis.spark_pass.placement import Placement
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import EXIT_CODES
 
 
 def write_report(
-    run: Path | Place,
+    run: Path | Location,
     judgement: Judgement,
     *,
     told: Callable[[str], None] = lambda _: None,
@@ -41,12 +41,12 @@ def write_report(
     page = render_page(run, judgement, told=told)
     document = verdict_document(run, judgement)
     check()
-    Place.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
+    Location.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
     check()
     write_told(Told(document=document, folder=str(run)), run)
 
 
-def verdict_document(run: Path | Place, judgement: Judgement) -> VerdictDocument:
+def verdict_document(run: Path | Location, judgement: Judgement) -> VerdictDocument:
     """Returns `verdict.json` as docs/interfaces.md describes it."""
     e = judgement.evidence
     witnesses = witnesses_by_check(

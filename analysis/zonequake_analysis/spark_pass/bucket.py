@@ -30,7 +30,7 @@ from zonequake_analysis.measures.majorities import TimeRange, Unfounded, unfound
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.measures.tally import Tally, extent, tally
 from zonequake_analysis.spark_pass.across_keys import Across, judged_across
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _ROWS_TO_A_GROUP = 64 * 1024
 """Parquet rows that a search for the operations of a few keys skips together."""
@@ -129,7 +129,7 @@ def judged_bucket(
     blobs: Iterable[bytes],
     facts: Sequence[Facts],
     *,
-    folder: Place,
+    folder: Location,
     dumps: bool,
     known: Known = NOTHING_KNOWN,
     clock_offset_ns: int = 0,
@@ -227,12 +227,12 @@ def _partitions(c: Columns, across: Across | None) -> dict[str, list[int]]:
     return {"split_sessions": [*across.sessions, *odd], "entries": [*across.entries, *odd]}
 
 
-def file_of(folder: Place, number: int) -> Place:
+def file_of(folder: Location, number: int) -> Location:
     """Returns the file of a bucket, named as Spark names it."""
     return folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
 
 
-def _write(ops: pa.Table, folder: Place, number: int) -> None:
+def _write(ops: pa.Table, folder: Location, number: int) -> None:
     """Writes one Parquet file."""
     content = pa.BufferOutputStream()
     pq.write_table(

@@ -33,7 +33,7 @@ from zonequake_analysis.spark_pass.operations import operations
 from zonequake_analysis.spark_pass.partition_share import by_key
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.spark_pass.repeated_passes import NOTHING_ASKED, Asked, agreed
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 BUCKET_BYTES = 128 * 1024 * 1024
 """History bytes per bucket: one task holds its rows in memory."""
@@ -91,7 +91,7 @@ class Ingested:
 
 def ingest(
     spark: SparkSession,
-    run: Path | Place | RecordedRun,
+    run: Path | Location | RecordedRun,
     *,
     clock_offset_ns: int = 0,
     dumps: bool = False,
@@ -108,7 +108,7 @@ def ingest(
     record = RecordedRun.of(run)
     files, size = list(record.histories.files), record.histories.size_bytes
     buckets = max(2, -(-size // BUCKET_BYTES))
-    target = (record.place / "tables" / "ops").resolve()
+    target = (record.location / "tables" / "ops").resolve()
     target.empty_folder()
     split_by_key = by_key(files, buckets)
     lines = Lines(
@@ -117,7 +117,7 @@ def ingest(
         buckets=buckets,
         by_key=split_by_key,
         clock_offset_ns=clock_offset_ns,
-        column_files=column_files(record.place),
+        column_files=column_files(record.location),
     )
 
     def one_pass(asked: Asked) -> tuple[list[JudgedBucket], Twice]:

@@ -1,8 +1,8 @@
 """`tables/ops` as Spark reads it for the exact checks, which never shuffle operations.
 
 On a file system that Spark itself reads, the files are a table bucketed by partition. Spark alone
-can't read an object store: there a task reads each bucket's file once, through the run's own place,
-and keeps the suspects. Spark caches them, each bucket in a partition of its own.
+can't read an object store: there a task reads each bucket's file once, through the run's own
+location, and keeps the suspects. Spark caches them, each bucket in a partition of its own.
 
 Where a partition is split, the table is bucketed by key: then a check that compares keys with each
 other shuffles the operations that it reads.
@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _TABLE = "zonequake_ops"
 _ORDER = ("partition_id", "key_id", "inv")
@@ -30,7 +30,7 @@ _BATCH_ROWS = 16 * 1024
 
 
 def operations(
-    spark: SparkSession, folder: Place, suspects: Sequence[Suspects], *, buckets: int, by: str
+    spark: SparkSession, folder: Location, suspects: Sequence[Suspects], *, buckets: int, by: str
 ) -> DataFrame:
     """Returns the operations that the exact checks ask for, and maybe others.
 
@@ -56,7 +56,7 @@ def _table(spark: SparkSession, target: Path, buckets: int, by: str) -> DataFram
 
 def cached(
     spark: SparkSession,
-    folder: Place,
+    folder: Location,
     suspects: Sequence[Suspects],
     buckets: int,
     by: str = "partition_id",
@@ -80,7 +80,7 @@ def cached(
     )
 
 
-def suspects_in(file: Place, suspects: Suspects) -> Iterator[pa.RecordBatch]:
+def suspects_in(file: Location, suspects: Suspects) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a bucket's file that any exact check asks for, of the shape `OPS`."""
     partition, key = pc.field("partition_id"), pc.field("key_id")
     whole = suspects.sessions + suspects.split_sessions + suspects.entries

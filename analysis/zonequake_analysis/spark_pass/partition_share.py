@@ -13,7 +13,7 @@ import numpy as np
 from zonequake_analysis.inputs.ids import bucket_of
 from zonequake_analysis.inputs.integer_columns import typed
 from zonequake_analysis.inputs.lines import ByteRange, byte_ranges, kept_lines
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 MOST_BYTES = 512 * 1024 * 1024
 """Most history bytes of one bucket: about 650,000 operations, which one task judges in a second and
@@ -23,7 +23,7 @@ _SAMPLES = 32
 _SAMPLE_BYTES = 64 * 1024
 
 
-def by_key(files: Sequence[Place], buckets: int) -> bool:
+def by_key(files: Sequence[Location], buckets: int) -> bool:
     """Returns whether operations are put into buckets by their keys, and not by their partitions.
 
     Reads up to 2 MiB of the history, if it is larger than one bucket may be.
@@ -41,7 +41,7 @@ def by_key(files: Sequence[Place], buckets: int) -> bool:
     return not operations or int(held.max()) * size > MOST_BYTES * operations
 
 
-def _samples(files: Sequence[Place], size: int) -> Iterator[ByteRange]:
+def _samples(files: Sequence[Location], size: int) -> Iterator[ByteRange]:
     """Yields short ranges at equal distances over all bytes of the files."""
     begin = 0
     wanted = [size * number // _SAMPLES for number in range(_SAMPLES)]

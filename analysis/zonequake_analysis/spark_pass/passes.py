@@ -36,7 +36,7 @@ from zonequake_analysis.spark_pass.bucket import JudgedBucket, Known, judged_buc
 from zonequake_analysis.spark_pass.in_tasks import shape
 from zonequake_analysis.spark_pass.merged_buckets import gathered
 from zonequake_analysis.spark_pass.repeated_passes import Asked
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]
 """The columns of the shuffle: from one range of lines to one bucket."""
@@ -59,12 +59,12 @@ class Lines:
     """
 
     spark: SparkSession
-    files: list[Place]
+    files: list[Location]
     buckets: int
     by_key: bool
     clock_offset_ns: int
     range_bytes: int = RANGE_BYTES
-    column_files: Mapping[str, Place] = field(default_factory=dict)
+    column_files: Mapping[str, Location] = field(default_factory=dict)
 
     def shares(self) -> list[list[ByteRange]]:
         """Returns the ranges that each task reads: of one writer, together as long as one may be.
@@ -125,7 +125,7 @@ class Lines:
 
 
 def passed(
-    lines: Lines, folder: Place, *, dumps: bool, known: Known, asked: Asked
+    lines: Lines, folder: Location, *, dumps: bool, known: Known, asked: Asked
 ) -> tuple[list[JudgedBucket], Twice]:
     """Runs both stages and the shuffle between them. Every bucket gets the facts of every range.
 

@@ -25,12 +25,12 @@ from zonequake_analysis.checks.transactions.of_operations import (
 )
 from zonequake_analysis.inputs.ids import by_bucket, spread_bucket
 from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, in_tasks, to_bytes
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
 def transaction_findings(
     spark: SparkSession,
-    files: Sequence[Place],
+    files: Sequence[Location],
     *,
     run: Callable[..., list[bytes]] = in_tasks,
 ) -> TransactionFindings:
@@ -49,7 +49,7 @@ def transaction_findings(
     return all_findings(msgspec.msgpack.decode(one, type=TransactionFindings) for one in made)
 
 
-def _operations(file: Place) -> pa.Table:
+def _operations(file: Location) -> pa.Table:
     """Returns the operations of a bucket's keys that transactions are on."""
 
     def read(columns: Sequence[str], only: pc.Expression | None = None) -> pa.Table:

@@ -18,7 +18,7 @@ from zonequake_analysis.run_argument import RunPlace
 from zonequake_analysis.sql_shell.answers import Form, write_rows
 from zonequake_analysis.sql_shell.prompt import Prompt, lines_of_script
 from zonequake_analysis.sql_shell.statements import StatementRefused, in_a_sentence, query_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import USAGE_EXIT_CODE
 
@@ -73,22 +73,22 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     from zonequake_analysis.spark_pass.settings import size_of
     from zonequake_analysis.tables.opened import open_tables, without_metrics
 
-    place = Place.of(run)
-    place.check_reachable()
-    if lacking := _lacking(place):
+    location = Location.of(run)
+    location.check_reachable()
+    if lacking := _lacking(location):
         _complain(
-            f"found no table {', '.join(lacking)} in {place / 'tables'}, expected all that an "
+            f"found no table {', '.join(lacking)} in {location / 'tables'}, expected all that an "
             "analysis writes: run `zonequake analyze` over the run, and again if it broke off"
         )
         return USAGE_EXIT_CODE
     if query is not None:
         query_of(query)  # a session takes seconds to start, and answers nothing else
-    histories = (place / "history").listed(".jsonl")
+    histories = (location / "history").listed(".jsonl")
     spark = build_session(size=size_of(sum(file.size_bytes() for file in histories)))
     try:
-        open_tables(spark, place)
+        open_tables(spark, location)
         only_tables(spark)
-        if lacking := without_metrics(place):
+        if lacking := without_metrics(location):
             _complain(f"without rows, as the run has no metrics for them: {', '.join(lacking)}")
         if query is not None:
             answer(spark, query, form, rows)
@@ -99,13 +99,13 @@ def _opened(run: str, query: str | None, form: Form, rows: int) -> int:
     return 0
 
 
-def _lacking(place: Place) -> list[str]:
+def _lacking(location: Location) -> list[str]:
     """Returns the tables of a whole analysis that the run doesn't have: a session takes seconds to
-    start, and opens none of them. Raises PlaceError.
+    start, and opens none of them. Raises LocationError.
     """
     from zonequake_analysis.tables.schemas import OF_METRICS, TABLES
 
-    tables = place.resolve() / "tables"
+    tables = location.resolve() / "tables"
     needed = (name for name in TABLES if name not in OF_METRICS)
     return [name for name in needed if not (tables / name).exists()]
 

@@ -18,8 +18,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from zonequake_analysis.errors import FolderHeld, PlaceError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.errors import FolderHeld, LocationError
+from zonequake_analysis.storage.location import Location
 
 PREFIX = ".analysis-"
 DEAD_AFTER_S = 120.0
@@ -33,11 +33,11 @@ GIVE_WAY_S = 5.0
 
 
 @contextmanager
-def locked_prefix(run: Place) -> Iterator[Callable[[], None]]:
+def locked_prefix(run: Location) -> Iterator[Callable[[], None]]:
     """Holds the prefix for one analysis.
 
     Yields a function that raises FolderHeld if another analysis may hold the prefix by now, and
-    PlaceError. Raises FolderHeld if another analysis holds it, and PlaceError.
+    LocationError. Raises FolderHeld if another analysis holds it, and LocationError.
     """
     lock = _LockObject(run)
     ended = threading.Event()
@@ -61,7 +61,7 @@ def locked_prefix(run: Place) -> Iterator[Callable[[], None]]:
 class _LockObject:
     """The object of one analysis, by which others see that it lives."""
 
-    def __init__(self, run: Place) -> None:
+    def __init__(self, run: Location) -> None:
         self._run = run
         self._own = run / f"{PREFIX}{uuid.uuid4().hex}"
         self._renewed_s = time.monotonic()
@@ -69,12 +69,12 @@ class _LockObject:
 
     def begin(self) -> None:
         """Writes the object, and deletes those of dead analyses. Raises FolderHeld if another one
-        lives, and PlaceError.
+        lives, and LocationError.
         """
         self._own.write(_who())
         own_s, others = self._listed()
         if own_s is None:
-            raise PlaceError(
+            raise LocationError(
                 f"{self._run}: the store doesn't list what was just written, {self._own.name}"
             )
         for name, at_s in others.items():
@@ -90,7 +90,7 @@ class _LockObject:
         prefix.
         """
         begun_s = time.monotonic()
-        with suppress(PlaceError, OSError):
+        with suppress(LocationError, OSError):
             if self._is_ours() and not self._own.exists():
                 self._lost = f"this analysis's {self._own.name} is gone"
             if self._is_ours():
@@ -102,7 +102,7 @@ class _LockObject:
         return not self._lost
 
     def check(self) -> None:
-        """Raises FolderHeld if another analysis may hold the prefix by now, and PlaceError."""
+        """Raises FolderHeld if another analysis may hold the prefix by now, and LocationError."""
         if self._is_ours() and (others := self._living()):
             time.sleep(GIVE_WAY_S)
             if stayed := sorted(others & self._living()):
@@ -114,7 +114,7 @@ class _LockObject:
 
     def give_back(self) -> None:
         """Deletes the object, if the store lets it."""
-        with suppress(PlaceError, OSError):
+        with suppress(LocationError, OSError):
             self._own.delete()
 
     def _is_ours(self) -> bool:

@@ -1,4 +1,4 @@
-"""A store's errors in words for people: the place, the store's message, and the likely cause."""
+"""A store's errors in words for people: the location, the store's message, and the likely cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from zonequake_analysis.errors import AnalysisError, PlaceError
+from zonequake_analysis.errors import AnalysisError, LocationError
 from zonequake_analysis.storage import limits
 
 _T = TypeVar("_T")
@@ -34,8 +34,8 @@ _CAUSES = (
     ),
     (
         r"ACCESS_DENIED|AccessDenied|HTTP status 403|Permission",
-        "these credentials, or their absence, don't allow it: a run's place needs rights to list, "
-        "read, write and delete",
+        "these credentials, or their absence, don't allow it: a run's location needs rights to "
+        "list, read, write and delete",
     ),
     (
         r"HTTP status 30[17]|PermanentRedirect|configured region",
@@ -79,33 +79,33 @@ _SHORTEST_SECRET = 8
 
 
 class Named(Protocol):
-    """A place as messages show it."""
+    """A location as messages show it."""
 
     @property
     def local(self) -> Path | None: ...
 
 
 @contextmanager
-def in_words(place: Named) -> Iterator[None]:
-    """Raises PlaceError instead of a store's own errors; a local file's errors stay as they are.
+def in_words(location: Named) -> Iterator[None]:
+    """Raises LocationError instead of a store's own errors; a local file's errors stay as they are.
 
     A missing file is FileNotFoundError everywhere.
     """
     try:
         yield
-    except PlaceError:
+    except LocationError:
         raise
     except FileNotFoundError as error:
-        if place.local is not None:
+        if location.local is not None:
             raise
-        raise FileNotFoundError(errno.ENOENT, "found no such file", str(place)) from error
+        raise FileNotFoundError(errno.ENOENT, "found no such file", str(location)) from error
     except (OSError, ValueError, NotImplementedError) as error:
-        if place.local is not None:
+        if location.local is not None:
             raise
         said = without_secrets(" ".join(str(error).split()))
         cause = likely_cause(said)
-        raise PlaceError(
-            f"{place}: {cause} ({said[:_MOST_SAID]})", unreachable=cause == _UNREACHABLE
+        raise LocationError(
+            f"{location}: {cause} ({said[:_MOST_SAID]})", unreachable=cause == _UNREACHABLE
         ) from None
 
 
@@ -125,7 +125,7 @@ def patiently(read: Callable[[], _T]) -> _T:
     return read()
 
 
-def told_by_worker(text: str, kind: type[AnalysisError] = PlaceError) -> str | None:
+def told_by_worker(text: str, kind: type[AnalysisError] = LocationError) -> str | None:
     """Returns the words of the error that ended a task, from Spark's stack trace; None if none of
     this kind did.
     """

@@ -1,4 +1,4 @@
-"""A file of a store as a stream of Python, whose errors name its place.
+"""A file of a store as a stream of Python, whose errors name its location.
 
 It knows by itself where it is, and asks the store only when it reads: Google's client sends a
 request for each move, and one to the end of a file is refused.
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class StoredFile(io.RawIOBase):
-    """A file of a store, to be read with Python's own buffers. Raises PlaceError."""
+    """A file of a store, to be read with Python's own buffers. Raises LocationError."""
 
-    def __init__(self, stream: NativeFile, place: Named) -> None:
+    def __init__(self, stream: NativeFile, location: Named) -> None:
         self._stream = stream
-        self._place = place
+        self._location = location
         self._at = 0
-        with in_words(place):
+        with in_words(location):
             self._size = int(stream.size())
 
     def readable(self) -> bool:
@@ -35,7 +35,7 @@ class StoredFile(io.RawIOBase):
         wanted = min(len(buffer), self._size - self._at)
         if wanted <= 0:
             return 0
-        with in_words(self._place):
+        with in_words(self._location):
             content = patiently(lambda: self._stream.read_at(wanted, self._at))
         buffer[: len(content)] = content
         self._at += len(content)

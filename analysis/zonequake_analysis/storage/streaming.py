@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.storage import limits
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 PAUSE_S = 3.0
 """Shortest pause between two rounds."""
@@ -53,11 +53,11 @@ def state_of(file: Path) -> FileState | None:
     return FileState(found.st_size, found.st_mtime_ns)
 
 
-def unchanged(folder: Path, store: Place, sent: Mapping[str, FileState]) -> set[str]:
+def unchanged(folder: Path, store: Location, sent: Mapping[str, FileState]) -> set[str]:
     """Returns the names of the files that the store has as the folder has them by now.
 
     Asks the store, as one request that it served late may have replaced a file by its beginning.
-    Raises PlaceError.
+    Raises LocationError.
     """
     if not sent:
         return set()
@@ -72,7 +72,7 @@ def unchanged(folder: Path, store: Place, sent: Mapping[str, FileState]) -> set[
 @contextmanager
 def streamed(
     folder: Path,
-    store: Place,
+    store: Location,
     patterns: Sequence[str],
     *,
     sent: Sent,
@@ -101,7 +101,7 @@ def streamed(
 
 def _keep_sending(
     folder: Path,
-    store: Place,
+    store: Location,
     patterns: Sequence[str],
     sent: Sent,
     say: Callable[[str], None],
@@ -112,7 +112,7 @@ def _keep_sending(
         began_s = time.monotonic()
         try:
             _send_changed(folder, store, patterns, sent, ended)
-        except (PlaceError, OSError) as error:
+        except (LocationError, OSError) as error:
             if not failing:
                 say(f"not sent yet, and tried again while the run goes on: {error}")
             failing = True
@@ -125,7 +125,7 @@ def _keep_sending(
 
 
 def _send_changed(
-    folder: Path, store: Place, patterns: Sequence[str], sent: Sent, ended: threading.Event
+    folder: Path, store: Location, patterns: Sequence[str], sent: Sent, ended: threading.Event
 ) -> None:
     quick = replace(store, attempts=limits.FIRST_ATTEMPTS)  # the run's end waits for it
 

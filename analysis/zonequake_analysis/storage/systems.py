@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.storage import limits
 
 
@@ -20,10 +20,10 @@ from zonequake_analysis.storage import limits
 def file_system(
     scheme: str, authority: str, endpoint: str, region: str, *, attempts: int, process: int
 ) -> fs.FileSystem:
-    """Returns the file system of a place, which sends each request up to `attempts` times.
+    """Returns the file system of a location, which sends each request up to `attempts` times.
 
     `process` is the caller's id: threads of a store's client don't survive a fork, so a child gets
-    a file system of its own. Raises OSError, PlaceError.
+    a file system of its own. Raises OSError, LocationError.
     """
     if scheme == "s3":
         return _s3(endpoint, region, attempts)
@@ -37,7 +37,7 @@ def _hdfs(uri: str, attempts: int) -> fs.FileSystem:
     try:
         from zonequake_analysis.storage.hdfs import Hdfs
     except ModuleNotFoundError as error:
-        raise PlaceError(
+        raise LocationError(
             f"{uri} needs the package hdfs-native here and on each executor ({error}): "
             "pip install 'zonequake[hdfs]'"
         ) from error

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zonequake_analysis.errors import PlaceError, PlaceTaken
+from zonequake_analysis.errors import LocationError, LocationTaken
 from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_facts
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import AT_ONCE, FileState, unchanged
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark, read_mark, write_mark
 
@@ -36,31 +36,31 @@ class Uploaded:
     sent_bytes: int
 
 
-def put_mark(store: Place, mark: UploadMark) -> None:
-    """Marks the place as that of this run, which also shows that it can be written to.
+def put_mark(store: Location, mark: UploadMark) -> None:
+    """Marks the location as that of this run, which also shows that it can be written to.
 
-    Raises PlaceTaken if it holds anything else, RunFolderError, PlaceError.
+    Raises LocationTaken if it holds anything else, RunFolderError, LocationError.
     """
     store.check_reachable()
     _check_free(store, mark)
     write_mark(store, mark)
 
 
-def give_up(store: Place, sent: Iterable[str] = ()) -> None:
+def give_up(store: Location, sent: Iterable[str] = ()) -> None:
     """Deletes what was `sent` of a run that is not to come, then its mark, if the store lets it."""
-    with suppress(PlaceError):
+    with suppress(LocationError):
         for name in (*sent, MARK_FILE):
             (store / name).delete()
 
 
 def upload(
-    folder: Path, store: Place, mark: UploadMark, sent: Mapping[str, FileState] | None = None
+    folder: Path, store: Location, mark: UploadMark, sent: Mapping[str, FileState] | None = None
 ) -> Uploaded:
-    """Uploads all plain files of the folder; marks the place again, first.
+    """Uploads all plain files of the folder; marks the location again, first.
 
     `sent`: files that the store has already, which are left out if they haven't changed.
-    Repeatable. Raises PlaceTaken if the place holds something else, RunFolderError, OSError,
-    PlaceError: then `run.yaml` isn't there.
+    Repeatable. Raises LocationTaken if the location holds something else, RunFolderError, OSError,
+    LocationError: then `run.yaml` isn't there.
     """
     put_mark(store, mark)
     there = unchanged(folder, store, sent or {})
@@ -84,10 +84,10 @@ def upload(
 
 
 @contextmanager
-def uploaded_at_the_end(store: Place, mark: UploadMark) -> Iterator[Path]:
+def uploaded_at_the_end(store: Location, mark: UploadMark) -> Iterator[Path]:
     """Yields a path of this machine; the folder that is made there is in the store afterwards.
 
-    An error deletes the mark and what was uploaded, unless the place is another run's by
+    An error deletes the mark and what was uploaded, unless the location is another run's by
     then. Raises what `upload` raises.
     """
     put_mark(store, mark)
@@ -98,14 +98,14 @@ def uploaded_at_the_end(store: Place, mark: UploadMark) -> Iterator[Path]:
             yield folder
             sent = sorted(_files(folder), key=lambda name: name not in _LAST)
             upload(folder, store, mark)
-    except PlaceTaken:
+    except LocationTaken:
         raise
     except BaseException:
         give_up(store, sent)
         raise
 
 
-def _upload_one(folder: Path, store: Place, name: str) -> int:
+def _upload_one(folder: Path, store: Location, name: str) -> int:
     (store / name).copy_from(folder / name)
     return (folder / name).stat().st_size
 
@@ -116,24 +116,24 @@ def _files(folder: Path) -> list[str]:
     return sorted(file.relative_to(folder).as_posix() for file in found)
 
 
-def _check_free(store: Place, mark: UploadMark) -> None:
-    """Raises PlaceTaken if the place holds anything but this run."""
+def _check_free(store: Location, mark: UploadMark) -> None:
+    """Raises LocationTaken if the location holds anything but this run."""
     facts = read_facts(store)
     if facts is not None:
         if facts.run != mark.run:
-            raise PlaceTaken(
+            raise LocationTaken(
                 f"{store} holds the run {facts.run}, expected a prefix without one: name another"
             )
         return
     found = read_mark(store)
     if found is not None:
         if found.run != mark.run:
-            raise PlaceTaken(
+            raise LocationTaken(
                 f"{store} is kept for the run {found.run}, whose record is in {found.folder} on "
-                f"{found.host}: {found.remedy}; or name another place"
+                f"{found.host}: {found.remedy}; or name another location"
             )
         return
     if others := [*store.listed(), *store.folders()]:
-        raise PlaceTaken(
-            f"{store} holds {others[0].name}, expected nothing there: name another place"
+        raise LocationTaken(
+            f"{store} holds {others[0].name}, expected nothing there: name another location"
         )

@@ -1,7 +1,7 @@
 """Opens the tables of an analyzed run in a Spark session, each as a temporary view.
 
 On a file system that Spark itself reads, Spark scans the files. In a store tasks read them through
-the run's own place, each row group in a task, as the analysis itself does.
+the run's own location, each row group in a task, as the analysis itself does.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pyspark.sql import functions as F
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.metrics.stored_tables import samples_in
 from zonequake_analysis.metrics.tasks.scan import HOUR_MS
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.schemas import OF_METRICS, TABLES, columns_of
 
 
-def open_tables(spark: SparkSession, run: Path | str | Place) -> dict[str, DataFrame]:
+def open_tables(spark: SparkSession, run: Path | str | Location) -> dict[str, DataFrame]:
     """Returns every table of `run` by its name, and makes each a temporary view of that name.
 
     `run`: a folder, or the URI of one. Tables of metrics have no rows where the run has no metrics.
-    Raises RunFolderError for a run without the tables of a whole analysis, PlaceError.
+    Raises RunFolderError for a run without the tables of a whole analysis, LocationError.
     """
-    tables = Place.of(run).resolve() / "tables"
+    tables = Location.of(run).resolve() / "tables"
     there = {name for name in TABLES if (tables / name).exists()}
     lacking = [name for name in TABLES if name not in there and name not in OF_METRICS]
     if lacking:
@@ -42,9 +42,9 @@ def open_tables(spark: SparkSession, run: Path | str | Place) -> dict[str, DataF
     return opened
 
 
-def without_metrics(run: Path | str | Place) -> list[str]:
+def without_metrics(run: Path | str | Location) -> list[str]:
     """Lists the tables that the run doesn't have: those of metrics that are not there."""
-    tables = Place.of(run) / "tables"
+    tables = Location.of(run) / "tables"
     return [name for name in OF_METRICS if not (tables / name).exists()]
 
 
@@ -52,14 +52,14 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
     return spark.createDataFrame([], TABLES[name])
 
 
-def _read(spark: SparkSession, folder: Place, name: str) -> DataFrame:
+def _read(spark: SparkSession, folder: Location, name: str) -> DataFrame:
     if (path := folder.local) is not None:
         return spark.read.schema(TABLES[name]).parquet(path.as_uri())
     return by_tasks(spark, folder.all_below(".parquet"), name)
 
 
-def by_tasks(spark: SparkSession, files: Sequence[Place], name: str) -> DataFrame:
-    """Reads the table `name`, whose files tasks read through their places, a row group each."""
+def by_tasks(spark: SparkSession, files: Sequence[Location], name: str) -> DataFrame:
+    """Reads the table `name`, whose files tasks read through their locations, a row group each."""
     if not files:
         return _empty(spark, name)
     rows = samples_in(spark, files)

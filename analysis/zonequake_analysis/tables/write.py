@@ -21,7 +21,7 @@ from zonequake_analysis.inputs.run_folder import Dump, RecordedEvent
 from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.measures.hidden_writes import held_values
 from zonequake_analysis.metrics.table import write_table, written
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.check_findings import (
     CheckFinding,
     check_findings,
@@ -73,7 +73,7 @@ class WrittenFindings:
 
 def write_tables_of_verdict(
     spark: SparkSession,
-    run: Path | Place,
+    run: Path | Location,
     evidence: Evidence,
     checks: Sequence[Check],
     events: Sequence[RecordedEvent],
@@ -81,9 +81,9 @@ def write_tables_of_verdict(
     *,
     wall_offset_ns: int,
 ) -> WrittenFindings:
-    """Writes all tables but `ops` and those of metrics. Raises OSError, PlaceError."""
+    """Writes all tables but `ops` and those of metrics. Raises OSError, LocationError."""
     unix = UnixTime(wall_offset_ns=wall_offset_ns)
-    tables = Place.of(run).resolve() / "tables"
+    tables = Location.of(run).resolve() / "tables"
     findings = tables / "findings"
     findings.delete_folder()
     verdicts = verdicts_of(checks)
@@ -123,7 +123,7 @@ def write_tables_of_verdict(
     return WrittenFindings(of_operations=in_table, of_checks=found)
 
 
-def write_rows(file: Place, table: str, rows: Sequence[Row]) -> None:
+def write_rows(file: Location, table: str, rows: Sequence[Row]) -> None:
     """Writes one file of a table of `OF_THE_VERDICT`, which appears whole or not at all."""
     schema = arrow_schema(OF_THE_VERDICT[table])
     try:

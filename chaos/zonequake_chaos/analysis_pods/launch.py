@@ -18,10 +18,10 @@ from typing import Any
 import yaml
 
 from zonequake_analysis.ended_early import calling_at_sigterm
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.pods.last_line import told_verdict
 from zonequake_analysis.pods.waiting import has_started, why_it_fails, why_it_waits
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods.driver_pod import driver_pod
@@ -62,15 +62,15 @@ class InCluster:
 def check_uri(run: str) -> str:
     """Returns the run's URI. Raises UsageError for a run that pods can't reach."""
     try:
-        place = Place.of(run)
-    except PlaceError as error:
+        location = Location.of(run)
+    except LocationError as error:
         raise UsageError(str(error)) from error
-    if place.local is not None:
+    if location.local is not None:
         raise UsageError(
-            f"found {run}, a place of this machine, which pods can't reach; expected the URI of a "
-            "run in a store, such as s3://bucket/runs/x"
+            f"found {run}, a location of this machine, which pods can't reach; expected the URI of "
+            "a run in a store, such as s3://bucket/runs/x"
         )
-    return place.path
+    return location.path
 
 
 def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
@@ -83,7 +83,7 @@ def analyze_in_cluster(run: str, where: InCluster, say: Say) -> int:
     return asyncio.run(_until_sigterm(_analyze(check_uri(run), where, say)))
 
 
-def judge_in_cluster(run: Place, where: InCluster, say: Say) -> Verdict:
+def judge_in_cluster(run: Location, where: InCluster, say: Say) -> Verdict:
     """Judges the run as `analyze_in_cluster` does, and returns its verdict.
 
     Raises HarnessError if the analysis left no verdict in the store, UsageError.
@@ -125,7 +125,7 @@ async def _analyze(uri: str, where: InCluster, say: Say) -> int:
             await _until_started(there, name)
             log = await _told_log(there, name, container, say)
             ended = await _ended(there, name, container)
-            return _exit_code(ended, told_verdict(Place.of(uri), log))
+            return _exit_code(ended, told_verdict(Location.of(uri), log))
         finally:
             with contextlib.suppress(NotFound):
                 await asyncio.shield(there.delete("Pod", name))

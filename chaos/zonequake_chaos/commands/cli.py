@@ -146,9 +146,9 @@ def run(
 
     from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
     from zonequake_chaos.commands.run import RunOptions, planned, print_dry_run
-    from zonequake_chaos.commands.upload import chosen_place
+    from zonequake_chaos.commands.upload import chosen_location
 
-    folder, store = chosen_place(out)
+    folder, store = chosen_location(out)
     options = RunOptions(
         scenario=scenario,
         overrides=override or [],
@@ -186,9 +186,9 @@ def demo(
     """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
     from zonequake_chaos.commands.demo import run_demo
     from zonequake_chaos.commands.run import RunOptions, planned
-    from zonequake_chaos.commands.upload import chosen_place
+    from zonequake_chaos.commands.upload import chosen_location
 
-    folder, store = chosen_place(out)
+    folder, store = chosen_location(out)
     options = RunOptions(
         scenario=scenario,
         overrides=override or [],
@@ -300,7 +300,7 @@ def upload(
         str | None,
         typer.Option(
             "--to",
-            help="Place to write: s3://bucket/prefix, gs://…, hdfs://… Default: the run's --out.",
+            help="URI to write: s3://bucket/prefix, gs://…, hdfs://… Default: the run's --out.",
         ),
     ] = None,
 ) -> None:

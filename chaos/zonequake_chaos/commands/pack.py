@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.run_argument import path_here
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
@@ -43,10 +43,10 @@ class PackResult:
 
 
 def on_this_machine(given: str, option: str) -> Path:
-    """Returns the path that the option names. Raises UsageError for a place in a store."""
+    """Returns the path that the option names. Raises UsageError for a location in a store."""
     try:
         return path_here(given)
-    except PlaceError as error:
+    except LocationError as error:
         raise UsageError(
             f"{option}: {error}: an archive is made here, of folders here; copy them by the "
             "store's own tools"

@@ -15,14 +15,14 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import append_summary, render_summary
 from zonequake_analysis.judgement.write_reports import write_together
 from zonequake_analysis.verdict import EXIT_CODES, Kind, Verdict, worst
 from zonequake_chaos.commands.run import (
-    JudgePlace,
+    JudgeLocation,
     RunEnd,
     RunOptions,
     judge_run,
@@ -121,7 +121,7 @@ def _walk(
 
 def _judge_in_cluster(
     options: RunOptions, place: ReleasePlace, console: Console
-) -> JudgePlace | None:
+) -> JudgeLocation | None:
     if not options.in_cluster:
         return None
     from zonequake_chaos.analysis_pods.launch import InCluster, judge_in_cluster
@@ -139,7 +139,7 @@ def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_j
         return ended, [broken(options, HarnessError(why))]
     try:
         document = verdict_json.read_document(ended.folder)
-    except PlaceError as error:
+    except LocationError as error:
         verdict = worst([ended.verdict, Verdict.HARNESS_FAILED])
         return replace(ended, verdict=verdict), [broken(options, HarnessError(str(error)))]
     told = [verdict_json.Told(document=document, folder=str(ended.folder))]
@@ -192,7 +192,7 @@ def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results, console: 
     try:
         if out is not None and not (out / "run.yaml").exists():
             write_together(walked.told, out, asked=series.repeat)
-    except PlaceError as error:
+    except LocationError as error:
         console.print(f"no report of all runs can be written: {error}", style="red", markup=False)
     if series.junit is not None:
         series.junit.parent.mkdir(parents=True, exist_ok=True)

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError, RunNotWhole
+from zonequake_analysis.errors import FolderHeld, LocationError, RunFolderError, RunNotWhole
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement.one_analysis import AnalysisLock
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_lock import check_unlocked, take_run_lock
 from zonequake_chaos.commands.upload import move_to_store
@@ -66,7 +66,7 @@ class RunOptions:
     """The options of a run, as the user gave them.
 
     `target`, `image`: replace those of the scenario's `spec.target`.
-    `store`: the place that the run is brought to while it goes on; its folder is a spool then.
+    `store`: the location that the run is brought to while it goes on; its folder is a spool then.
     `in_cluster`: the analysis of a run in a store is done by pods; `store_secret`: the name of the
     Secret with the store's credentials, empty for the release's own.
     """
@@ -78,13 +78,13 @@ class RunOptions:
     analyze: bool
     target: str | None = None
     image: str | None = None
-    store: Place | None = None
+    store: Location | None = None
     in_cluster: bool = False
     store_secret: str = ""
 
 
-JudgePlace = Callable[[Place], Verdict]
-"""Judges the run at a place, and leaves verdict and report there."""
+JudgeLocation = Callable[[Location], Verdict]
+"""Judges the run at a location, and leaves verdict and report there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class RunEnd:
     `not_told`: why the verdict isn't written there. With either it is at least *harness-failed*.
     """
 
-    folder: Path | Place
+    folder: Path | Location
     verdict: Verdict
     not_stored: str = ""
     not_told: str = ""
@@ -252,7 +252,7 @@ def judge_run(
     folder: RunFolder,
     report: HarnessReport,
     console: Console,
-    judge_stored: JudgePlace | None = None,
+    judge_stored: JudgeLocation | None = None,
 ) -> RunEnd:
     """Brings the run to its store, if it has one, and runs the analysis where it is then; that
     reads the harness's own verdict from `run.yaml`.
@@ -261,11 +261,11 @@ def judge_run(
     An analysis that fails for any reason counts as a failure of the harness; the run is reported.
     """
     has_history = folder.has_history()
-    place, why = Place.of(folder.path), ""
+    location, why = Location.of(folder.path), ""
     if options.store is not None:
         why = move_to_store(folder, options.store, console, clean=not report.unclean)
-        place = place if why else options.store
-    unjudged = partial(_unjudged, folder, report, place, console)
+        location = location if why else options.store
+    unjudged = partial(_unjudged, folder, report, location, console)
     if not options.analyze:
         judged, not_told = unjudged(Verdict.UNKNOWN, why="no analysis requested: --no-analyze")
     elif not has_history:
@@ -273,35 +273,37 @@ def judge_run(
         console.print(f"Analysis: {told}")
         judged, not_told = unjudged(Verdict.UNKNOWN, why=told)
     else:
-        judge = judge_stored if place.local is None else None
-        judged, not_told = _analyzed(folder, report, place, console, judge)
+        judge = judge_stored if location.local is None else None
+        judged, not_told = _analyzed(folder, report, location, console, judge)
     if why:
         judged = worst([judged, Verdict.HARNESS_FAILED])
-    return RunEnd(folder=place.local or place, verdict=judged, not_stored=why, not_told=not_told)
+    return RunEnd(
+        folder=location.local or location, verdict=judged, not_stored=why, not_told=not_told
+    )
 
 
-def _judged_here(place: Place, lock: AnalysisLock) -> Verdict:
+def _judged_here(location: Location, lock: AnalysisLock) -> Verdict:
     # Imported only here, because it starts a Java virtual machine.
     from zonequake_analysis.cli import judge_folder
 
-    return judge_folder(place, lock=lock)
+    return judge_folder(location, lock=lock)
 
 
 def _analyzed(
     folder: RunFolder,
     report: HarnessReport,
-    place: Place,
+    location: Location,
     console: Console,
-    judge_stored: JudgePlace | None,
+    judge_stored: JudgeLocation | None,
 ) -> tuple[Verdict, str]:
-    """Returns the verdict, and why it isn't written: another analysis may hold the place, or it
+    """Returns the verdict, and why it isn't written: another analysis may hold the location, or it
     refuses the files.
     """
     started_s = time.monotonic()
     console.print("Analysis …")
-    with AnalysisLock(place) as lock:
+    with AnalysisLock(location) as lock:
         try:
-            judged = judge_stored(place) if judge_stored else _judged_here(place, lock)
+            judged = judge_stored(location) if judge_stored else _judged_here(location, lock)
         except (FolderHeld, RunNotWhole) as error:
             return _untold(report, console, Verdict.HARNESS_FAILED, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
@@ -310,9 +312,9 @@ def _analyzed(
             trace = traceback.format_exc().encode()
 
             def tell() -> None:
-                with suppress(PlaceError, OSError):
-                    (place / "logs" / "analysis.txt").write(trace)
-                folder.conclude(Verdict.HARNESS_FAILED, report, why=why, place=place)
+                with suppress(LocationError, OSError):
+                    (location / "logs" / "analysis.txt").write(trace)
+                folder.conclude(Verdict.HARNESS_FAILED, report, why=why, location=location)
 
             try:
                 lock.break_off(tell)
@@ -327,15 +329,15 @@ def _analyzed(
 def _unjudged(
     folder: RunFolder,
     report: HarnessReport,
-    place: Place,
+    location: Location,
     console: Console,
     judged: Verdict,
     *,
     why: str,
 ) -> tuple[Verdict, str]:
     try:
-        return folder.conclude(judged, report, why=why, place=place), ""
-    except PlaceError as error:
+        return folder.conclude(judged, report, why=why, location=location), ""
+    except LocationError as error:
         return _untold(report, console, judged, error)
 
 
@@ -359,15 +361,15 @@ def replay_command(options: RunOptions, seed: int) -> str:
 def summarize(ended: Sequence[RunEnd], console: Console) -> Verdict:
     """Prints where the reports are; returns the worst verdict."""
     for one in ended:
-        where = one.folder if one.not_told else place_to_look(one.folder)
+        where = one.folder if one.not_told else location_to_look(one.folder)
         console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
     return worst(one.verdict for one in ended)
 
 
-def place_to_look(run: Path | Place) -> Path | Place:
+def location_to_look(run: Path | Location) -> Path | Location:
     """Returns the run's report, or its folder if no store tells of one."""
     report = run / "report.html"
-    with suppress(PlaceError):
+    with suppress(LocationError):
         if report.exists():
             return report
     return run

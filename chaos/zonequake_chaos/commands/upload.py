@@ -7,27 +7,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zonequake_analysis.errors import PlaceError
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.errors import LocationError
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload import Uploaded
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.record.upload import delete_spool, upload_run
 from zonequake_kube.errors import HarnessError, UsageError
 
 
-def chosen_place(given: str | None, option: str = "--out") -> tuple[Path | None, Place | None]:
-    """Returns what the option names: a folder of this machine, or a place in a store. Raises
+def chosen_location(
+    given: str | None, option: str = "--out"
+) -> tuple[Path | None, Location | None]:
+    """Returns what the option names: a folder of this machine, or a location in a store. Raises
     UsageError."""
     if given is None:
         return None, None
     try:
-        place = Place.of(given)
-    except PlaceError as error:
+        location = Location.of(given)
+    except LocationError as error:
         raise UsageError(f"{option}: {error}") from error
-    return (place.local, None) if place.local is not None else (None, place)
+    return (location.local, None) if location.local is not None else (None, location)
 
 
-def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Place:
+def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Location:
     """Uploads a run of this machine to `to`, or to where its `zonequake run` was to bring it.
 
     The folder stays. Raises UsageError, HarnessError.
@@ -35,10 +37,10 @@ def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Place:
     given = to or folder.store()
     if not given:
         raise UsageError(
-            f"{folder.path}: its run was not to go into a store; name a place: "
+            f"{folder.path}: its run was not to go into a store; name a location: "
             f"zonequake upload {folder.path} --to s3://bucket/prefix"
         )
-    _, store = chosen_place(given, "--to")
+    _, store = chosen_location(given, "--to")
     if store is None:
         raise UsageError(f"--to {given}: expected a store, such as s3://bucket/prefix")
     with folder.held(wait_s=0):
@@ -47,7 +49,7 @@ def upload_folder(folder: RunFolder, to: str | None, console: Console) -> Place:
     return store
 
 
-def move_to_store(folder: RunFolder, store: Place, console: Console, *, clean: bool) -> str:
+def move_to_store(folder: RunFolder, store: Location, console: Console, *, clean: bool) -> str:
     """Uploads a run that has ended. Returns why it could not, empty if it is in the store.
 
     The spool is deleted then, unless it holds what `zonequake clean` needs. An interrupted upload
@@ -68,7 +70,7 @@ def move_to_store(folder: RunFolder, store: Place, console: Console, *, clean: b
     return ""
 
 
-def _told(folder: RunFolder, store: Place, console: Console) -> Uploaded:
+def _told(folder: RunFolder, store: Location, console: Console) -> Uploaded:
     console.print(f"Uploading to {store} …", markup=False)
     started_s = time.monotonic()
     uploaded = upload_run(folder, store)
@@ -82,7 +84,7 @@ def _told(folder: RunFolder, store: Place, console: Console) -> Uploaded:
     return uploaded
 
 
-def _where(folder: RunFolder, store: Place) -> str:
+def _where(folder: RunFolder, store: Location) -> str:
     return (
         f"the run's record is whole in {folder.path}; bring it to {store} with: zonequake upload "
         f"{folder.path}"

@@ -15,7 +15,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.record.system_description import SystemDescription
@@ -57,7 +57,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.yaml`. The analysis judges by `expectations`; `plan` is the resolved
     scenario; `replay` is the command that repeats the run; `target` is the system under test;
     `files` are the files that the analysis reads, with their sizes in bytes when the run ended;
-    `store` is the place that the folder is to be uploaded to, empty if there is none.
+    `store` is the location that the folder is to be uploaded to, empty if there is none.
     """
 
     run: str
@@ -169,14 +169,14 @@ class RunFolder:
         return {file.relative_to(self.path).as_posix(): file.stat().st_size for file in found}
 
     def conclude(
-        self, judged: Verdict, harness: HarnessReport, *, why: str, place: Place | None = None
+        self, judged: Verdict, harness: HarnessReport, *, why: str, location: Location | None = None
     ) -> Verdict:
         """Writes the reports of a run without an analysis, and returns its verdict.
 
-        `judged` stands in for the analysis's verdict, and `why` gives the reason. `place`: where
-        the run is, if not in the folder. Raises PlaceError.
+        `judged` stands in for the analysis's verdict, and `why` gives the reason. `location`: where
+        the run is, if not in the folder. Raises LocationError.
         """
-        place = place or Place.of(self.path)
+        location = location or Location.of(self.path)
         missing = verdict_json.CheckEntry(
             name="analysis",
             kind=Kind.COVERAGE,
@@ -187,12 +187,12 @@ class RunFolder:
         told = verdict_json.Told(
             document=verdict_json.without_analysis(
                 [*map(verdict_json.entry, harness_checks(harness)), missing],
-                verdict_json.read_facts(place),
+                verdict_json.read_facts(location),
                 verdict=worst([judged, harness.verdict]),
             ),
-            folder=str(place),
+            folder=str(location),
         )
-        write_told(told, place)
+        write_told(told, location)
         return worst([judged, harness.verdict])
 
 

@@ -1,6 +1,6 @@
 """Brings a run's record from its spool, a folder of this machine, into a store.
 
-The place is marked before the run begins, files go there while it goes on, and the rest when it
+The location is marked before the run begins, files go there while it goes on, and the rest when it
 has ended. If the store refuses meanwhile, the record is in the spool, for `zonequake upload`.
 """
 
@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from zonequake_analysis.errors import AnalysisError, PlaceTaken
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.errors import AnalysisError, LocationTaken
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import streamed
 from zonequake_analysis.storage.upload import Uploaded, give_up, put_mark, upload
 from zonequake_analysis.storage.upload_mark import UploadMark
@@ -21,8 +21,8 @@ from zonequake_chaos.record.run_folder import RECORDED, RunFolder
 from zonequake_kube.errors import HarnessError, UsageError
 
 
-def mark_for(folder: RunFolder, store: Place) -> None:
-    """Marks the place as that of this run, which also shows that it can be written to.
+def mark_for(folder: RunFolder, store: Location) -> None:
+    """Marks the location as that of this run, which also shows that it can be written to.
 
     Raises UsageError if it holds anything else, HarnessError if the store refuses.
     """
@@ -31,11 +31,11 @@ def mark_for(folder: RunFolder, store: Place) -> None:
 
 
 @contextmanager
-def sent_to(folder: RunFolder, store: Place, say: Callable[[str], None]) -> Iterator[None]:
-    """Marks the place for a run of the fresh folder, which is deleted if that fails, and sends its
-    files there while the run goes on. `say` is told when the store takes nothing.
+def sent_to(folder: RunFolder, store: Location, say: Callable[[str], None]) -> Iterator[None]:
+    """Marks the location for a run of the fresh folder, which is deleted if that fails, and sends
+    its files there while the run goes on. `say` is told when the store takes nothing.
 
-    A run that an error ends gives up the place, and is in the folder alone. Raises UsageError,
+    A run that an error ends gives up the location, and is in the folder alone. Raises UsageError,
     HarnessError.
     """
     try:
@@ -51,10 +51,10 @@ def sent_to(folder: RunFolder, store: Place, say: Callable[[str], None]) -> Iter
         raise
 
 
-def upload_run(folder: RunFolder, store: Place) -> Uploaded:
-    """Uploads the record and all that was derived from it; marks the place again, first.
+def upload_run(folder: RunFolder, store: Location) -> Uploaded:
+    """Uploads the record and all that was derived from it; marks the location again, first.
 
-    Repeatable. Raises UsageError if the place holds something else, HarnessError if the store
+    Repeatable. Raises UsageError if the location holds something else, HarnessError if the store
     refuses: then `run.yaml` isn't there.
     """
     with _in_our_errors(store):
@@ -77,14 +77,14 @@ def _mark(folder: RunFolder) -> UploadMark:
 
 
 @contextmanager
-def _in_our_errors(store: Place) -> Iterator[None]:
+def _in_our_errors(store: Location) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
         raise UsageError(
             f"{store} can't be opened ({error}): pip install 'zonequake[analysis]'"
         ) from error
-    except PlaceTaken as error:
+    except LocationTaken as error:
         raise UsageError(str(error)) from error
     except (AnalysisError, OSError) as error:
         raise HarnessError(str(error)) from error

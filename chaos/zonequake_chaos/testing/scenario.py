@@ -22,14 +22,14 @@ import yaml
 from rich.console import Console
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument, read_document
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.clean import clean_run, find_run
 from zonequake_chaos.commands.run import (
     RUNS,
     RunOptions,
     judge_run,
-    place_to_look,
+    location_to_look,
     planned,
     run_once,
 )
@@ -51,11 +51,11 @@ _TURN_S = 3600.0
 class Result:
     """The result of a run: `folder` holds all its files, `report` is the page to read.
 
-    With a URI in `--zonequake-out` both are places in the store, whose `read_bytes` reads a file.
+    With a URI in `--zonequake-out` both are locations in the store; `read_bytes` reads a file.
     """
 
     document: VerdictDocument
-    folder: Path | Place
+    folder: Path | Location
     seed: int
     replay: str
 
@@ -78,7 +78,7 @@ class Result:
         return self.document.numbers
 
     @property
-    def report(self) -> Path | Place:
+    def report(self) -> Path | Location:
         return self.folder / "report.html"
 
     @property
@@ -98,7 +98,7 @@ class Result:
             if check.verdict.value != Verdict.PASSED.value:
                 lines.append(f"{check.verdict}: {check.name}: {check.summary}")
                 lines += check.witnesses[:1]
-        where = place_to_look(self.folder)
+        where = location_to_look(self.folder)
         return "\n".join([*lines, f"report: {where}", f"again: {self.replay}"])
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class OwnScenario:
         image: str | None,
         seed: int,
         out: Path,
-        store: Place | None,
+        store: Location | None,
         replay: str,
     ) -> None:
         self._target = target
@@ -157,7 +157,7 @@ class OwnScenario:
                 f"{', '.join(_MARKED)}"
             )
         name = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:60].strip("-")
-        folder, store = chosen_place(out, "--zonequake-out")
+        folder, store = chosen_location(out, "--zonequake-out")
         called = f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         given = seed if seed is not None else marked.get("seed")
         drawn = secrets.randbelow(2**31) if given is None else int(given)

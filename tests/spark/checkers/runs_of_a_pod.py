@@ -19,7 +19,7 @@ from tests.histories.synthesize import START_NS, Shape, synthesize, write_operat
 from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.report import write_report
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables import open_tables
 from zonequake_chaos.load.histories import HistoryCopy
 
@@ -109,7 +109,7 @@ def pieces(run: Path) -> list[Path]:
 def write_columns(run: Path, files: Iterable[Path]) -> None:
     """Writes the column files of these pieces, as `zonequake columns` does in other processes."""
     for file in files:
-        convert(Place.of(file), Place.of(run / "columns"))
+        convert(Location.of(file), Location.of(run / "columns"))
 
 
 def copied(run: Path, to: Path) -> Path:

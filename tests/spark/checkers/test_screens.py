@@ -28,7 +28,7 @@ from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.operations import cached
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.operation_findings import _with_names
 from zonequake_analysis.tables.schemas import columns_of
 
@@ -38,7 +38,7 @@ CASES = 1000
 MEMBERS = ("a", "b", "c", None)
 
 Findings = Counter[tuple[object, ...]]
-Judged = tuple[Ingested, Place]
+Judged = tuple[Ingested, Location]
 
 SCREEN_OF = {
     "sets": "sets",
@@ -128,7 +128,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, run: Path) -> Judged:
     """(what was ingested, the folder of the operations)."""
-    return ingest(spark, run), Place.of(run / "tables" / "ops")
+    return ingest(spark, run), Location.of(run / "tables" / "ops")
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,7 @@ def test_a_cache_has_the_suspects_alone(spark: SparkSession, run: Path, judged: 
     suspects = [  # keys alone: of a partition all operations are suspect
         msgspec.structs.replace(b.suspects, sessions=[], entries=[]) for b in ingested.buckets
     ]
-    ops = cached(spark, Place.of(run / "tables" / "ops"), suspects, len(suspects))
+    ops = cached(spark, Location.of(run / "tables" / "ops"), suspects, len(suspects))
     keys = {key for s in suspects for key in s.keys}
     assert {row["key_id"] for row in ops.select("key_id").collect()} == keys
     assert ops.count() == ingested.ops.where(F.col("key_id").isin(list(keys))).count()

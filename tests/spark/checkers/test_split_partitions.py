@@ -12,7 +12,7 @@ from zonequake_analysis.checks.exact_checks import findings_of_suspects
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.spark_pass import ingest, partition_share
 from zonequake_analysis.spark_pass.operations import cached
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -32,7 +32,7 @@ def test_each_anomaly_is_told_the_same_where_partitions_are_split(
     kinds = set(whole.evidence.found.counts)
     assert {kind for _, kind in kinds} >= {"session", "entry-twice", "lost", "stale", "value"}
     suspects = [bucket.suspects for bucket in split.ingested.buckets]
-    folder = Place.of(run / "tables" / "ops")
+    folder = Location.of(run / "tables" / "ops")
     ops = cached(spark, folder, suspects, len(suspects), "key_id")
     found = findings_of_suspects(ops, suspects, unplaced=0, folder=folder)
     assert found is not None

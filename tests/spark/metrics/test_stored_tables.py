@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
 from zonequake_analysis.metrics.stored_tables import samples_in, stored
 from zonequake_analysis.metrics.table import SAMPLES, SERIES, metric_files, write_tables
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -23,7 +23,7 @@ START_MS = 400_000 * HOUR_MS - 30_000
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Location]:
     run = tmp_path_factory.mktemp("run")
     series = [
         MadeSeries(metric="a_level", labels={"pod": "p-0", "zone": "z1"}, value=float),
@@ -43,7 +43,7 @@ def sorted_rows(found: DataFrame) -> list[str]:
 
 
 def test_row_groups_are_read_once_each_as_spark_reads_the_files(
-    spark: SparkSession, files: list[Place]
+    spark: SparkSession, files: list[Location]
 ) -> None:
     read = samples_in(spark, files)
     assert read.rdd.getNumPartitions() == 4, "a task for each row group"
@@ -51,7 +51,7 @@ def test_row_groups_are_read_once_each_as_spark_reads_the_files(
 
 
 def test_tables_of_metrics_are_what_spark_would_make_of_the_files(
-    spark: SparkSession, files: list[Place]
+    spark: SparkSession, files: list[Location]
 ) -> None:
     tables = write_tables(spark, files[0].parent.parent)
     assert tables is not None
@@ -87,20 +87,20 @@ def test_tables_of_metrics_are_what_spark_would_make_of_the_files(
 
 
 def test_a_table_that_tasks_store_is_what_is_asked_later(
-    spark: SparkSession, files: list[Place], tmp_path: Path
+    spark: SparkSession, files: list[Location], tmp_path: Path
 ) -> None:
     rows = samples_in(spark, files)
-    kept = stored(rows, Place.of(tmp_path / "rows"))
+    kept = stored(rows, Location.of(tmp_path / "rows"))
     assert sorted_rows(kept) == sorted_rows(spark.read.parquet(str(tmp_path / "rows")))
     assert sorted_rows(kept) == sorted_rows(rows)
     kept.unpersist()
 
 
 def test_a_table_without_rows_is_a_file_with_its_columns(
-    spark: SparkSession, files: list[Place], tmp_path: Path
+    spark: SparkSession, files: list[Location], tmp_path: Path
 ) -> None:
     rows = samples_in(spark, files[:1]).where("metric is null").coalesce(1)
-    stored(rows, Place.of(tmp_path / "rows")).unpersist()
+    stored(rows, Location.of(tmp_path / "rows")).unpersist()
     (file,) = (tmp_path / "rows").iterdir()
     table = pq.read_table(file)
     assert table.num_rows == 0
@@ -110,7 +110,7 @@ def test_a_table_without_rows_is_a_file_with_its_columns(
 def test_a_file_that_is_no_parquet_is_an_error_of_arrow(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    file = Place.of(tmp_path / "x.parquet")
+    file = Location.of(tmp_path / "x.parquet")
     file.write(b"PAR1 and no more")
     with pytest.raises(pa.ArrowException):
         samples_in(spark, [file])

@@ -19,7 +19,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.sql_shell.answers import Form
 from zonequake_analysis.sql_shell.command import answer
 from zonequake_analysis.sql_shell.statements import StatementRefused
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables import open_tables
 from zonequake_analysis.tables.opened import by_tasks, without_metrics
 from zonequake_analysis.tables.schemas import OF_METRICS, TABLES
@@ -125,7 +125,7 @@ def test_tasks_read_a_store_as_spark_reads_a_folder(
 ) -> None:
     """The way of a store, over the same files."""
     for name in TABLES:
-        files = Place.of(analysed.run / "tables" / name).all_below(".parquet")
+        files = Location.of(analysed.run / "tables" / name).all_below(".parquet")
         assert files, name
         read = by_tasks(spark, files, name)
         assert read.schema.simpleString() == analysed.tables[name].schema.simpleString()

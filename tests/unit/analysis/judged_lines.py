@@ -17,7 +17,7 @@ from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, JudgedBucket, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
 from zonequake_analysis.spark_pass.repeated_passes import Asked, agreed
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -86,7 +86,7 @@ def judged(
     buckets: int = BUCKETS,
     by_key: bool = False,
     known: Known = NOTHING_KNOWN,
-    column_files: Mapping[str, Place] | None = None,
+    column_files: Mapping[str, Location] | None = None,
 ) -> tuple[Sequence[JudgedBucket], Faults]:
     """What each bucket finds, and the faults of the whole history.
 
@@ -94,14 +94,14 @@ def judged(
     """
     lines = InProcess(
         spark=None,  # type: ignore[arg-type]
-        files=[Place.of(file) for file in files],
+        files=[Location.of(file) for file in files],
         buckets=buckets,
         by_key=by_key,
         clock_offset_ns=0,
         range_bytes=size,
         column_files=column_files or {},
     )
-    target = Place.of(folder)
+    target = Location.of(folder)
 
     def one_pass(asked: Asked) -> tuple[list[JudgedBucket], Twice]:
         target.empty_folder()

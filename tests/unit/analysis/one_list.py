@@ -9,10 +9,10 @@ from tests.histories.synthesize import SyntheticOperation
 from zonequake_analysis.inputs.shapes import Function
 
 SECOND = 1_000_000_000
-Place = tuple[int, int, int]
+Location = tuple[int, int, int]
 
 
-def append(value: int, at_s: float, place: Place, **changes: Any) -> SyntheticOperation:
+def append(value: int, at_s: float, place: Location, **changes: Any) -> SyntheticOperation:
     lineage, term, index = place
     made = SyntheticOperation(
         f=Function.APPEND,
@@ -29,7 +29,7 @@ def append(value: int, at_s: float, place: Place, **changes: Any) -> SyntheticOp
     return replace(made, **changes)
 
 
-def read(values: list[int], at_s: float, place: Place, **changes: Any) -> SyntheticOperation:
+def read(values: list[int], at_s: float, place: Location, **changes: Any) -> SyntheticOperation:
     process = int(1000 + at_s * 10)
     made = replace(append(0, at_s, place), f=Function.READ, value=values, process=process)
     return replace(made, **changes)

@@ -27,18 +27,18 @@ from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.inputs.layout import laid_out, split
 from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of, judged_bucket
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
-def written(folder: Path, cases: list[list[SyntheticOperation]]) -> tuple[Place, Suspects]:
+def written(folder: Path, cases: list[list[SyntheticOperation]]) -> tuple[Location, Suspects]:
     """The file of the only bucket, and its suspects."""
     table = pa.concat_tables(events(folder, [o for case in cases for o in case]))
     (blob,) = split(table, 1)
     facts = [Facts(lines=table.num_rows, start=0, end=100)]
     target = folder / "ops"
     target.mkdir()
-    found = judged_bucket(0, [blob], facts, folder=Place.of(target), dumps=False)
-    return file_of(Place.of(target), 0), found.suspects
+    found = judged_bucket(0, [blob], facts, folder=Location.of(target), dumps=False)
+    return file_of(Location.of(target), 0), found.suspects
 
 
 def rows(batches: list[pa.RecordBatch]) -> Counter[tuple[object, ...]]:
@@ -141,7 +141,7 @@ def test_what_is_found_at_a_key_of_which_arrays_cannot_tell_is_left_to_sql(tmp_p
 
 
 def test_a_bucket_without_suspects_of_these_checks_is_not_read(tmp_path: Path) -> None:
-    file = Place.of(tmp_path / "none")
+    file = Location.of(tmp_path / "none")
     assert over_files._sought(file, Suspects(entries=[3])) is None, "left to SQL"
     for field in ("sets", "loss", "replayed", "late", "registers", "lists", "sessions"):
         assert over_files._sought(file, Suspects(**{field: [1]})) is not None, field

@@ -19,28 +19,28 @@ import xxhash
 from tests.histories.synthesize import Shape, synthesize
 from tests.unit.analysis.judged_lines import judged, operation, written
 from tests.unit.analysis.transaction_lines import append, findings_below, read, transaction
-from zonequake_analysis.errors import PlaceError, RunNotWhole
+from zonequake_analysis.errors import LocationError, RunNotWhole
 from zonequake_analysis.inputs.column_files import one_range
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.conversion import column_files, convert
 from zonequake_analysis.inputs.column_files.one_range import encoded, name_of, read_range
 from zonequake_analysis.inputs.lines import RANGE_BYTES, byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import CORRUPT
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 SIZE = 20_000
 """Bytes of a range: a history of some hundred lines has several."""
 
 
-def converted(run: Path, files: Sequence[Path], size: int = SIZE) -> Mapping[str, Place]:
+def converted(run: Path, files: Sequence[Path], size: int = SIZE) -> Mapping[str, Location]:
     (run / "columns").mkdir(exist_ok=True)
     for file in files:
-        convert(Place.of(file), Place.of(run / "columns"), range_bytes=size)
-    return column_files(Place.of(run))
+        convert(Location.of(file), Location.of(run / "columns"), range_bytes=size)
+    return column_files(Location.of(run))
 
 
-def unused_of(files: Sequence[Path], found: Mapping[str, Place], size: int = SIZE) -> list[str]:
+def unused_of(files: Sequence[Path], found: Mapping[str, Location], size: int = SIZE) -> list[str]:
     """Why the column file of each range is not used; asserts that what is read is what the lines
     say."""
     told = []
@@ -182,7 +182,7 @@ def test_a_column_file_is_that_of_its_lines_whatever_other_files_a_run_has(tmp_p
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[list[Path], Place]:
+def small(tmp_path: Path) -> tuple[list[Path], Location]:
     """A history of one range, and its column file."""
     files = written(tmp_path, [line for number in range(1, 9) for line in operation(number)])
     (file,) = converted(tmp_path, files).values()
@@ -191,7 +191,7 @@ def small(tmp_path: Path) -> tuple[list[Path], Place]:
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_any_byte_that_is_changed_is_noticed(
-    small: tuple[list[Path], Place], monkeypatch: pytest.MonkeyPatch, stride: int
+    small: tuple[list[Path], Location], monkeypatch: pytest.MonkeyPatch, stride: int
 ) -> None:
     files, file = small
     monkeypatch.setattr(one_range, "kept_lines", lambda _: iter(()))
@@ -206,7 +206,9 @@ def test_any_byte_that_is_changed_is_noticed(
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 300, -17, -16, -1])
-def test_a_column_file_that_was_cut_is_noticed(small: tuple[list[Path], Place], size: int) -> None:
+def test_a_column_file_that_was_cut_is_noticed(
+    small: tuple[list[Path], Location], size: int
+) -> None:
     files, file = small
     Path(file.path).write_bytes(Path(file.path).read_bytes()[:size])
     assert unused_of(files, {file.name: file}) == [
@@ -225,7 +227,7 @@ def stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_a_foreign_file_is_noticed(small: tuple[list[Path], Place]) -> None:
+def test_a_foreign_file_is_noticed(small: tuple[list[Path], Location]) -> None:
     files, file = small
     (part,) = byte_ranges(files, SIZE)
     facts = {
@@ -248,7 +250,7 @@ def test_a_foreign_file_is_noticed(small: tuple[list[Path], Place]) -> None:
 
 
 def test_a_file_of_another_version_is_noticed(
-    small: tuple[list[Path], Place], monkeypatch: pytest.MonkeyPatch
+    small: tuple[list[Path], Location], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, file = small
     monkeypatch.setattr(one_range, "VERSION", "3")
@@ -285,7 +287,7 @@ def test_what_the_reader_yields_is_that_of_its_version(tmp_path: Path) -> None:
     assert (one_range.VERSION, digest) == ("2", "287e150f4101ba45fc68b2e4c27a93ca")
 
 
-def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Place]) -> None:
+def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Location]) -> None:
     files, file = small
     Path(file.path).unlink()
     assert unused_of(files, {file.name: file}) == [
@@ -295,15 +297,15 @@ def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Place
 
 @pytest.mark.parametrize("unreachable", [False, True])
 def test_a_file_that_its_store_refuses_is_noticed(
-    small: tuple[list[Path], Place], monkeypatch: pytest.MonkeyPatch, unreachable: bool
+    small: tuple[list[Path], Location], monkeypatch: pytest.MonkeyPatch, unreachable: bool
 ) -> None:
-    def refused(place: Place) -> bytes:
-        raise PlaceError(f"{place}: access denied", unreachable=unreachable)
+    def refused(place: Location) -> bytes:
+        raise LocationError(f"{place}: access denied", unreachable=unreachable)
 
     files, file = small
-    monkeypatch.setattr(Place, "read_bytes", refused)
+    monkeypatch.setattr(Location, "read_bytes", refused)
     if unreachable:
-        with pytest.raises(PlaceError):
+        with pytest.raises(LocationError):
             unused_of(files, {file.name: file})
     else:
         (told,) = set(unused_of(files, {file.name: file})) - {""}
@@ -369,18 +371,18 @@ def test_what_is_not_used_is_counted_and_one_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_columns_has_no_column_files(tmp_path: Path) -> None:
-    assert column_files(Place.of(tmp_path)) == {}
+    assert column_files(Location.of(tmp_path)) == {}
     (tmp_path / "columns").mkdir()
     (tmp_path / "columns" / ".load-0.jsonl.0.arrows.4f").write_text("a draft")
-    assert column_files(Place.of(tmp_path)) == {}
+    assert column_files(Location.of(tmp_path)) == {}
 
 
 def test_the_command_writes_them_for_all_histories_and_deletes_older_ones(tmp_path: Path) -> None:
     files = history(tmp_path, operations=40)
     (tmp_path / "columns").mkdir()
     (tmp_path / "columns" / "gone.jsonl.0.arrows").write_text("of a file that is no more")
-    lines_bytes, columns_bytes = write_column_files(Place.of(tmp_path))
-    found = column_files(Place.of(tmp_path))
+    lines_bytes, columns_bytes = write_column_files(Location.of(tmp_path))
+    found = column_files(Location.of(tmp_path))
     assert set(found) == {f"{file.name}.0.arrows" for file in files}
     assert lines_bytes == sum(file.stat().st_size for file in files)
     assert columns_bytes == sum(file.size_bytes() for file in found.values())
@@ -391,22 +393,23 @@ def test_a_conversion_that_is_killed_leaves_whole_files_alone(tmp_path: Path) ->
     files = history(tmp_path, operations=800)
     (tmp_path / "columns").mkdir()
     program = (
-        "import sys;from zonequake_analysis.storage.place import Place;"
+        "import sys;from zonequake_analysis.storage.location import Location;"
         "from zonequake_analysis.inputs.column_files.conversion import convert;"
-        f"[convert(Place(file), Place(sys.argv[1]), range_bytes={SIZE}) for file in sys.argv[2:]]"
+        f"[convert(Location(file), Location(sys.argv[1]), range_bytes={SIZE})"
+        " for file in sys.argv[2:]]"
     )
     chance = random.Random(1)
     for _ in range(2):
         child = subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path / "columns"), *map(str, files)]
         )
-        before = len(column_files(Place.of(tmp_path)))
-        while child.poll() is None and len(column_files(Place.of(tmp_path))) == before:
+        before = len(column_files(Location.of(tmp_path)))
+        while child.poll() is None and len(column_files(Location.of(tmp_path))) == before:
             time.sleep(0.001)
         time.sleep(chance.random() / 50)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        found = column_files(Place.of(tmp_path))
+        found = column_files(Location.of(tmp_path))
         assert found
         assert set(unused_of(files, found)) == {""}
         next(iter(found.values())).delete()
@@ -417,9 +420,9 @@ def test_the_command_writes_nothing_into_a_place_that_a_run_has_claimed(tmp_path
     (tmp_path / "columns").mkdir()
     (tmp_path / "columns" / "load-0.jsonl.0.arrows").touch()
     mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
-    write_mark(Place.of(tmp_path), mark)
+    write_mark(Location.of(tmp_path), mark)
     with pytest.raises(RunNotWhole, match="the run r7 is not whole here"):
-        write_column_files(Place.of(tmp_path))
+        write_column_files(Location.of(tmp_path))
     assert len(list((tmp_path / "columns").iterdir())) == 1
 
 
@@ -440,6 +443,6 @@ def test_lines_that_are_appended_during_the_conversion_are_not_missed(
     monkeypatch.setattr(one_range, "kept_lines", grown)
     content = encoded(part)
     (tmp_path / "columns").mkdir()
-    place = Place.of(tmp_path / "columns" / name_of(part))
+    place = Location.of(tmp_path / "columns" / name_of(part))
     place.write(content)
     assert read_range(part, {place.name: place}).unused.endswith("was made of other lines")

@@ -6,10 +6,10 @@ import pytest
 import typer
 
 from zonequake_analysis.command_errors import sentence_of, told_errors, told_of_python
-from zonequake_analysis.errors import PlaceError, RunFolderError
+from zonequake_analysis.errors import LocationError, RunFolderError
 
 OF_A_TASK = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
-zonequake_analysis.errors.PlaceError: s3://b/r: the store refuses these credentials (403)
+zonequake_analysis.errors.LocationError: s3://b/r: the store refuses these credentials (403)
 \tat org.apache.spark.X.y(X.scala:3)"""
 
 
@@ -20,7 +20,7 @@ zonequake_analysis.errors.PlaceError: s3://b/r: the store refuses these credenti
             RunFolderError("run.yaml:3: found\nnothing\x1b[2J"),
             "run.yaml:3: found nothing⟨U+001B⟩[2J",
         ),
-        (PlaceError("s3://b: nothing answers", unreachable=True), "s3://b: nothing answers"),
+        (LocationError("s3://b: nothing answers", unreachable=True), "s3://b: nothing answers"),
         (FileNotFoundError(2, "found no such file", "x"), "[Errno 2] found no such file: 'x'"),
         (RuntimeError(OF_A_TASK), "s3://b/r: the store refuses these credentials (403)"),
     ],

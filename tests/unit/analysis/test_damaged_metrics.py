@@ -120,14 +120,14 @@ def test_what_a_worker_told_of_a_file_is_named_too(
     assert said == f"metrics/*.parquet can't be read as samples: {file}: no page"
 
 
-@pytest.mark.parametrize("error", [PlaceError("the store refused"), OSError(28, "disk full")])
+@pytest.mark.parametrize("error", [LocationError("the store refused"), OSError(28, "disk full")])
 def test_an_error_of_the_place_or_of_writing_is_no_problem_of_the_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refused(_place: object, _content: object) -> None:
         raise error
 
-    monkeypatch.setattr("zonequake_analysis.storage.place.Place.write", refused)
+    monkeypatch.setattr("zonequake_analysis.storage.location.Location.write", refused)
     with pytest.raises(type(error)):
         facts_of(run_of(tmp_path))
 
@@ -136,7 +136,9 @@ def test_a_store_that_refuses_a_worker_is_no_problem_of_the_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> Made:
-        raise PythonException("Job aborted.\nzonequake_analysis.errors.PlaceError: s3://b: denied")
+        raise PythonException(
+            "Job aborted.\nzonequake_analysis.errors.LocationError: s3://b: denied"
+        )
 
     tasks_of(monkeypatch, refused)  # type: ignore[arg-type]
     with pytest.raises(PythonException):

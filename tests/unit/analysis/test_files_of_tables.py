@@ -11,7 +11,7 @@ import pytest
 from zonequake_analysis.metrics import stored_tables
 from zonequake_analysis.metrics.stored_tables import Part
 from zonequake_analysis.metrics.table import write_table
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 ROWS = pa.table({"name": ["a", "b", "a", "c", "d"], "at": [1, 2, 3, None, 5]})
 
@@ -24,7 +24,7 @@ def kind_of(file: Path) -> tuple[str, set[bytes]]:
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS.slice(0, 0)], ids=["rows", "none"])
 def test_a_table_is_read_as_it_was_written(tmp_path: Path, rows: pa.Table) -> None:
-    write_table(Place.of(tmp_path / "all.parquet"), rows)
+    write_table(Location.of(tmp_path / "all.parquet"), rows)
     assert pq.read_table(tmp_path / "all.parquet") == rows
 
 
@@ -36,7 +36,7 @@ def test_both_ways_write_files_as_sparks_own(
     for batch in ROWS.to_batches(max_chunksize=1):
         part.add(batch)
     (tmp_path / "part.parquet").write_bytes(part.content())
-    write_table(Place.of(tmp_path / "all.parquet"), ROWS)
+    write_table(Location.of(tmp_path / "all.parquet"), ROWS)
     assert part.rows == 5
     assert pq.ParquetFile(tmp_path / "part.parquet").num_row_groups == 3
     for name in ("part", "all"):

@@ -30,7 +30,7 @@ from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.measures.sacrificed import Cut
 from zonequake_analysis.metrics.spans import spans_of
 from zonequake_analysis.report.witness_text import check_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.tables.check_findings import CheckFinding, check_findings, finding_rows
 from zonequake_analysis.tables.kinds import NAMED, named
 from zonequake_analysis.tables.rows import (
@@ -331,7 +331,7 @@ def test_unix_time_is_not_known_where_the_clocks_are_no_clocks() -> None:
 
 @pytest.mark.parametrize("table", OF_THE_VERDICT)
 def test_a_table_without_rows_is_a_file_with_its_columns(table: str, tmp_path: Path) -> None:
-    file = Place.of(f"{tmp_path}/x.parquet")
+    file = Location.of(f"{tmp_path}/x.parquet")
     write_rows(file, table, [])
     assert pq.read_table(str(file)).column_names == list(columns_of(OF_THE_VERDICT[table]))
 
@@ -356,7 +356,7 @@ def test_rows_have_the_columns_of_their_table_alone_and_can_be_written(tmp_path:
         assert rows, table
         for row in rows:
             assert set(row) <= set(columns_of(OF_THE_VERDICT[table])), table
-        file = Place.of(f"{tmp_path}/{table}.parquet")
+        file = Location.of(f"{tmp_path}/{table}.parquet")
         write_rows(file, table, rows)
         assert pq.read_table(str(file)).num_rows == len(rows)
 
@@ -397,7 +397,7 @@ def test_a_run_without_findings_over_operations_has_every_table(tmp_path: Path) 
 
 
 def test_half_a_character_in_a_files_name_is_written_by_its_number(tmp_path: Path) -> None:
-    file = Place.of(f"{tmp_path}/x.parquet")
+    file = Location.of(f"{tmp_path}/x.parquet")
     row: dict[str, object] = dict.fromkeys(columns_of(FINDINGS))
     write_rows(file, "findings", [row | {"text": "a\udce9b", "ops": ["\udce9"]}])
     (read,) = pq.read_table(str(file)).to_pylist()

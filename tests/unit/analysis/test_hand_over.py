@@ -9,12 +9,12 @@ from rich.console import Console
 
 from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli, submit
-from zonequake_analysis.errors import PlaceError, RunFolderError
+from zonequake_analysis.errors import LocationError, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement.one_analysis import AnalysisLock
 from zonequake_analysis.judgement.verdict_json import without_analysis
 from zonequake_analysis.report import write
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunEnd, RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
@@ -41,7 +41,7 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
     folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
-    def judge_folder(run: Place, **_: object) -> Verdict:
+    def judge_folder(run: Location, **_: object) -> Verdict:
         (tmp_path / "verdict.json").write_text(document)
         return Verdict.VIOLATED
 
@@ -74,21 +74,21 @@ def test_an_analysis_whose_files_are_refused_leaves_neither_report_nor_tables_be
 ) -> None:
     folder = with_history(tmp_path)
     refusals = iter(["junit.xml"])
-    write_file = Place.write
+    write_file = Location.write
 
     def judge_run(*_: object, **__: object) -> None:
         (tmp_path / "tables" / "ops").mkdir(parents=True)
 
-    def refused_once(place: Place, content: bytes) -> None:
+    def refused_once(place: Location, content: bytes) -> None:
         if place.name == "junit.xml" and next(refusals, None):
-            raise PlaceError(f"{place}: access denied")
+            raise LocationError(f"{place}: access denied")
         write_file(place, content)
 
     monkeypatch.setattr(cli, "build_session", local_session)
     monkeypatch.setattr(cli, "judge_run", judge_run)
     monkeypatch.setattr(write, "render_page", lambda *_, **__: "passed")
     monkeypatch.setattr(write, "verdict_document", lambda *_: without_analysis([]))
-    monkeypatch.setattr(Place, "write", refused_once)
+    monkeypatch.setattr(Location, "write", refused_once)
     assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
     document = json.loads((tmp_path / "verdict.json").read_text())
     assert document["verdict"] == "harness-failed"

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from zonequake_analysis.cli import analyze
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.storage import hdfs, limits, systems
 from zonequake_analysis.storage.causes import likely_cause
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 CONTENT = bytes(range(256)) * 50_000
 """More than one piece."""
@@ -105,13 +105,13 @@ def test_a_refusal_is_an_oserror_without_the_servers_stack() -> None:
 
 @pytest.mark.parametrize("host", ["host:80x", "host:", "::1", "[::1", "a:1:2"])
 def test_a_host_that_can_not_be_is_refused_with_what_is_expected(host: str) -> None:
-    with pytest.raises(PlaceError, match=r"found the host .*, expected hdfs://host:port"):
-        Place.of(f"hdfs://{host}/x")
+    with pytest.raises(LocationError, match=r"found the host .*, expected hdfs://host:port"):
+        Location.of(f"hdfs://{host}/x")
 
 
 @pytest.mark.parametrize("host", ["", "host", "10.0.0.1:8020", "[::1]:8020", "name-service_1"])
 def test_hosts_of_a_server_are_taken(host: str) -> None:
-    assert str(Place.of(f"hdfs://{host}/x")) == f"hdfs://{host}/x"
+    assert str(Location.of(f"hdfs://{host}/x")) == f"hdfs://{host}/x"
 
 
 def test_a_silent_server_gets_a_new_connection_the_next_time(
@@ -125,8 +125,10 @@ def test_a_silent_server_gets_a_new_connection_the_next_time(
         return within(0.05 if len(limits_s) == 2 else 60.0, ask)
 
     monkeypatch.setattr(hdfs, "within", sooner)
-    place = Place.of("hdfs://host:8020/x")
-    with pytest.raises(PlaceError, match=r"hdfs://host:8020/x: nothing answers.*timed out") as told:
+    place = Location.of("hdfs://host:8020/x")
+    with pytest.raises(
+        LocationError, match=r"hdfs://host:8020/x: nothing answers.*timed out"
+    ) as told:
         place.delete()
     assert told.value.unreachable
     place.delete()
@@ -136,7 +138,7 @@ def test_a_silent_server_gets_a_new_connection_the_next_time(
 
 def test_the_client_is_told_where_and_how_often_to_ask(clients: list[Client]) -> None:
     for uri, attempts in (("hdfs://host:8020/x", 0), ("hdfs:///x", limits.FIRST_ATTEMPTS)):
-        Place(uri, attempts=attempts)._system()
+        Location(uri, attempts=attempts)._system()
     assert [client.uri for client in clients] == ["hdfs://host:8020/", "hdfs:///"]
     settings = [client.settings["dfs.client.failover.max.attempts"] for client in clients]
     assert settings == [str(limits.ATTEMPTS - 1), str(limits.FIRST_ATTEMPTS - 1)]
@@ -150,7 +152,7 @@ def test_an_absent_server_is_told_of_within_a_minute() -> None:
 def test_a_file_is_written_under_another_name_and_renamed_over_the_old_one(
     clients: list[Client],
 ) -> None:
-    Place.of("hdfs://host:8020/x").write(CONTENT)
+    Location.of("hdfs://host:8020/x").write(CONTENT)
     (client,) = clients
     ((draft, content),) = client.files.items()
     assert content == CONTENT

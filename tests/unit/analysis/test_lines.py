@@ -9,7 +9,7 @@ import pytest
 
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import CORRUPT, TORN
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
 def line(kind: str, number: int, **fields: object) -> str:
@@ -153,7 +153,7 @@ def test_a_long_line_is_read_in_blocks_and_never_byte_by_byte(
         def readline(self, size: int | None = -1, /) -> bytes:
             raise AssertionError("reads byte by byte in a file without a buffer")
 
-    monkeypatch.setattr(Place, "open", lambda place: Counted(place.path))
+    monkeypatch.setattr(Location, "open", lambda place: Counted(place.path))
     file = written(tmp_path, line("ok", 1), line("ok", 2, key="k" * 24_000_000), line("ok", 3))
     assert [row["op"] for row in kept(file, 4_000_000)] == ["3-1", "3-2", "3-3"]
     assert reads

@@ -27,7 +27,7 @@ from zonequake_analysis.metrics.tasks.selected import (
 )
 from zonequake_analysis.metrics.tasks.series_number import xxh64
 from zonequake_analysis.metrics.tasks.steps import quantiles, steps
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 START_MS = 1_700_000_000_000
 NAN = float("nan")
@@ -52,12 +52,12 @@ def groups(tmp_path: Path) -> list[RowGroup]:
     file = tmp_path / "metrics" / FILE
     rows = pq.read_table(file).sort_by("ts_ms")
     pq.write_table(rows, file, row_group_size=-(-rows.num_rows // 3))
-    return [RowGroup(file=Place.of(file), number=n, named=True) for n in range(3)]
+    return [RowGroup(file=Location.of(file), number=n, named=True) for n in range(3)]
 
 
 def by_tasks(tasks: list[list[RowGroup]], folder: Path) -> pa.Table:
     made = [
-        one for n in range(len(tasks)) for _, one in scan(tasks, Place.of(folder), 1, n)
+        one for n in range(len(tasks)) for _, one in scan(tasks, Location.of(folder), 1, n)
     ]  # one bucket
     return series_table([merge(0, made)])
 
@@ -111,7 +111,7 @@ def test_samples_of_many_stretches_are_selected_whatever_their_order(tmp_path: P
     pq.write_table(pa.table(samples), file)
     stretches = [(500, 520), (0, 10), (505, 600), (990, 5000), (-9, 0), (300, 300)]
     chosen = wanted([7], [0], stretches)
-    made = [one for _, one in select([[Place.of(file)]], chosen, 0)]
+    made = [one for _, one in select([[Location.of(file)]], chosen, 0)]
     (found,) = by_series(made)
     assert found.t_ms.tolist() == [
         at for at in t_ms if any(begin <= at < end for begin, end in stretches)

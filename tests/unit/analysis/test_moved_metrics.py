@@ -34,7 +34,7 @@ from zonequake_analysis.report import svg
 from zonequake_analysis.report.moved_metrics import in_unit, more_spans, span_cards
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.spark_pass.in_tasks import to_bytes
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 START_MS = 1_700_000_000_000
 AROUND = Stretch(start_ms=START_MS, end_ms=START_MS + 1800_000)
@@ -237,7 +237,7 @@ def compared(folder: Path, spans: Spans) -> ShownChanges:
         for number, metric in enumerate(("level", "served_total"))
     }
     last_ms = START_MS + 599_000
-    made = _compare(series, spans, last_ms, Place.of(folder), 0, [to_bytes(samples)])
+    made = _compare(series, spans, last_ms, Location.of(folder), 0, [to_bytes(samples)])
     return msgspec.msgpack.decode(made, type=ShownChanges)
 
 

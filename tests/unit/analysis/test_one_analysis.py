@@ -16,10 +16,10 @@ import pytest
 
 from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli
-from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
+from zonequake_analysis.errors import FolderHeld, LocationError, RunFolderError
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.judgement.one_analysis import TOLD_FILES, AnalysisLock
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.whole_files import write_whole
 
 
@@ -47,7 +47,7 @@ def told(run: Path) -> set[str]:
 
 def breaks_with(error: BaseException, seen: list[set[str]]) -> Any:
     def judge_run(_: object, run: RecordedRun, **__: object) -> None:
-        seen.append(told(Path(run.place.path)))
+        seen.append(told(Path(run.location.path)))
         raise error
 
     return judge_run
@@ -89,16 +89,16 @@ def test_an_analysis_that_breaks_off_holds_its_folder_until_it_has_told_so(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told_while_held: list[str] = []
-    write = Place.write
+    write = Location.write
 
-    def written(place: Place, content: bytes) -> None:
+    def written(place: Location, content: bytes) -> None:
         with pytest.raises(FolderHeld), locked(run):
             pass
         told_while_held.append(place.name)
         write(place, content)
 
     monkeypatch.setattr(cli, "judge_run", breaks_with(RunFolderError("torn"), []))
-    monkeypatch.setattr(Place, "write", written)
+    monkeypatch.setattr(Location, "write", written)
     assert cli.analyze(run) == 255
     assert told_while_held == ["junit.xml", "summary.md", "verdict.json"]
 
@@ -289,11 +289,11 @@ def test_an_analysis_that_can_not_remove_earlier_tables_ends_before_it_judges(
 def test_tables_that_can_not_be_removed_keep_no_verdict_from_being_told(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: Place) -> None:
-        raise PlaceError("s3://bucket/run/tables: access denied")
+    def refused(_: Location) -> None:
+        raise LocationError("s3://bucket/run/tables: access denied")
 
     def judge_run(*_: object, **__: object) -> None:
-        monkeypatch.setattr(Place, "delete_folder", refused)
+        monkeypatch.setattr(Location, "delete_folder", refused)
         raise RunFolderError("dumps/a.jsonl: found nothing")
 
     monkeypatch.setattr(cli, "judge_run", judge_run)
@@ -331,13 +331,13 @@ def test_what_is_recorded_is_listed_and_read_once(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed: list[str] = []
-    sizes_below = Place.sizes_below
+    sizes_below = Location.sizes_below
 
-    def counted(place: Place) -> dict[str, int]:
+    def counted(place: Location) -> dict[str, int]:
         listed.append(place.name)
         return sizes_below(place)
 
-    monkeypatch.setattr(Place, "sizes_below", counted)
+    monkeypatch.setattr(Location, "sizes_below", counted)
     record = RecordedRun.of(run)
     (run / "run.yaml").write_text("name: first")
     for _ in range(2):

@@ -17,14 +17,14 @@ from pyarrow.fs import LocalFileSystem
 from tests.unit.analysis.local_session import local_session
 from zonequake_analysis import cli
 from zonequake_analysis.ended_early import EndedEarly
-from zonequake_analysis.errors import FolderHeld, PlaceError, RunFolderError
+from zonequake_analysis.errors import FolderHeld, LocationError, RunFolderError
 from zonequake_analysis.judgement.verdict_json import without_analysis
 from zonequake_analysis.report import write
 from zonequake_analysis.storage import analysis_lock
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Verdict
 
-RUN = Place("hdfs://here/runs/x")
+RUN = Location("hdfs://here/runs/x")
 OF_AN_ANALYSIS = ("tables/ops/part-0.parquet", "report.html", "verdict.json")
 LEFT_BY_THE_OTHER = {"history/load-0.jsonl": "{}\n"} | dict.fromkeys(
     OF_AN_ANALYSIS, "the other one's"
@@ -101,11 +101,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the store keeps the run, which has a history."""
 
-    def key(place: Place) -> str:
+    def key(place: Location) -> str:
         return f"{tmp_path}/{place.path.partition('://')[2]}"
 
-    monkeypatch.setattr(Place, "_key", key)
-    monkeypatch.setattr(Place, "_system", lambda *_: LocalFileSystem())
+    monkeypatch.setattr(Location, "_key", key)
+    monkeypatch.setattr(Location, "_system", lambda *_: LocalFileSystem())
     run = Path(key(RUN))
     (run / "history").mkdir(parents=True)
     (run / "history" / "load-0.jsonl").write_text("{}\n")
@@ -129,7 +129,7 @@ def fall_silent(there: Path, clock: Clock) -> None:
 def another_one_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has another analysis take the run over, and end with a verdict, a report and tables."""
 
-    def write_report(run: Place, *_: object, **__: object) -> None:
+    def write_report(run: Location, *_: object, **__: object) -> None:
         (run / "tables" / "ops").make_folder()
         for name in OF_AN_ANALYSIS:
             (run / name).write(b"the other one's")
@@ -220,15 +220,15 @@ def test_an_analysis_ends_at_the_next_step_once_another_one_took_over(
 def test_an_analysis_that_never_held_its_run_takes_nothing_from_the_one_that_does(
     there: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: Place) -> dict[str, int]:
-        raise PlaceError("hdfs://here/runs/x/history: access denied")
+    def refused(_: Location) -> dict[str, int]:
+        raise LocationError("hdfs://here/runs/x/history: access denied")
 
     def judge_run(*_: object, **__: object) -> Any:
         (RUN / "tables" / "ops").make_folder()
         (RUN / "tables" / "ops" / "part-0").write(b"")
         before = files(there)
         with monkeypatch.context() as patched:
-            patched.setattr(Place, "sizes_below", refused)
+            patched.setattr(Location, "sizes_below", refused)
             assert cli.analyze(RUN) == 255
         assert files(there) == before
         raise RunFolderError("seen")
@@ -257,13 +257,13 @@ def test_an_object_that_another_analysis_deleted_is_not_written_again(
 def test_an_object_whose_write_took_too_long_is_deleted(
     there: Path, clock: Clock, keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(place: Place, content: bytes) -> None:
+    def late(place: Location, content: bytes) -> None:
         clock.now_s += SILENT_S
         Path(place._key()).write_bytes(content)
 
     with analysis_lock.locked_prefix(RUN) as check:
         with monkeypatch.context() as patched:
-            patched.setattr(Place, "write", late)
+            patched.setattr(Location, "write", late)
             keepers[0].renew()
         assert objects(there) == []
         with pytest.raises(FolderHeld, match=f"could not tell for {SILENT_S:.0f} s"):

@@ -16,7 +16,7 @@ from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.post_mortem.examples import Example
 from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.post_mortem.operations_around import MOST_OPERATIONS, around
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 AT_NS = 10**12
 MS = 1_000_000
@@ -79,7 +79,7 @@ def test_the_nearest_of_all_files_are_shown_and_at_a_key_those_named(
     monkeypatch.setattr("zonequake_analysis.post_mortem.candidates.in_tasks", without_spark)
     far = max(held, key=lambda one: abs(int(str(one["inv"])) - AT_NS) * (one["key"] == "k1"))
     examples = [example(1, "k1", (str(far["op"]),)), example(0, None), example(5, None)]
-    files = Place.of(tmp_path).all_below(".parquet")
+    files = Location.of(tmp_path).all_below(".parquet")
     found = around(None, files, examples)  # type: ignore[arg-type]
 
     for number, one in enumerate(examples):

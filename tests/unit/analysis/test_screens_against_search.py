@@ -21,7 +21,7 @@ from zonequake_analysis.inputs.layout import joined, laid_out, split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import judged_bucket
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
 def events(
@@ -116,7 +116,7 @@ def test_a_repeated_task_leaves_one_file_and_says_the_same(tmp_path: Path) -> No
     target = tmp_path / "ops"
     target.mkdir()
     first, again = (
-        judged_bucket(0, [blob], facts, folder=Place.of(target), dumps=True) for _ in range(2)
+        judged_bucket(0, [blob], facts, folder=Location.of(target), dumps=True) for _ in range(2)
     )
     assert first == again
     (file,) = target.iterdir()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_analysis.errors import PlaceError, PlaceTaken
+from zonequake_analysis.errors import LocationError, LocationTaken
 from zonequake_analysis.storage import streaming
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import Sent, streamed, unchanged
 from zonequake_analysis.storage.upload import give_up, upload, uploaded_at_the_end
 from zonequake_analysis.storage.upload_mark import MARK_FILE, UploadMark, write_mark
@@ -25,20 +25,20 @@ class Store:
     """A folder in a store's place, which notes what is copied there, and may refuse it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.place = Place.of(folder)
+        self.location = Location.of(folder)
         self.folder = folder
         self.copied: Counter[str] = Counter()
         self.refuses, self.refused = False, 0
-        copy = Place.copy_from
+        copy = Location.copy_from
 
-        def copy_from(place: Place, file: Path) -> None:
+        def copy_from(place: Location, file: Path) -> None:
             if self.refuses:
                 self.refused += 1
-                raise PlaceError(f"{place}: the store is too busy")
+                raise LocationError(f"{place}: the store is too busy")
             self.copied[place.name] += 1
             copy(place, file)
 
-        monkeypatch.setattr(Place, "copy_from", copy_from)
+        monkeypatch.setattr(Location, "copy_from", copy_from)
         monkeypatch.setattr(streaming, "PAUSE_S", 0.02)
 
 
@@ -68,7 +68,7 @@ def await_true(holds: Callable[[], object]) -> None:
 def stream(folder: Path, store: Store) -> Iterator[tuple[Sent, list[str]]]:
     sent: Sent = {}
     said: list[str] = []
-    with streamed(folder, store.place, PATTERNS, sent=sent, say=said.append):
+    with streamed(folder, store.location, PATTERNS, sent=sent, say=said.append):
         yield sent, said
 
 
@@ -114,7 +114,7 @@ def test_a_store_that_refuses_is_told_of_once_and_gets_everything_when_it_takes_
         assert "the store is too busy" in said[0]
         store.refuses = False
         await_true(lambda: len(said) == 2)
-        assert said[1] == f"{store.place} takes files again"
+        assert said[1] == f"{store.location} takes files again"
     assert set(sent) == {"events.jsonl", "history/a.jsonl"}
     assert contents(store.folder) == contents(folder)
 
@@ -124,7 +124,7 @@ def test_the_upload_sends_what_is_missing_changed_or_not_whole_and_nothing_else(
 ) -> None:
     for name in ("b", "c", "d"):
         (folder / "history" / f"{name}.jsonl").write_text(f"{name}\n")
-    write_mark(store.place, MARK)  # as a run in progress leaves it
+    write_mark(store.location, MARK)  # as a run in progress leaves it
     with stream(folder, store) as (sent, _):
         await_true(lambda: len(sent) == 5)
     store.copied.clear()
@@ -133,7 +133,7 @@ def test_the_upload_sends_what_is_missing_changed_or_not_whole_and_nothing_else(
     (store.folder / "history" / "d.jsonl").unlink()
     (folder / "history" / "new.jsonl").write_text("new\n")
     (folder / "run.yaml").write_text("run: one-1\n")
-    uploaded = upload(folder, store.place, MARK, sent)
+    uploaded = upload(folder, store.location, MARK, sent)
     assert set(store.copied) == {"b.jsonl", "c.jsonl", "d.jsonl", "new.jsonl", "run.yaml"}
     assert contents(store.folder) == contents(folder)
     assert (uploaded.files, uploaded.sent) == (7, 2)
@@ -141,17 +141,17 @@ def test_the_upload_sends_what_is_missing_changed_or_not_whole_and_nothing_else(
 
 
 def test_an_upload_without_a_stream_takes_nothing_for_sent(folder: Path, store: Store) -> None:
-    assert unchanged(folder, store.place, {}) == set()
-    uploaded = upload(folder, store.place, MARK)
+    assert unchanged(folder, store.location, {}) == set()
+    uploaded = upload(folder, store.location, MARK)
     assert (uploaded.files, uploaded.sent) == (2, 0)
 
 
 def test_a_run_that_is_given_up_leaves_nothing_in_its_place(folder: Path, store: Store) -> None:
-    write_mark(store.place, MARK)
+    write_mark(store.location, MARK)
     with stream(folder, store) as (sent, _):
         await_true(lambda: len(sent) == 2)
     assert MARK_FILE in contents(store.folder)
-    give_up(store.place, sent)
+    give_up(store.location, sent)
     assert contents(store.folder) == {}
 
 
@@ -165,17 +165,17 @@ def imported(folder: Path) -> None:
 def test_an_import_that_the_store_breaks_off_leaves_nothing_in_its_place(
     store: Store, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
-    copy = Place.copy_from
+    copy = Location.copy_from
 
-    def copy_from(place: Place, file: Path) -> None:
+    def copy_from(place: Location, file: Path) -> None:
         if place.name == refused:
-            raise PlaceError(f"{place}: access denied")
+            raise LocationError(f"{place}: access denied")
         copy(place, file)
 
-    monkeypatch.setattr(Place, "copy_from", copy_from)
+    monkeypatch.setattr(Location, "copy_from", copy_from)
     with (
-        pytest.raises(PlaceError, match="access denied"),
-        uploaded_at_the_end(store.place, MARK) as made,
+        pytest.raises(LocationError, match="access denied"),
+        uploaded_at_the_end(store.location, MARK) as made,
     ):
         imported(made)
     assert contents(store.folder) == {}
@@ -185,11 +185,11 @@ def test_an_import_takes_nothing_from_a_run_that_has_its_place_by_then(store: St
     other = UploadMark(run="other", host="h", folder="f", command="c")
 
     def overtaken() -> None:
-        with uploaded_at_the_end(store.place, MARK) as made:
+        with uploaded_at_the_end(store.location, MARK) as made:
             imported(made)
-            write_mark(store.place, other)
+            write_mark(store.location, other)
             (store.folder / "run.yaml").write_text("run: other\n")
 
-    with pytest.raises(PlaceTaken):
+    with pytest.raises(LocationTaken):
         overtaken()
     assert set(contents(store.folder)) == {MARK_FILE, "run.yaml"}

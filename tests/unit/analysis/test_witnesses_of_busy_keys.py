@@ -18,7 +18,7 @@ from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, OPS, Function
 from zonequake_analysis.post_mortem.candidates import Candidates, Sought, candidates
 from zonequake_analysis.post_mortem.shown import Shown, witnesses
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 CANDIDATES = "zonequake_analysis.post_mortem.candidates"
 MS = 1_000_000
@@ -72,11 +72,11 @@ def busy(until: int = ALL) -> list[Any]:
     ]
 
 
-def files_of(folder: Path, *parts: Iterable[Any]) -> list[Place]:
+def files_of(folder: Path, *parts: Iterable[Any]) -> list[Location]:
     for number, rows in enumerate(parts):
         table = pa.Table.from_pylist(list(rows), to_arrow_schema(OPS))
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=3000)
-    return Place.of(folder).all_below(".parquet")
+    return Location.of(folder).all_below(".parquet")
 
 
 def found(check: str, kind: str, at_ns: int, *, key: int = BUSY, **more: object) -> Row:
@@ -85,7 +85,7 @@ def found(check: str, kind: str, at_ns: int, *, key: int = BUSY, **more: object)
     return Row(**(known | plain | more))
 
 
-def shown(files: list[Place], *rows: Row) -> list[Shown]:
+def shown(files: list[Location], *rows: Row) -> list[Shown]:
     return witnesses(None, files, rows, of_two_places=("duplicates", "applied-twice"))  # type: ignore[arg-type]
 
 
@@ -164,7 +164,7 @@ def test_of_a_key_whose_values_repeat_those_open_at_the_fault_are_shown_unproven
     assert not one.witness.proven
 
 
-def near(files: list[Place], **wanted: Any) -> Candidates:
+def near(files: list[Location], **wanted: Any) -> Candidates:
     sought = Sought(partition_id=7, **({"key_id": BUSY} | wanted))
     (one,) = candidates(None, files, [sought])  # type: ignore[arg-type]
     return one

@@ -11,7 +11,7 @@ from tests.unit.analysis.judged_lines import LINE, judged, written
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.checks.transactions.of_operations import TransactionFindings
 from zonequake_analysis.spark_pass.transactions import transaction_findings
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 Step = tuple[str, str, object]
 
@@ -50,5 +50,5 @@ def findings(tmp_path: Path, *lines: str, **more: Any) -> TransactionFindings:
 
 def findings_below(folder: Path) -> TransactionFindings:
     """What the transactions of a history show, whose operations are in `folder`."""
-    tables = Place.of(folder).all_below(".parquet")
+    tables = Location.of(folder).all_below(".parquet")
     return transaction_findings(None, tables, run=without_spark)  # type: ignore[arg-type]

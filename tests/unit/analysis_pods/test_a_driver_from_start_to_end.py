@@ -12,7 +12,7 @@ import yaml
 
 from tests.unit.analysis_pods.test_pods_of_an_analysis import TEMPLATE, URI
 from zonequake_analysis.pods.last_line import last_line
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.analysis_pods import launch
 from zonequake_chaos.analysis_pods.launch import InCluster, analyze_in_cluster
@@ -143,7 +143,7 @@ def test_a_verdicts_exit_code_without_its_word_in_the_log_is_a_failed_harness(
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_each_verdict_is_believed_if_the_log_tells_it(verdict: Verdict) -> None:
     cluster = Cluster(RUNNING, ended(EXIT_CODES[verdict]))
-    cluster.last = last_line(Place.of(URI), verdict)
+    cluster.last = last_line(Location.of(URI), verdict)
     assert analyzed(cluster)[0] == EXIT_CODES[verdict]
 
 

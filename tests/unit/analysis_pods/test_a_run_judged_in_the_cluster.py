@@ -10,17 +10,17 @@ from rich.console import Console
 
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement.one_analysis import AnalysisLock
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands import run
 from zonequake_chaos.commands.run import RunEnd, RunOptions, judge_run, planned
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_kube.errors import UsageError
 
-STORE = Place.of("s3://bucket/x")
+STORE = Location.of("s3://bucket/x")
 
 
-def asked(store: Place | None) -> RunOptions:
+def asked(store: Location | None) -> RunOptions:
     return RunOptions(
         scenario="leader-kill",
         overrides=[],
@@ -38,11 +38,11 @@ def judged(
     """The end of a run of one history line, and who judged it where."""
     calls: list[str] = []
 
-    def by_pods(place: Place) -> Verdict:
+    def by_pods(place: Location) -> Verdict:
         calls.append(f"pods: {place}")
         return Verdict.VIOLATED
 
-    def here(place: Place, _: AnalysisLock) -> Verdict:
+    def here(place: Location, _: AnalysisLock) -> Verdict:
         calls.append(f"here: {place}")
         return Verdict.PASSED
 

@@ -19,7 +19,7 @@ from zonequake_analysis.inputs.column_files import __main__
 from zonequake_analysis.inputs.column_files.conversion import column_files
 from zonequake_analysis.inputs.column_files.one_range import read_range
 from zonequake_analysis.inputs.lines import byte_ranges
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_chaos.load.column_files import PROGRAM, ColumnFiles
 from zonequake_chaos.load.histories import HistoryCopy
 
@@ -63,7 +63,7 @@ def test_each_piece_that_has_ended_has_its_column_file_when_the_run_ends(
 
     loop(copied())
     pieces = sorted((run / "history").iterdir(), key=lambda file: (len(file.name), file.name))
-    found = column_files(Place.of(run))
+    found = column_files(Location.of(run))
     assert len(pieces) > 3
     assert set(found) == {f"{piece.name}.0.arrows" for piece in pieces[:-1]}, "the last grows"
     assert not any(read_range(part, found).unused for part in byte_ranges(pieces))
@@ -145,14 +145,14 @@ def test_an_error_of_one_piece_is_told_and_the_next_one_is_converted(
 ) -> None:
     asked: list[str] = []
 
-    def convert(history: Place, _: Place) -> int:
+    def convert(history: Location, _: Location) -> int:
         asked.append(history.name)
         raise ValueError("no number")
 
     monkeypatch.setattr(__main__, "convert", convert)
     monkeypatch.setattr(os, "nice", lambda _: 0)
     monkeypatch.setattr(sys, "stdin", io.StringIO("a.jsonl\nb.jsonl\n"))
-    assert __main__.main(Place.of(tmp_path)) == 1
+    assert __main__.main(Location.of(tmp_path)) == 1
     assert asked == ["a.jsonl", "b.jsonl"]
     assert capsys.readouterr().err.splitlines()[0] == "a.jsonl: ValueError: no number"
 

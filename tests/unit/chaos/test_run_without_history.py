@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.processes.store.ports import free_ports
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.storage import limits
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunOptions, judge_run
 from zonequake_chaos.record.run_folder import RunFolder
@@ -50,7 +50,7 @@ def test_a_run_whose_store_stays_away_is_told_of_in_its_folder_and_ends_with_255
         seed=1,
         out=None,
         analyze=True,
-        store=Place.of("s3://bucket/x"),
+        store=Location.of("s3://bucket/x"),
     )
     ended = judge_run(
         ask, folder, HarnessReport(verdict=Verdict.PASSED), Console(file=said, width=1000)

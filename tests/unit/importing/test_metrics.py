@@ -11,7 +11,7 @@ import typer.main
 from zonequake_analysis.importing.metrics_command import app
 from zonequake_analysis.inputs.prometheus.openmetrics import groups
 from zonequake_analysis.inputs.prometheus.remote_read import SCHEMA, series_id
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 
 TEXT = r"""# TYPE made counter
@@ -116,7 +116,7 @@ def test_nothing_is_written_into_a_place_that_a_run_has_claimed(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], histories: bool
 ) -> None:
     mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
-    write_mark(Place.of(run), mark)
+    write_mark(Location.of(run), mark)
     if not histories:
         (run / "history").rmdir()
     assert imported(tmp_path / "dump.txt", run) == 255

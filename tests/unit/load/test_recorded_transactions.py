@@ -15,7 +15,7 @@ from tests.unit.analysis.judged_lines import judged, suspicious
 from tests.unit.analysis.tasks_without_spark import without_spark
 from tests.unit.load.list_store import ListStore
 from zonequake_analysis.spark_pass.transactions import transaction_findings
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -241,7 +241,7 @@ async def test_a_store_that_applies_half_a_transaction_is_found(
     found, faults = judged([tmp_path / "history" / "pod-1-load.jsonl"], tmp_path / "ops")
     assert not faults.counts
     assert not suspicious(found), "each key by itself is in order"
-    files = Place.of(tmp_path / "ops").all_below(".parquet")
+    files = Location.of(tmp_path / "ops").all_below(".parquet")
     shown = transaction_findings(None, files, run=without_spark)  # type: ignore[arg-type]
     assert shown.judged == store.begun
     assert bool(shown.violations) is halves

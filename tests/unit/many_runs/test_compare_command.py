@@ -18,7 +18,7 @@ from zonequake_analysis.many_runs.compare_command import app as compare_app
 from zonequake_analysis.many_runs.compare_command import each_named
 from zonequake_analysis.many_runs.folders import read_phases, read_run, run_folders
 from zonequake_analysis.many_runs.trend_command import app as trend_app
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import UploadMark, write_mark
 from zonequake_analysis.text.strange_bytes import MARK
 
@@ -117,11 +117,11 @@ def test_tables_of_one_side_alone_are_unknown(tmp_path: Path) -> None:
 
 def test_a_phase_that_cannot_be_read_is_no_phase(tmp_path: Path) -> None:
     run = made(tmp_path, "a")
-    good = read_phases(Place.of(run))
+    good = read_phases(Location.of(run))
     events = (run / "events.jsonl").read_bytes()
     for bad in (b'{"kind":"run.phase","data":{"phase":"\xff"}}\n', b'{"run.phase' + b"[" * 10**5):
         (run / "events.jsonl").write_bytes(MARK + events + bad)
-        assert read_phases(Place.of(run)) == good
+        assert read_phases(Location.of(run)) == good
 
 
 def test_without_events_the_whole_run_is_one_span(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_run_that_is_not_whole_says_how_it_becomes_whole(
 ) -> None:
     mark = UploadMark(run="r7", host="h", folder="/spool/r7", command="zonequake upload /spool/r7")
     (tmp_path / "set" / "r7").mkdir(parents=True)
-    write_mark(Place.of(tmp_path / "set" / "r7"), mark)
+    write_mark(Location.of(tmp_path / "set" / "r7"), mark)
     assert compared("--base", tmp_path / "set", "--candidate", made(tmp_path, "a")) == 255
     assert "`zonequake upload /spool/r7` on h brings it" in capsys.readouterr().err
 
@@ -230,7 +230,7 @@ def test_no_error_moves_the_cursor_of_a_terminal(
     command: typer.Typer,
     raised: Exception,
 ) -> None:
-    def fails(folder: Place) -> list[Place]:
+    def fails(folder: Location) -> list[Location]:
         raise raised
 
     monkeypatch.setattr("zonequake_analysis.many_runs.folders.run_folders", fails)
@@ -315,6 +315,6 @@ def test_runs_are_found_below_a_folder_and_not_within_a_run(tmp_path: Path) -> N
     made(outer / "history", "inner")
     deep = made(tmp_path / "a" / "b", "c")
     made(tmp_path / "a" / "b" / "c2" / "d", "too-deep")
-    assert run_folders(tmp_path) == [Place.of(deep), Place.of(outer)]
-    assert run_folders(outer) == [Place.of(outer)]
+    assert run_folders(tmp_path) == [Location.of(deep), Location.of(outer)]
+    assert run_folders(outer) == [Location.of(outer)]
     assert pq.read_table(outer / "tables" / "ops").num_rows == 4003

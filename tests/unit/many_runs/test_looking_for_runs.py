@@ -11,9 +11,9 @@ from pyarrow import fs
 from zonequake_analysis import cli
 from zonequake_analysis.many_runs.folders import run_folders
 from zonequake_analysis.storage import systems
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
-RUNS = Place("s3://bucket/runs")
+RUNS = Location("s3://bucket/runs")
 
 
 class CountedStore:

@@ -11,7 +11,7 @@ from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.many_runs.folders import read_load, read_run
 from zonequake_analysis.many_runs.trend_rows import rows_of
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 
 def made(folder: Path, *, transactions: bool = True) -> Path:
@@ -19,7 +19,7 @@ def made(folder: Path, *, transactions: bool = True) -> Path:
 
 
 def test_each_transaction_is_one_operation_of_its_own_kind(tmp_path: Path) -> None:
-    load = read_load(Place.of(made(tmp_path)))
+    load = read_load(Location.of(made(tmp_path)))
     assert load is not None
     assert len(load.due_ns) == 4000
     assert (load.kind == "transaction").sum() == 400

@@ -13,12 +13,12 @@ import sys
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.inputs.column_files.conversion import convert
 from zonequake_analysis.inputs.column_files.one_range import FOLDER
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 _LOWEST = 19
 
 
-def main(run: Place) -> int:
+def main(run: Location) -> int:
     """Converts each file that is named, below `history/` of the run, and tells of what it can't;
     returns the exit code, 1 if there was any."""
     os.nice(_LOWEST)
@@ -36,4 +36,4 @@ def main(run: Place) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Place.of(sys.argv[1])))
+    sys.exit(main(Location.of(sys.argv[1])))

@@ -18,11 +18,11 @@ import pyarrow as pa
 import xxhash
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.inputs.lines import ByteRange, kept_lines
 from zonequake_analysis.inputs.long_lines import until_line_end
 from zonequake_analysis.inputs.shapes import LINES
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 FOLDER = "columns"
 ENDING = ".arrows"
@@ -71,7 +71,7 @@ def encoded(part: ByteRange) -> memoryview:
     return memoryview(bytes(content) + xxhash.xxh3_128_digest(content))
 
 
-def read_range(part: ByteRange, column_files: Mapping[str, Place]) -> RangeRead:
+def read_range(part: ByteRange, column_files: Mapping[str, Location]) -> RangeRead:
     """Returns what `kept_lines` yields of a range, from its column file if that can be used.
 
     `column_files`: those of the run, by name. Raises what `kept_lines` raises.
@@ -85,13 +85,13 @@ def read_range(part: ByteRange, column_files: Mapping[str, Place]) -> RangeRead:
         return RangeRead(kept=list(kept_lines(part)), unused=f"{FOLDER}/{file.name} {error}")
 
 
-def _decoded(part: ByteRange, file: Place) -> Iterator[pa.RecordBatch]:
+def _decoded(part: ByteRange, file: Location) -> Iterator[pa.RecordBatch]:
     """Yields the content of a column file, of the shape `LINES`. Raises _Refused before."""
     try:
         content = file.read_bytes()
     except OSError as error:
         raise _Refused(f"can't be read: {error.strerror}") from error
-    except PlaceError as error:
+    except LocationError as error:
         if error.unreachable:  # nor are its lines there
             raise
         raise _Refused(f"can't be read: {error}") from error

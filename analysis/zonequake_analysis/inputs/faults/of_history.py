@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.first_few import first_few
 
 Ints = NDArray[np.int64]
@@ -111,7 +111,7 @@ def origin_of(file: Ints, at: Ints) -> Ints:
     return file << _OFFSET_BITS | at
 
 
-def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
+def in_words(faults: Faults, files: Sequence[Path | Location]) -> list[str]:
     """Returns a sentence for each kind of fault, with file, line and field of the first ones."""
     origins = {origin for fault in faults.examples for origin in fault.origins}
     places = _places(origins, files)
@@ -131,14 +131,14 @@ def in_words(faults: Faults, files: Sequence[Path | Place]) -> list[str]:
     return sentences
 
 
-def _places(origins: Iterable[int], files: Sequence[Path | Place]) -> Mapping[int, str]:
+def _places(origins: Iterable[int], files: Sequence[Path | Location]) -> Mapping[int, str]:
     """Returns the place of each origin in words, such as `history/load-0.jsonl:12`."""
     places: dict[int, str] = {}
     by_file: dict[int, list[int]] = {}
     for origin in sorted(origins):
         by_file.setdefault(origin >> _OFFSET_BITS, []).append(origin)
     for number, own in by_file.items():
-        file = Place.of(files[number])
+        file = Location.of(files[number])
         with file.open() as stream:
             line, at = 1, 0
             for origin in own:

@@ -25,7 +25,7 @@ from zonequake_analysis.inputs.prometheus.remote_read import LABELS
 from zonequake_analysis.metrics.stored_tables import Part
 from zonequake_analysis.metrics.tasks.series_number import of_id, of_text
 from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 HOUR_MS = 3_600_000
 _BATCH_ROWS = 64 * 1024
@@ -68,7 +68,7 @@ class RowGroup:
     `by_labels`: series are numbered by their labels all the same, as those of another file are.
     """
 
-    file: Place
+    file: Location
     number: int
     named: bool
     by_labels: bool = False
@@ -81,9 +81,9 @@ class RowGroup:
 
 
 @contextmanager
-def reading(file: Place) -> Iterator[None]:
+def reading(file: Location) -> Iterator[None]:
     """Raises SamplesError, which names the file, instead of what Parquet's reader or the file
-    system say of it. A store's PlaceError stays as it is.
+    system say of it. A store's LocationError stays as it is.
     """
     try:
         yield
@@ -92,10 +92,10 @@ def reading(file: Place) -> Iterator[None]:
         raise SamplesError(f"{file}: {' '.join(said.split())[:_MOST_SAID]}") from error
 
 
-def scan(tasks: Sequence[Sequence[RowGroup]], folder: Place, buckets: int, number: int) -> Made:
+def scan(tasks: Sequence[Sequence[RowGroup]], folder: Location, buckets: int, number: int) -> Made:
     """Writes the rows of a task's row groups below `folder`; yields the facts of its series."""
     known = _Series()
-    parts: dict[Place, Part] = {}
+    parts: dict[Location, Part] = {}
     for group in tasks[number]:
         for rows in _rows(group, known):
             hours = np.floor_divide(rows["t_ms"].to_numpy(), HOUR_MS)
@@ -188,7 +188,7 @@ class _Series:
 
 
 def _rows(group: RowGroup, known: _Series) -> Iterator[pa.Table]:
-    """Yields the rows of a row group as the table has them. Raises SamplesError, PlaceError."""
+    """Yields the rows of a row group as the table has them. Raises SamplesError, LocationError."""
     with reading(group.file), group.file.open() as stream:
         batches = pq.ParquetFile(stream).iter_batches(
             _BATCH_ROWS, row_groups=[group.number], columns=group.columns, use_threads=False

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from zonequake_analysis.metrics.tasks.steps import Bools, Floats, Ints
 from zonequake_analysis.spark_pass.in_tasks import Made, from_bytes, to_bytes
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 SAMPLES_OF_A_BUCKET = 500_000
 """Samples that a task holds at once, about: some 80 bytes each, with what is computed of them."""
@@ -58,7 +58,7 @@ def wanted(
     return Wanted(series=numbers[order], bucket=buckets[order], stretches=stretches)
 
 
-def select(tasks: Sequence[Sequence[Place]], chosen: Wanted, number: int) -> Made:
+def select(tasks: Sequence[Sequence[Location]], chosen: Wanted, number: int) -> Made:
     """Yields the samples wanted of a task's files, by bucket."""
     for file in tasks[number]:
         with file.open() as stream:
@@ -120,7 +120,7 @@ def _changes(column: Ints) -> Bools:
     return np.asarray(np.diff(column, prepend=column[:1] ^ 1) != 0)
 
 
-def of_tasks(files: Sequence[Place]) -> list[Sequence[Place]]:
+def of_tasks(files: Sequence[Location]) -> list[Sequence[Location]]:
     """Returns the files of each task."""
     return [files[at : at + FILES_OF_A_TASK] for at in range(0, len(files), FILES_OF_A_TASK)]
 

@@ -1,4 +1,4 @@
-"""Where a run may lie: which places there are, and what a folder of this machine still is."""
+"""Where a run may lie: which locations there are, and what a folder of this machine still is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.foreign.place_verbs import each_verb
 from zonequake_analysis.cli import analyze
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.storage.causes import without_secrets
-from zonequake_analysis.storage.place import Place
+from zonequake_analysis.storage.location import Location
 
 SECRET = "a-secret-that-nobody-may-read"
 
@@ -39,10 +39,10 @@ def no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_place_is_a_path_or_a_uri(given: str | Path, path: str, name: str) -> None:
-    place = Place.of(given)
-    assert (str(place), place.name) == (path, name)
-    assert (place / "history" / "load-0.jsonl").name == "load-0.jsonl"
-    assert pickle.loads(pickle.dumps(place)) == place
+    location = Location.of(given)
+    assert (str(location), location.name) == (path, name)
+    assert (location / "history" / "load-0.jsonl").name == "load-0.jsonl"
+    assert pickle.loads(pickle.dumps(location)) == location
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_a_place_is_a_path_or_a_uri(given: str | Path, path: str, name: str) -> 
 def test_a_uri_that_can_not_be_is_refused_and_no_password_in_it_is_shown(
     given: str | Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(PlaceError, match="expected") as told:
-        Place.of(given)
+    with pytest.raises(LocationError, match="expected") as told:
+        Location.of(given)
     assert SECRET not in str(told.value)
     assert analyze(given) == 255
     assert SECRET not in capsys.readouterr().err
@@ -80,11 +80,11 @@ def test_an_endpoint_is_s3s_own_before_all_services_and_travels_with_the_place(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://all:9000")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert Place.of("s3://bucket/x").endpoint == "http://all:9000"
+    assert Location.of("s3://bucket/x").endpoint == "http://all:9000"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3:9000/")
-    place = Place.of("s3://bucket/x") / "file"
-    assert (place.endpoint, place.region) == ("https://s3:9000", "eu-west-1")
-    assert Place.of("gs://bucket/x").endpoint == ""
+    location = Location.of("s3://bucket/x") / "file"
+    assert (location.endpoint, location.region) == ("https://s3:9000", "eu-west-1")
+    assert Location.of("gs://bucket/x").endpoint == ""
 
 
 @pytest.mark.parametrize("endpoint", ["host:9000", f"https://me:{SECRET}@host:9000", "ftp://host"])
@@ -92,8 +92,8 @@ def test_an_endpoint_that_is_no_url_or_holds_a_password_is_refused_and_not_shown
     monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    with pytest.raises(PlaceError, match="AWS_ENDPOINT_URL") as told:
-        Place.of("s3://bucket/x")
+    with pytest.raises(LocationError, match="AWS_ENDPOINT_URL") as told:
+        Location.of("s3://bucket/x")
     assert SECRET not in str(told.value)
 
 
@@ -112,13 +112,13 @@ def test_a_folder_of_this_machine_is_listed_without_hidden_files_and_read_by_par
     for name in ("b.jsonl", "a.jsonl", ".c.jsonl", "d.txt"):
         (tmp_path / name).write_text(f"{name}\nsecond\n")
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "d.txt")
-    place = Place.of(tmp_path)
+    location = Location.of(tmp_path)
     names = ["a.jsonl", "b.jsonl", "link.jsonl"]
-    assert [file.name for file in place.listed(".jsonl")] == names
-    assert {file.name for file in place.listed()} == {*names, ".c.jsonl", "d.txt"}
-    assert [file.name for file in place.all_below(".jsonl")] == names
-    assert Place.of(tmp_path / "nowhere").listed() == []
-    file = place / "a.jsonl"
+    assert [file.name for file in location.listed(".jsonl")] == names
+    assert {file.name for file in location.listed()} == {*names, ".c.jsonl", "d.txt"}
+    assert [file.name for file in location.all_below(".jsonl")] == names
+    assert Location.of(tmp_path / "nowhere").listed() == []
+    file = location / "a.jsonl"
     assert file.size_bytes() == 15
     assert file.read_range(8, 6) == b"second"
     with file.open() as stream:
@@ -127,12 +127,12 @@ def test_a_folder_of_this_machine_is_listed_without_hidden_files_and_read_by_par
 
 
 @each_verb
-def test_each_verb_of_a_place_works(tmp_path: Path, steps: Callable[[Place], None]) -> None:
-    steps(Place.of(tmp_path / "run"))
+def test_each_verb_of_a_place_works(tmp_path: Path, steps: Callable[[Location], None]) -> None:
+    steps(Location.of(tmp_path / "run"))
 
 
 def test_an_emptied_folder_is_there(tmp_path: Path) -> None:
     for _ in range(2):
-        Place.of(tmp_path / "tables" / "ops").empty_folder()
+        Location.of(tmp_path / "tables" / "ops").empty_folder()
         assert list((tmp_path / "tables" / "ops").iterdir()) == []
         (tmp_path / "tables" / "ops" / "part").write_bytes(b"content")

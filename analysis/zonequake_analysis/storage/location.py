@@ -1,10 +1,10 @@
-"""The place of a run: a folder of this machine, or a prefix of an object store or of HDFS.
+"""The location of a run: a folder of this machine, or a prefix of an object store or of HDFS.
 
     runs/x   file:///data/runs/x   s3://bucket/runs/x   gs://bucket/runs/x   hdfs://host:8020/runs/x
 
 Only this module of the analysis opens, lists, writes and deletes the files of a run: a store
 through `pyarrow.fs`, a folder by `pathlib`, which takes every name and reports errors in one way. A
-place is a value that travels to Spark's workers: it holds where the store is, but no open
+location is a value that travels to Spark's workers: it holds where the store is, but no open
 connection. Each process takes credentials from its own environment.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.storage import limits
 from zonequake_analysis.storage.causes import in_words, patiently
 from zonequake_analysis.storage.environment import s3_endpoint, s3_region
@@ -48,12 +48,12 @@ _PARTS_ON_THEIR_WAY = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Location:
     """A folder of a run, or a file in it.
 
     `path`: a path of this machine, or a URI. `endpoint`, `region`: of an S3 that isn't AWS's own
-    choice; read once, when the place is named, so that workers use the same ones. `attempts`: most
-    times that a request is sent; 0: `limits.ATTEMPTS`."""
+    choice; read once, when the location is named, so that workers use the same ones. `attempts`:
+    most times that a request is sent; 0: `limits.ATTEMPTS`."""
 
     path: str
     endpoint: str = ""
@@ -61,33 +61,35 @@ class Place:
     attempts: int = field(default=0, compare=False)
 
     @classmethod
-    def of(cls, given: Path | str | Place) -> Place:
-        """Returns the place of a path or URI. Raises PlaceError for one that can't be a place."""
-        if isinstance(given, Place):
+    def of(cls, given: Path | str | Location) -> Location:
+        """Returns the location that a path or URI names. Raises LocationError if it is none."""
+        if isinstance(given, Location):
             return given
         text = str(given)
         scheme, found, rest = text.partition("://")
         if not found:
             if isinstance(given, Path) and _TORN_URI.match(text):
-                raise PlaceError(f"found Path({text!r}), expected a str: a Path has no // of a URI")
+                raise LocationError(
+                    f"found Path({text!r}), expected a str: a Path has no // of a URI"
+                )
             if torn := _TORN_URI.match(text):
                 rest = text[torn.end() :]
                 rest = "…" if any(sign in rest for sign in "?#@") else rest
                 right = f"{torn[1]}://{rest}"
-                raise PlaceError(
+                raise LocationError(
                     f"found {torn[0] + rest!r}, expected a URI such as {right}, or a path"
                 )
             if not text:
-                raise PlaceError("found an empty text, expected a folder, or a URI")
+                raise LocationError("found an empty text, expected a folder, or a URI")
             return cls(str(Path(text)))
         if scheme not in SCHEMES:
-            raise PlaceError(
+            raise LocationError(
                 f"{scheme}://: expected a folder, or a URI that begins with "
                 + ", ".join(f"{known}://" for known in SCHEMES)
             )
         # Never shown: a password in a URI must not reach a log.
         if any(sign in rest for sign in "?#") or "@" in rest.split("/")[0]:
-            raise PlaceError(
+            raise LocationError(
                 f"{scheme}://…: expected no credentials and no options in a URI; give them by the "
                 "environment (docs/storage.md)"
             )
@@ -95,11 +97,13 @@ class Place:
             return cls(str(Path(_local_path(text))))
         authority, _, key = rest.partition("/")
         if scheme == "hdfs" and not authority and not key.strip("/"):
-            raise PlaceError(f"{text}: expected hdfs:///folder, or hdfs://host:port")
+            raise LocationError(f"{text}: expected hdfs:///folder, or hdfs://host:port")
         if scheme == "hdfs" and not _HOST.fullmatch(authority):
-            raise PlaceError(f"{text}: found the host {authority!r}, expected hdfs://host:port/…")
+            raise LocationError(
+                f"{text}: found the host {authority!r}, expected hdfs://host:port/…"
+            )
         if not authority and scheme != "hdfs":
-            raise PlaceError(f"{text}: expected {scheme}://bucket/prefix")
+            raise LocationError(f"{text}: expected {scheme}://bucket/prefix")
         uri = f"{scheme}://{authority}/{key.strip('/')}".rstrip("/")
         if scheme != "s3":
             return cls(uri)
@@ -108,12 +112,12 @@ class Place:
     def __str__(self) -> str:
         return self.path
 
-    def __truediv__(self, name: str) -> Place:
+    def __truediv__(self, name: str) -> Location:
         return replace(self, path=f"{self.path.rstrip('/')}/{name}" if self.path else name)
 
     @property
     def local(self) -> Path | None:
-        """The path, of a place on this machine; None of any other."""
+        """The path, of a location on this machine; None of any other."""
         return None if "://" in self.path else Path(self.path)
 
     @property
@@ -122,23 +126,23 @@ class Place:
         return Path(self.path).name if self.local is not None else self.path.rpartition("/")[2]
 
     @property
-    def parent(self) -> Place:
+    def parent(self) -> Location:
         """The folder that this is in."""
         above = self.path.rpartition("/")[0] if self.local is None else str(self.local.parent)
         return replace(self, path=above)
 
-    def resolve(self) -> Place:
-        """Returns the same place for a process with another working directory."""
+    def resolve(self) -> Location:
+        """Returns the same location for a process with another working directory."""
         return self if self.local is None else replace(self, path=str(self.local.resolve()))
 
     def check_reachable(self) -> None:
-        """Asks once whether anything answers. Raises PlaceError if nothing does."""
+        """Asks once whether anything answers. Raises LocationError if nothing does."""
         if self.local is None:
             with in_words(self):
                 self._system(limits.FIRST_ATTEMPTS).get_file_info(self._key())
 
     def exists(self) -> bool:
-        """Returns whether a file is there, or a folder with anything in it. Raises PlaceError."""
+        """Returns whether a file is there, or a folder that isn't empty. Raises LocationError."""
         from pyarrow.fs import FileType
 
         if (path := self.local) is not None:
@@ -147,7 +151,7 @@ class Place:
             return bool(self._system().get_file_info(self._key()).type != FileType.NotFound)
 
     def size_bytes(self) -> int:
-        """Returns the size of a file. Raises FileNotFoundError, PlaceError."""
+        """Returns the size of a file. Raises FileNotFoundError, LocationError."""
         if (path := self.local) is not None:
             return path.stat().st_size
         with in_words(self):
@@ -156,7 +160,7 @@ class Place:
             raise FileNotFoundError(f"{self}: found no file")
         return int(size)
 
-    def listed(self, ending: str = "") -> list[Place]:
+    def listed(self, ending: str = "") -> list[Location]:
         """Returns the files of a folder whose names end so, by name; none if there is no folder.
 
         Hidden ones, such as drafts and a desktop's, are among them only without an `ending`. On
@@ -168,7 +172,7 @@ class Place:
             names = [name for name in self.modified_s() if name.endswith(ending)]
         return [self / name for name in sorted(names) if not (ending and name.startswith("."))]
 
-    def all_below(self, ending: str) -> list[Place]:
+    def all_below(self, ending: str) -> list[Location]:
         """Lists the files whose names end so, in this folder and all folders in it, by name; hidden
         ones as `listed` does."""
         if (path := self.local) is not None:
@@ -180,7 +184,7 @@ class Place:
     def sizes_below(self) -> dict[str, int]:
         """Returns the files in this folder and all folders in it, with their sizes in bytes.
 
-        Raises PlaceError.
+        Raises LocationError.
         """
         if (path := self.local) is not None:
             files = (file for file in path.rglob("*") if file.is_file())
@@ -194,17 +198,17 @@ class Place:
         beginning = len(self._key().rstrip("/")) + 1
         return {i.path[beginning:]: i.size or 0 for i in infos if i.type == FileType.File}
 
-    def folders(self) -> list[Place]:
+    def folders(self) -> list[Location]:
         """Returns the folders in this one, by name, without links; none if it isn't there.
 
-        Raises OSError, PlaceError.
+        Raises OSError, LocationError.
         """
         return self.names_and_folders()[1]
 
-    def names_and_folders(self) -> tuple[set[str], list[Place]]:
+    def names_and_folders(self) -> tuple[set[str], list[Location]]:
         """Returns the names of all that is in this folder, and the `folders`, from one listing.
 
-        Raises OSError, PlaceError.
+        Raises OSError, LocationError.
         """
         if (path := self.local) is not None:
             inside = list(path.iterdir()) if path.is_dir() else []
@@ -219,7 +223,7 @@ class Place:
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.
 
-        Raises PlaceError.
+        Raises LocationError.
         """
         from pyarrow.fs import FileType
 
@@ -230,7 +234,7 @@ class Place:
         }
 
     def open(self) -> BinaryIO:
-        """Opens a file for reading, seekable. Raises OSError as `Path.open`, PlaceError."""
+        """Opens a file for reading, seekable. Raises OSError as `Path.open`, LocationError."""
         if (path := self.local) is not None:
             return path.open("rb")
         with in_words(self):
@@ -238,18 +242,18 @@ class Place:
         return io.BufferedReader(StoredFile(stream, self), _BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
-        """Reads a whole file. Raises OSError, PlaceError."""
+        """Reads a whole file. Raises OSError, LocationError."""
         if (path := self.local) is not None:
             return path.read_bytes()
         with in_words(self), self._system().open_input_file(self._key()) as stream:
             return bytes(patiently(lambda: stream.read_at(stream.size(), 0)))
 
     def read_text(self) -> str:
-        """Reads a whole file of UTF-8. Raises OSError, PlaceError, UnicodeDecodeError."""
+        """Reads a whole file of UTF-8. Raises OSError, LocationError, UnicodeDecodeError."""
         return self.read_bytes().decode()
 
     def read_range(self, start: int, size: int) -> bytes:
-        """Reads at most `size` bytes from `start` on. Raises OSError, PlaceError."""
+        """Reads at most `size` bytes from `start` on. Raises OSError, LocationError."""
         if (path := self.local) is not None:
             with path.open("rb") as file:
                 file.seek(start)
@@ -258,7 +262,7 @@ class Place:
             return bytes(patiently(lambda: stream.read_at(size, start)))
 
     def write(self, content: bytes | memoryview) -> None:
-        """Writes a file, which appears whole or not at all. Raises OSError, PlaceError.
+        """Writes a file, which appears whole or not at all. Raises OSError, LocationError.
 
         On this machine it is renamed into its place. A store shows an object when its upload is
         complete; it is not renamed there, since a rename is a copy.
@@ -275,7 +279,7 @@ class Place:
     def copy_from(self, file: Path) -> None:
         """Copies a file of this machine here, in parts, so that memory never holds all of it.
 
-        It appears whole, or not at all; one that grows, as it was. Raises OSError, PlaceError.
+        It appears whole, or not at all; one that grows, as it was. Raises OSError, LocationError.
         """
         if (path := self.local) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,10 +295,10 @@ class Place:
                     self._write_parts(parts, self._key())
         # A stream that an error left open is completed when Python drops it.
         if self.size_bytes() != size_bytes:
-            raise PlaceError(f"{self}: the store has not as many bytes as {file}; try again")
+            raise LocationError(f"{self}: the store has not as many bytes as {file}; try again")
 
     def delete(self) -> None:
-        """Deletes a file, if it is there. Raises OSError, PlaceError."""
+        """Deletes a file, if it is there. Raises OSError, LocationError."""
         if (path := self.local) is not None:
             path.unlink(missing_ok=True)
             return
@@ -302,14 +306,14 @@ class Place:
             self._system().delete_file(self._key())
 
     def empty_folder(self) -> None:
-        """Makes the folder, and deletes everything in it. Raises OSError, PlaceError."""
+        """Makes the folder, and deletes everything in it. Raises OSError, LocationError."""
         self.delete_folder()
         self.make_folder()
 
     def delete_folder(self) -> None:
         """Deletes the folder and everything in it, if there is one; of a link the link alone.
 
-        Raises OSError, PlaceError.
+        Raises OSError, LocationError.
         """
         if (path := self.local) is not None:
             if path.is_symlink():
@@ -328,7 +332,7 @@ class Place:
                 self._system().delete_dir_contents(self._key(), missing_dir_ok=True)
 
     def make_folder(self) -> None:
-        """Makes the folder, if the place has folders. Raises OSError, PlaceError."""
+        """Makes the folder, if the location has folders. Raises OSError, LocationError."""
         if (path := self.local) is not None:
             path.mkdir(parents=True, exist_ok=True)
             return
@@ -342,7 +346,7 @@ class Place:
         return not self.path.startswith(("s3:", "gs:"))
 
     def _infos(self) -> list[FileInfo]:
-        """Returns what a store has right below this prefix. Raises PlaceError."""
+        """Returns what a store has right below this prefix. Raises LocationError."""
         from pyarrow.fs import FileSelector
 
         with in_words(self):
@@ -352,10 +356,10 @@ class Place:
         return list(found)
 
     def _check_bucket(self) -> None:
-        """Raises PlaceError if there is no bucket: an empty listing doesn't tell."""
+        """Raises LocationError if there is no bucket: an empty listing doesn't tell."""
         bucket = replace(self, path="/".join(self.path.split("/")[:3]))
         if not bucket.exists():
-            raise PlaceError(f"{self}: there is no bucket {bucket} at this endpoint")
+            raise LocationError(f"{self}: there is no bucket {bucket} at this endpoint")
 
     def _write_parts(self, parts: Iterable[bytes | memoryview], key: str) -> None:
         stream = self._system().open_output_stream(key)
@@ -400,7 +404,7 @@ def _parts_of(file: BinaryIO, size_bytes: int) -> Iterator[bytes]:
 def _local_path(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.netloc not in ("", "localhost"):
-        raise PlaceError(f"{uri}: expected file:///path, without a host")
+        raise LocationError(f"{uri}: expected file:///path, without a host")
     if not parts.path:
-        raise PlaceError(f"{uri}: expected file:///path")
+        raise LocationError(f"{uri}: expected file:///path")
     return unquote(parts.path)

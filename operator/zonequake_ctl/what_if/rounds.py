@@ -22,9 +22,9 @@ from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.high_availability import reset
 from zonequake_operator.high_availability.decisions import each_with_holders, judge_zone
 from zonequake_operator.planning.plan import (
-    Plan,
     WritePartition,
     WriteZone,
+    ZonePlan,
     calculated_sets,
     groups_of,
     plan,
@@ -129,7 +129,7 @@ class Rounds:
         fires = ends_ms is not None and ends_ms <= world.now_ms
         return status.reset_due is not None or fires or not timeout_s
 
-    def _decide(self, numbers: Collection[int]) -> Plan:
+    def _decide(self, numbers: Collection[int]) -> ZonePlan:
         world = self._world
         chosen = world.partitions
         if len(numbers) < len(chosen):
@@ -186,7 +186,7 @@ class Rounds:
             if number not in world.as_given and world.groups[number].can_finish():
                 world.group(number).apply_change()
 
-    def _write(self, decided: Plan, *, judged_all: bool) -> set[int]:
+    def _write(self, decided: ZonePlan, *, judged_all: bool) -> set[int]:
         """Stores the decision; returns the partitions whose keys changed, or all if the zone's
         status did.
         """
@@ -230,7 +230,7 @@ class Rounds:
 
     # ------------------------------------------------------------------------------------- orders
 
-    def _tell(self, decided: Plan, numbers: Collection[int]) -> set[int]:
+    def _tell(self, decided: ZonePlan, numbers: Collection[int]) -> set[int]:
         """Sends the orders of these partitions; returns those for which an order had an effect.
 
         Skips partitions whose keys were written just now: orders rest on stored keys.

@@ -36,10 +36,10 @@ from zonequake_operator.planning.partition_events import (
 )
 from zonequake_operator.planning.plan import (
     CreatePartition,
-    Plan,
     ResourceWrite,
     WritePartition,
     WriteZone,
+    ZonePlan,
     plan,
 )
 from zonequake_operator.resources.model import (
@@ -64,7 +64,7 @@ PARALLEL_WRITES = 16
 class _Rest:
     """A plan with nothing to do, and what it was made of."""
 
-    decided: Plan
+    decided: ZonePlan
     stored: StoredZone
     view: FleetView
 
@@ -133,7 +133,7 @@ class ZoneReconciler:
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
-    async def step(self, view: FleetView) -> Plan:
+    async def step(self, view: FleetView) -> ZonePlan:
         """Decide and act once on this view.
 
         Raises:
@@ -152,7 +152,7 @@ class ZoneReconciler:
             metrics.RECONCILES.labels(self.name, "failed").inc()
             raise
 
-    async def _step(self, view: FleetView) -> Plan:
+    async def _step(self, view: FleetView) -> ZonePlan:
         for _ in range(MAX_REPLANS):
             # Storing may have taken long: a newer view shows what it waits for.
             view = max(view, self._fleet.view, key=_edition)
@@ -185,7 +185,7 @@ class ZoneReconciler:
         metrics.RECONCILES.labels(self.name, "ok").inc()
         return decided
 
-    def _plan(self, stored: StoredZone, view: FleetView) -> Plan:
+    def _plan(self, stored: StoredZone, view: FleetView) -> ZonePlan:
         with metrics.PLAN_SECONDS.time():
             return plan(
                 ZoneSnapshot(
@@ -375,7 +375,7 @@ class ZoneReconciler:
         await asyncio.gather(*(one(each["metadata"]["name"]) for each in mine))
         self.resources.invalidate()
 
-    def _announce_failures(self, zone: Zone, decided: Plan) -> None:
+    def _announce_failures(self, zone: Zone, decided: ZonePlan) -> None:
         failed = [
             change
             for change in decided.failed

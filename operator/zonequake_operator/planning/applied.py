@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone
+from zonequake_operator.planning.plan import CreatePartition, WriteZone, ZonePlan
 from zonequake_operator.resources.model import Partition, ZoneSnapshot
 
 
-def stored(snapshot: ZoneSnapshot, decided: Plan) -> ZoneSnapshot:
+def stored(snapshot: ZoneSnapshot, decided: ZonePlan) -> ZoneSnapshot:
     """Returns the snapshot once all of the plan's writes are stored; equal if there are none."""
     zone, partitions = snapshot.zone, dict(snapshot.partitions)
     for write in decided.writes:

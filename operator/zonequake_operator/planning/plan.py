@@ -86,7 +86,7 @@ ResourceWrite = WriteZone | CreatePartition | WritePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ZonePlan:
     """Writes in the order in which to store them, and orders, which rest on what is stored.
 
     `settled`: the zone needs nothing but time or a new event. `wake_at_ms`: its next timer.
@@ -119,11 +119,11 @@ def calculated_sets(
     return [AssignmentSet.of(*names) if names else None for names in sets]
 
 
-def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> Plan:
+def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> ZonePlan:
     """Decide about one zone; `calculate` stands for its affinity function."""
     zone = snapshot.zone
     if zone.deleting:
-        return Plan(writes=[], orders=[], settled=True, health={})
+        return ZonePlan(writes=[], orders=[], settled=True, health={})
     if isinstance(zone.spec, str):
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
@@ -165,7 +165,7 @@ def plan(snapshot: ZoneSnapshot, *, calculate: Calculate = calculated_sets) -> P
     if zone_write is not None:
         writes.insert(0, zone_write)
     orders = zone_orders(snapshot, spec, groups, decisions)
-    return Plan(
+    return ZonePlan(
         writes=writes,
         orders=orders,
         settled=not orders
@@ -192,7 +192,7 @@ def _is_at_rest(health: Health) -> bool:
     return not health.is_moving and health.view.leader is not None and not health.missing
 
 
-def _plan_unreadable(snapshot: ZoneSnapshot, problem: str) -> Plan:
+def _plan_unreadable(snapshot: ZoneSnapshot, problem: str) -> ZonePlan:
     zone = snapshot.zone
     status = replace(zone.status, observed_generation=zone.generation)
     conditions = invalid_spec(problem)
@@ -201,7 +201,7 @@ def _plan_unreadable(snapshot: ZoneSnapshot, problem: str) -> Plan:
         writes = [
             WriteZone(status=status, conditions=conditions, summary=zone.summary, urgent=True)
         ]
-    return Plan(writes=writes, orders=[], settled=True, health={})
+    return ZonePlan(writes=writes, orders=[], settled=True, health={})
 
 
 def groups_of(snapshot: ZoneSnapshot) -> dict[int, Group]:

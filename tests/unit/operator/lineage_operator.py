@@ -8,7 +8,7 @@ from tests.unit.made_up_nodes import node_identity, topology_node
 from tests.unit.operator.lineage_model import GROUP, UID, World, abstains, obey, peers_in
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability import reset
-from zonequake_operator.planning.plan import Plan, WritePartition, WriteZone, plan
+from zonequake_operator.planning.plan import WritePartition, WriteZone, ZonePlan, plan
 from zonequake_operator.resources.model import (
     ConsistencyMode,
     Departure,
@@ -42,7 +42,7 @@ SPEC = ZoneSpec(
 )
 
 
-def decided(world: World, *, fired: bool = False) -> tuple[World, Plan]:
+def decided(world: World, *, fired: bool = False) -> tuple[World, ZonePlan]:
     """The operator's writes, stored until nothing is left to write; and its last plan."""
     for _ in range(12):
         found = plan(snapshot(world, FIRED_MS if fired else 0))
@@ -198,7 +198,7 @@ def _status(world: World, node: str, *, inspected: bool = False) -> ReplicaStatu
     )
 
 
-def tell(world: World, found: Plan) -> World:
+def tell(world: World, found: ZonePlan) -> World:
     """Every order arrives; late copies of those that can't be taken back stay on their way."""
     for action in found.orders:
         if isinstance(action.order, InspectReplica):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.planning.applied import stored
-from zonequake_operator.planning.plan import Plan, plan
+from zonequake_operator.planning.plan import ZonePlan, plan
 from zonequake_operator.resources.condition_types import ConditionType, Reason
 from zonequake_operator.resources.model import (
     TokenPeers,
@@ -53,7 +53,7 @@ def zone(spec: ZoneSpec | str, status: ZoneStatus = NEW, generation: int = 1) ->
     )
 
 
-def settle(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
+def settle(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, ZonePlan]:
     """Plan and write until there is nothing left to write."""
     for _ in range(20):
         decided = plan(snapshot)

@@ -21,7 +21,7 @@ from zonequake_operator.planning.partition_events import (
     announce_keys,
     failed_changes,
 )
-from zonequake_operator.planning.plan import Plan
+from zonequake_operator.planning.plan import ZonePlan
 from zonequake_operator.rebalance.volatile_switch import begun_anew
 from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.model import (
@@ -354,7 +354,7 @@ async def test_a_thousand_failed_changes_are_told_once_per_token_and_leader() ->
         failed = tuple(
             FailedChange(partition=n, token=token, leader="A", error="silent") for n in range(1024)
         )
-        decided = Plan(writes=[], orders=[], settled=False, health={}, failed=failed)
+        decided = ZonePlan(writes=[], orders=[], settled=False, health={}, failed=failed)
         reconciler._announce_failures(SETTLED, decided)
     assert poster._waiting.qsize() == 2
 

@@ -19,7 +19,7 @@ from zonequake_operator.errors import KubeConflict
 from zonequake_operator.fleet.fleet import FleetView
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason
-from zonequake_operator.planning.plan import Plan, WritePartition, plan
+from zonequake_operator.planning.plan import WritePartition, ZonePlan, plan
 from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import PartitionStatus, Topology, ZoneSnapshot
 from zonequake_protocol.admin import (
@@ -159,11 +159,11 @@ class Edges:
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[ZonePlan]:
     """Those that were made."""
-    made: list[Plan] = []
+    made: list[ZonePlan] = []
 
-    def planned(snapshot: ZoneSnapshot) -> Plan:
+    def planned(snapshot: ZoneSnapshot) -> ZonePlan:
         made.append(plan(snapshot))
         return made[-1]
 
@@ -179,7 +179,7 @@ async def settled(reconciler: ZoneReconciler) -> None:
 
 
 async def test_a_settled_zone_is_planned_again_only_if_something_changed(
-    plans: list[Plan],
+    plans: list[ZonePlan],
 ) -> None:
     reconciler = Edges().reconciler()
     await settled(reconciler)
@@ -196,7 +196,7 @@ async def test_a_settled_zone_is_planned_again_only_if_something_changed(
 
 
 async def test_a_settled_zone_is_planned_again_when_its_resources_are_read_again(
-    plans: list[Plan],
+    plans: list[ZonePlan],
 ) -> None:
     edges = Edges()
     reconciler = edges.reconciler()
@@ -212,7 +212,7 @@ async def test_a_settled_zone_is_planned_again_when_its_resources_are_read_again
     assert decided.settled
 
 
-async def test_a_timer_ends_the_rest(plans: list[Plan]) -> None:
+async def test_a_timer_ends_the_rest(plans: list[ZonePlan]) -> None:
     edges = Edges(dataNodesAutoAdjustScaleUp=2)
     reconciler = edges.reconciler()
     nodes = view(9).topology.nodes
@@ -231,7 +231,7 @@ async def test_a_timer_ends_the_rest(plans: list[Plan]) -> None:
     assert plans, "the timer fired"
 
 
-async def test_a_plan_behind_a_write_is_made_of_the_newest_view(plans: list[Plan]) -> None:
+async def test_a_plan_behind_a_write_is_made_of_the_newest_view(plans: list[ZonePlan]) -> None:
     """Writes take long on a busy machine, and what a reset waits for is heard meanwhile."""
     edges = Edges()
     reconciler = edges.reconciler()
@@ -296,12 +296,12 @@ async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
     edges.partition["status"] = {}
     reconciler = edges.reconciler()
 
-    def planned(snapshot: ZoneSnapshot) -> Plan:
+    def planned(snapshot: ZoneSnapshot) -> ZonePlan:
         keys = snapshot.partitions[0].keys
         raised = replace(keys, configuration_token=keys.configuration_token + 1)
         write = WritePartition(number=0, keys=raised, view=PartitionStatus(), urgent=True)
         stop = StopReplica(group="g", token=keys.configuration_token, incarnation="i")
-        return Plan(
+        return ZonePlan(
             writes=[write], orders=[SendOrder(node="a", order=stop)], settled=False, health={}
         )
 

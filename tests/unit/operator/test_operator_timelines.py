@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.made_up_nodes import topology_node
 from zonequake_operator.api_server.rendering import render_zone_status
-from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone, plan
+from zonequake_operator.planning.plan import CreatePartition, WriteZone, ZonePlan, plan
 from zonequake_operator.resources.model import Topology, Zone, ZoneSnapshot, ZoneSpec
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
 from zonequake_operator.resources.parsing import parse_zone
@@ -72,7 +72,7 @@ class OverTime:
         self.stored = json.loads(json.dumps(self.stored))
         self._zone = None
 
-    def decide(self, second: float) -> Plan:
+    def decide(self, second: float) -> ZonePlan:
         """What an operator decides now; nothing is written."""
         if self._zone is None:
             self._zone = parse_zone(self.stored)

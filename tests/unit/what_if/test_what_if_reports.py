@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zonequake_ctl.what_if import rounds
-from zonequake_operator.planning.plan import Plan, plan
+from zonequake_operator.planning.plan import ZonePlan, plan
 from zonequake_operator.resources.model import ZoneSnapshot
 from zonequake_protocol.admin import ReplicaRole
 
@@ -264,7 +264,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[ZoneSnapshot]:
     """All that the operator's planner is asked from now on."""
     asked: list[ZoneSnapshot] = []
 
-    def and_keep(snapshot: ZoneSnapshot, **options: Any) -> Plan:
+    def and_keep(snapshot: ZoneSnapshot, **options: Any) -> ZonePlan:
         asked.append(snapshot)
         return plan(snapshot, **options)
 

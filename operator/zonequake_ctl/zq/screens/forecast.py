@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_operator.high_availability.reset import forced_node
 from zonequake_operator.planning.applied import stored
-from zonequake_operator.planning.plan import Plan, plan
+from zonequake_operator.planning.plan import ZonePlan, plan
 from zonequake_operator.resources.model import (
     AssignmentSet,
     Partition,
@@ -115,7 +115,7 @@ def forecast(snapshot: ZoneSnapshot, spec: ZoneSpec) -> Forecast:
     return Forecast(steps=tuple(steps), unseen=frozenset(unseen))
 
 
-def _unseen(decided: Plan) -> set[tuple[str, str]]:
+def _unseen(decided: ZonePlan) -> set[tuple[str, str]]:
     return {
         (send.node, send.order.group)
         for send in decided.orders
@@ -123,7 +123,7 @@ def _unseen(decided: Plan) -> set[tuple[str, str]]:
     }
 
 
-def _settled(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
+def _settled(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, ZonePlan]:
     """Returns the snapshot when nothing is left to write, and what is decided then."""
     for _ in range(MAX_ROUNDS):
         decided = plan(snapshot)
@@ -135,7 +135,7 @@ def _settled(snapshot: ZoneSnapshot) -> tuple[ZoneSnapshot, Plan]:
 
 
 def _step(
-    before: Mapping[int, Partition], after: ZoneSnapshot, decided: Plan, *, after_ms: int
+    before: Mapping[int, Partition], after: ZoneSnapshot, decided: ZonePlan, *, after_ms: int
 ) -> ForecastStep:
     moves, created = [], {}
     for number, partition in sorted(after.partitions.items()):

@@ -26,8 +26,8 @@ from zonequake_kube.errors import ClusterError, WaitExpired
 from zonequake_load.pod.control import LoadPlan
 from zonequake_protocol.admin import StoreEvent
 from zonequake_target_ignite.client.protocol.statements import create_table
-from zonequake_target_ignite.nodes import STATUS_PORT, node_objects
 from zonequake_target_ignite.node_sight import NodeSight
+from zonequake_target_ignite.nodes import STATUS_PORT, node_objects
 from zonequake_target_ignite.source import NodeSource
 from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
 from zonequake_target_ignite.zone.states import STARTED

@@ -13,8 +13,8 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import ReplicasReport
-from zonequake_target_ignite.nodes import PORTS, STATUS_PORT
 from zonequake_target_ignite.node_sight import CATCHING_UP, HEALTHY, NodeSight
+from zonequake_target_ignite.nodes import PORTS, STATUS_PORT
 from zonequake_target_ignite.zone.placement import ZonePlacement
 from zonequake_target_ignite.zone.states import BEHIND, report_of
 

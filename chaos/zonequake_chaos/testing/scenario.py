@@ -33,7 +33,7 @@ from zonequake_chaos.commands.run import (
     planned,
     run_once,
 )
-from zonequake_chaos.commands.upload import chosen_place
+from zonequake_chaos.commands.upload import chosen_location
 from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario import manifest

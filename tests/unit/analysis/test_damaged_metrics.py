@@ -12,7 +12,7 @@ from pyspark.errors import PythonException
 
 from tests.histories.made_metrics import MadeSeries, write_metrics
 from tests.unit.analysis.tasks_without_spark import without_spark
-from zonequake_analysis.errors import PlaceError
+from zonequake_analysis.errors import LocationError
 from zonequake_analysis.inputs.prometheus.remote_read import FILE
 from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
 from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts

@@ -30,6 +30,7 @@ from zonequake_chaos.scenario.run import (
 from zonequake_kube.objects import PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicaRole, Stage
+from zonequake_target_ignite.node_sight import NodeSight, ReplicaSight
 from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     PORTS,
@@ -39,7 +40,6 @@ from zonequake_target_ignite.nodes import (
     status_server_sources,
 )
 from zonequake_target_ignite.package import TARGET
-from zonequake_target_ignite.states import report_of, role_of
 from zonequake_target_ignite.status_server import (
     EPOCH_S,
     ShutOut,
@@ -48,7 +48,6 @@ from zonequake_target_ignite.status_server import (
     application,
     is_refused,
 )
-from zonequake_target_ignite.node_sight import NodeSight, ReplicaSight
 from zonequake_target_ignite.zone.definition import cluster_configuration, create_zone
 from zonequake_target_ignite.zone.states import report_of, role_of
 

@@ -15,9 +15,9 @@ from zonequake_kube.errors import ClusterError
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_operator.nodes.affinity import rendezvous
 from zonequake_protocol.admin import ReplicasReport, Stage
-from zonequake_target_ignite.status_server import lagging
 from zonequake_target_ignite.node_sight import NodeSight, ReplicaSight
 from zonequake_target_ignite.source import NodeSource
+from zonequake_target_ignite.status_server import lagging
 from zonequake_target_ignite.zone.placement import ZonePlacement
 
 THREE = ["d-0", "d-1", "d-2"]

@@ -15,6 +15,9 @@ if no operation observed it: it may never have happened. An append takes an earl
 answered append comes after it in a list:
 
     append x (no answer), append y at 7, read [x, y] at 9: x belongs before 7, not before 9
+
+A write that only a cas without an answer observed is left out here, and placed by the same rules
+over arrays (`screens.claimed`): SQL judges keys whose values repeat, which a search decides.
 """
 
 from __future__ import annotations

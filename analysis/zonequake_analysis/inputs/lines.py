@@ -56,6 +56,10 @@ _WITHIN = np.where(np.tri(_MOST_OP_BYTES, _MOST_OP_BYTES, -1), 255, 0).astype(np
 
 _NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
 _WHITE = np.frombuffer(b"\r \t", np.uint8)
+_RETURNS = (
+    "found lines that end with a carriage return alone, expected line feeds: convert the file, for "
+    "instance by `tr '\\r' '\\n'`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +289,19 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
         except RecursionError:
             row = {CORRUPT: "JSON that nests too deep"}
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            strange = strange_bytes(line)
-            row = {CORRUPT: str(error) if strange is None else strange[1]}
+            row = {CORRUPT: _why_not(line, error)}
         rows.append(row)
-    if torn and rows and CORRUPT in rows[-1]:
+    if torn and rows and rows[-1].get(CORRUPT) not in (None, _RETURNS):
         rows[-1] = {CORRUPT: TORN}
     return _columns(rows)
+
+
+def _why_not(line: bytes, error: ValueError) -> str:
+    """Returns why a line can't be read, in words."""
+    strange = strange_bytes(line)
+    if strange is not None:
+        return strange[1]
+    return _RETURNS if b"}\r{" in line else str(error)
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, pa.Array]:

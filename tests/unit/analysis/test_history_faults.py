@@ -31,6 +31,14 @@ def test_a_key_used_as_register_and_as_list_is_refused_with_a_line_of_each(tmp_p
     assert (faults.of(HistoryFaultKind.TWO_USES), suspicious(found)) == (1, False)
 
 
+def test_a_key_of_cas_and_appends_is_of_two_uses(tmp_path: Path) -> None:
+    cas = operation(3, key="mixed", f="cas", expected=1, applied=True)
+    lost = [*operation(4, key="mixed", f="append"), *operation(5, key="mixed", f="read", value=[])]
+    (sentence,) = told(written(tmp_path, [*GOOD, *cas, *lost]), tmp_path / "ops")
+    assert "key `mixed` of z1/0 is a register at history/load-0.jsonl:6" in sentence
+    assert "and a list at history/load-0.jsonl:8" in sentence
+
+
 def test_the_first_lines_with_a_fault_are_told_though_they_are_not_read_in_their_order(
     tmp_path: Path,
 ) -> None:
@@ -144,6 +152,17 @@ def test_a_piece_that_another_one_follows_is_not_torn_by_a_crash_but_cut(
     assert faults.of(HistoryFaultKind.UNREADABLE) == faults.keyless == unreadable
     for sentence in in_words(faults, files):
         assert f"history/{name}:3: the file ends within a line, expected a whole one" in sentence
+
+
+def test_a_file_of_carriage_returns_is_told_and_what_it_wrote_is_not_invented(
+    tmp_path: Path,
+) -> None:
+    files = written(tmp_path, operation(3, f="read", value=1), operation(1))
+    files[1].write_text("\r".join(operation(1)) + "\r")
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "history/load-1.jsonl:1: found lines that end with a carriage return" in sentence
+    faults = judged(files, tmp_path / "ops")[1]
+    assert faults.keyless == 1, "any key may lack an operation"
 
 
 @pytest.mark.parametrize("key", ["k2", "k1"])

@@ -118,6 +118,21 @@ def test_a_damaged_line_before_a_short_last_one_is_no_torn_end(tmp_path: Path, e
     assert found[2:] == short
 
 
+@pytest.mark.parametrize("end", ["", "\r", "\n", "\r\n"])
+@pytest.mark.parametrize("first", ["invoke", "ok"])
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_lines_that_end_with_a_carriage_return_alone_are_told_and_never_torn(
+    tmp_path: Path, end: str, first: str, count: int
+) -> None:
+    """An old editor's file: as one torn line all its writes would be gone without a word."""
+    others = [line("ok", n) for n in range(1, count)]
+    rows = kept(written(tmp_path, "\r".join([line(first, 0), *others]), end=end))
+    assert len(rows) == 1
+    assert "found lines that end with a carriage return alone, expected" in str(rows[0][CORRUPT])
+    both = kept(written(tmp_path, line("ok", 50), "\r".join([line(first, 0), *others]), end=end))
+    assert [row[CORRUPT] is None for row in both] == [True, False]
+
+
 @pytest.mark.parametrize("invoke", [True, False])
 def test_a_whole_line_before_a_blank_last_one_stays_whole(tmp_path: Path, invoke: bool) -> None:
     last = line("invoke" if invoke else "ok", 2)

@@ -31,6 +31,7 @@ from zonequake_analysis.many_runs.measured_run import (
     at_worst,
     for_certain,
     left_out,
+    uncounted,
 )
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import QUANTITIES, WINDOW, Better, Estimate, Quantity
@@ -142,7 +143,12 @@ def compare(
         rows=rows,
         metrics=metric_rows(old.used, new.used),
         verdict_note=note,
-        notes=(*_notes(old, new), *hidden),
+        notes=(
+            *_notes(old, new),
+            *uncounted(old.used, "base"),
+            *uncounted(new.used, "candidate"),
+            *hidden,
+        ),
         conclusion=conclusion,
         headline=headline,
     )

@@ -81,7 +81,7 @@ class MeasuredRun:
     `tables/ops` exists; `identity`: equal in copies of a run, empty if nothing tells them apart;
     `without_phases`: its events have phases, which its own judgement couldn't use either;
     `hidden_window_ms`: how long a window may be that a vantage's silence hides, if none that is
-    known is as long; else 0."""
+    known is as long; else 0. `hides_windows`: whether a silence may hide any."""
 
     folder: str
     run: str
@@ -98,6 +98,7 @@ class MeasuredRun:
     identity: str = ""
     without_phases: bool = False
     hidden_window_ms: float = 0.0
+    hides_windows: bool = False
 
     @property
     def usable(self) -> bool:
@@ -150,12 +151,16 @@ def measured(
         identity=_identity(facts, operations),
         without_phases=operations is not None and phases_ns.keys() >= _PHASES and not usable,
         hidden_window_ms=_hidden_window_ms(document, estimates),
+        hides_windows=_hidden_ms(document) > 0,
     )
 
 
+def _hidden_ms(document: VerdictDocument) -> float:
+    return float(document.numbers.get("longest_window_hidden_ms") or 0.0)
+
+
 def _hidden_window_ms(document: VerdictDocument, estimates: Mapping[str, Estimate]) -> float:
-    hidden_ms = float(document.numbers.get("longest_window_hidden_ms") or 0.0)
-    window = estimates.get(WINDOW)
+    hidden_ms, window = _hidden_ms(document), estimates.get(WINDOW)
     return hidden_ms if window is not None and hidden_ms > window.high else 0.0
 
 
@@ -295,4 +300,16 @@ def left_out(runs: Sequence[MeasuredRun], side: str) -> list[str]:
         f"the longest window of {len(hidden)} of {len(runs)} runs of the {side} is left out, as "
         "silences of their probes may hide a longer one: "
         + first_few(hidden, _MOST_NAMED, separator=", ")
+    ]
+
+
+def uncounted(runs: Sequence[MeasuredRun], side: str) -> list[str]:
+    """Returns a sentence on the runs that may have had more windows, if there are any."""
+    silent = [run.run for run in runs if run.hides_windows and WINDOWS in run.estimates]
+    if not silent:
+        return []
+    return [
+        f"the numbers of windows, and of partitions with one, of {len(silent)} of {len(runs)} runs "
+        f"of the {side} are the least that there were, as silences of their probes may hide more: "
+        + first_few(silent, _MOST_NAMED, separator=", ")
     ]

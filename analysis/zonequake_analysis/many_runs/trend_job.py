@@ -23,8 +23,8 @@ _AGAIN = "run `zonequake analyze` over it again"
 
 _SHAPE = (
     "run string, folder string, time_ns bigint, version string, target string, scenario string, "
-    "objective string, unit string, value double, bound double, verdict string, problem string, "
-    "note string, usable boolean"
+    "objective string, unit string, value double, at_most double, bound double, verdict string, "
+    "problem string, note string, usable boolean"
 )
 _TYPES = {
     "bigint": pa.int64(),
@@ -45,11 +45,13 @@ TABLE = pa.schema(
         ("objective", pa.string()),
         ("unit", pa.string()),
         ("value", pa.float64()),
+        ("at_most", pa.float64()),
         ("bound", pa.float64()),
         ("verdict", pa.string()),
     ]
 )
-"""The table `trend`; `time` is null if a run doesn't say when it began."""
+"""The table `trend`; `time` is null if a run doesn't say when it began, and `at_most` if `value` is
+exact."""
 
 
 def read_rows(spark: SparkSession, folders: Sequence[Location]) -> list[TrendRow]:

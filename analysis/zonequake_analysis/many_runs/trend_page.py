@@ -171,7 +171,8 @@ def _scenario(place: int, trend: ScenarioTrend) -> dict[str, object]:
             {
                 "words": series.quantity.words,
                 "svg": chart(series, trend.runs, f"{place}.{i}"),
-                "now": with_unit(_now(series), series.quantity.unit),
+                "now": "at least " * _is_least(series)
+                + with_unit(_now(series), series.quantity.unit),
                 "bound": _bound(series),
                 "cut": sum(p.value > highest(series) for p in series.points),
             }
@@ -191,6 +192,11 @@ def _now(series: Series) -> float:
     if not counted:
         return series.points[-1].value
     return counted[middle] if len(counted) % 2 else (counted[middle - 1] + counted[middle]) / 2
+
+
+def _is_least(series: Series) -> bool:
+    """Returns whether nothing but the least is known of the newest value, and no run counts."""
+    return series.points[-1].is_least and not any(point.counts for point in series.points)
 
 
 def _bound(series: Series) -> str:

@@ -28,6 +28,7 @@ from zonequake_analysis.many_runs.quantities import (
     Estimate,
     Quantity,
     latency,
+    number,
     rate,
 )
 from zonequake_analysis.verdict import Verdict
@@ -69,9 +70,10 @@ OBJECTIVES = (
 
 class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. `verdict`: of the check that judges the objective; the run's in the row
-    `run`. `problem`: why a folder has no rows; such a row isn't in the table. `note`: what a reader
-    must know of the run's numbers, and `usable`: whether they may be compared, both in its row
-    `run`; not in the table either."""
+    `run`. `at_most`: how long a window may be that a silence of the probes hides, so that `value`
+    is only the least; else None. `problem`: why a folder has no rows; such a row isn't in the
+    table. `note`: what a reader must know of the run's numbers, and `usable`: whether they may be
+    compared, both in its row `run`; not in the table either."""
 
     run: str
     folder: str
@@ -82,6 +84,7 @@ class TrendRow(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     unit: str = ""
     value: float | None = None
+    at_most: float | None = None
     bound: float | None = None
     verdict: str | None = None
     problem: str | None = None
@@ -106,8 +109,7 @@ def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
         }
         return msgspec.convert(known | fields, TrendRow)
 
-    note = f"measured as a whole, {NO_PHASES}" if run.without_phases else None
-    rows = [row(RUN, run.verdict, note=note, usable=run.usable)]
+    rows = [row(RUN, run.verdict, note=_note(run), usable=run.usable)]
     for name in OBJECTIVES:
         estimate = run.estimates.get(name)
         if estimate is not None and math.isfinite(estimate.value):
@@ -117,10 +119,23 @@ def rows_of(run: MeasuredRun, expected: Expectations) -> list[TrendRow]:
                     run.checks.get(_JUDGES.get(name, "")),
                     unit=QUANTITIES[name].unit,
                     value=estimate.value,
+                    at_most=(run.hidden_window_ms or None) if name == WINDOW else None,
                     bound=bounds.get(name),
                 )
             )
     return rows
+
+
+def _note(run: MeasuredRun) -> str | None:
+    told = []
+    if run.without_phases:
+        told.append(f"measured as a whole, {NO_PHASES}")
+    if run.hidden_window_ms:
+        told.append(
+            "its longest window counts for nothing, as silences of its probes may hide one of "
+            f"{number(run.hidden_window_ms)} ms"
+        )
+    return "; ".join(told) or None
 
 
 def without_rows(folder: str, name: str, problem: str) -> TrendRow:
@@ -188,12 +203,14 @@ def _bounds(expected: Expectations) -> dict[str, float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run in a series; `number` is its place among the scenario's runs."""
+    """One run in a series; `number` is its place among the scenario's runs. `is_least`: the value
+    may be higher; its verdict is `unknown` then."""
 
     number: int
     value: float
     verdict: str
     counts: bool  # whether the run showed enough to be a part of levels and change points
+    is_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +242,8 @@ class Series:
     @property
     def is_constant(self) -> bool:
         """Whether every run has the same value, so that a drawing adds nothing."""
-        return len({point.value for point in self.points}) == 1
+        values = {point.value for point in self.points}
+        return len(values) == 1 and not any(point.is_least for point in self.points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,8 +298,9 @@ def _series(
         Point(
             number=numbers[row.folder],
             value=row.value,
-            verdict=run.verdict or "",
-            counts=run.usable and run.verdict not in SHOWED_TOO_LITTLE,
+            verdict=(run.verdict or "") if row.at_most is None else Verdict.UNKNOWN,
+            counts=run.usable and row.at_most is None and run.verdict not in SHOWED_TOO_LITTLE,
+            is_least=row.at_most is not None,
         )
         for row in ordered
         for run in [runs[numbers[row.folder]]]

@@ -163,6 +163,23 @@ def test_a_window_that_a_silence_may_hide_counts_only_if_none_is_known_to_be_as_
     assert judged_windows(0.0).hidden_window_ms == 0
 
 
+def test_counts_of_windows_of_runs_with_silences_are_told_as_the_least() -> None:
+    silent, whole = judged_windows(200.0), judged_windows(0.0)
+    assert (silent.hides_windows, silent.hidden_window_ms, whole.hides_windows) == (True, 0, False)
+    base, candidate = (
+        replace(one, run=name, estimates=run(name).estimates | {"windows": Estimate.exact(2)})
+        for one, name in ((whole, "a"), (silent, "b"))
+    )
+    found = compare([base], [candidate], DEFAULT)
+    told = (
+        "the numbers of windows, and of partitions with one, of 1 of 1 runs of the candidate are "
+        "the least that there were, as silences of their probes may hide more: b"
+    )
+    assert [note for note in found.notes if "windows" in note] == [told]
+    assert told in to_text(found)
+    assert not any("windows" in note for note in compare([base], [base], DEFAULT).notes)
+
+
 def test_a_run_in_which_silences_may_hide_a_longer_window_is_no_run_with_a_shorter_one() -> None:
     long, silent = run("a", window=4000), run("b", window=0, hidden_ms=9000)
     found = compare([long], [silent], DEFAULT)

@@ -20,6 +20,7 @@ import typer.main
 from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.inputs.run_folder import Expectations, read_description
 from zonequake_analysis.many_runs.folders import read_run
+from zonequake_analysis.many_runs.quantities import Estimate
 from zonequake_analysis.many_runs.trend_command import app
 from zonequake_analysis.many_runs.trend_job import TABLE, _rows, write_table
 from zonequake_analysis.many_runs.trend_page import MOST_NAMED, MOST_PROBLEMS, render_trend
@@ -140,6 +141,34 @@ def test_runs_that_showed_too_little_count_for_no_level(told: dict[str, object])
     assert trend.series[0].steps == ()
     assert list(trend.series[0].by_version) == ["0.1.0"]
     assert trend.series[0].by_version["0.1.0"].high < 100
+
+
+def test_a_window_that_may_be_longer_is_no_level_and_is_told(tmp_path: Path) -> None:
+    """A silence of the probes hides how long the longest one was: what is known is the least."""
+    known = read_run(write_run(tmp_path, JudgedRun(window_ms=300.0)))
+    rows = []
+    for number in range(30):
+        silent = replace(known, hidden_window_ms=9000.0) if number >= 20 else known
+        if number >= 20:
+            silent = replace(silent, estimates=known.estimates | {WINDOW: Estimate.exact(0.0)})
+        made = replace(
+            silent, folder=f"runs/{number}", run=f"r{number}", started_wall_ns=number + 1
+        )
+        rows += rows_of(made, Expectations())
+    of_windows = [one for one in rows if one.objective == WINDOW]
+    assert [one.at_most for one in of_windows] == [None] * 20 + [9000.0] * 10
+    (trend,), page = rendered(rows)
+    series = next(one for one in trend.series if one.quantity.name == WINDOW)
+    assert series.steps == (), "0 ms are no level after 300 ms"
+    assert [point.verdict for point in series.points[-2:]] == ["unknown"] * 2
+    assert {one.high for one in series.by_version.values()} == {300.0}
+    assert "r20: its longest window counts for nothing, as silences of its probes may" in page
+    write_table(tmp_path / "trend.parquet", of_windows)
+    table = pq.read_table(tmp_path / "trend.parquet")
+    assert table.column("at_most").to_pylist()[19:21] == [None, 9000.0]
+    (alone,), page = rendered([one for one in rows if one.time_ns > 20])
+    assert not next(one for one in alone.series if one.quantity.name == WINDOW).is_constant
+    assert "now at least 0 ms" in page
 
 
 def test_a_change_point_names_the_run_where_others_have_no_value() -> None:

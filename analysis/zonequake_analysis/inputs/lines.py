@@ -296,7 +296,7 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
     return _columns(rows)
 
 
-def _why_not(line: bytes, error: ValueError) -> str:
+def _why_not(line: bytes, error: Exception) -> str:
     """Returns why a line can't be read, in words."""
     strange = strange_bytes(line)
     if strange is not None:

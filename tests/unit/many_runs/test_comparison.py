@@ -167,7 +167,7 @@ def test_counts_of_windows_of_runs_with_silences_are_told_as_the_least() -> None
     silent, whole = judged_windows(200.0), judged_windows(0.0)
     assert (silent.hides_windows, silent.hidden_window_ms, whole.hides_windows) == (True, 0, False)
     base, candidate = (
-        replace(one, run=name, estimates=run(name).estimates | {"windows": Estimate.exact(2)})
+        replace(one, run=name, estimates={**run(name).estimates, "windows": Estimate.exact(2)})
         for one, name in ((whole, "a"), (silent, "b"))
     )
     found = compare([base], [candidate], DEFAULT)

@@ -150,7 +150,7 @@ def test_a_window_that_may_be_longer_is_no_level_and_is_told(tmp_path: Path) -> 
     for number in range(30):
         silent = replace(known, hidden_window_ms=9000.0) if number >= 20 else known
         if number >= 20:
-            silent = replace(silent, estimates=known.estimates | {WINDOW: Estimate.exact(0.0)})
+            silent = replace(silent, estimates={**known.estimates, WINDOW: Estimate.exact(0.0)})
         made = replace(
             silent, folder=f"runs/{number}", run=f"r{number}", started_wall_ns=number + 1
         )

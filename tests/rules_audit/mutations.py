@@ -1,4 +1,4 @@
-"""Mutations of the rules' functions, mutations.yaml, and what they make of a source."""
+"""Mutations of the rules' functions, in two files, and what they make of a source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import yaml
 
 from tests.rules_audit.rules_table import ROOT, Row, place, unit_tests
 
-TABLE = Path(__file__).with_name("mutations.yaml")
+TABLES = tuple(Path(__file__).with_name(name) for name in ("mutations.yaml", "verdicts.yaml"))
+"""Those of docs/rules.md, and those of docs/verdict-rules.md."""
 _NAME = re.compile(r"^([\w-]+):", re.MULTILINE)
 
 
@@ -28,17 +29,19 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     returns: str = ""
 
 
-def load(path: Path = TABLE) -> dict[str, Mutation]:
-    """The mutations by name.
+def load(*paths: Path) -> dict[str, Mutation]:
+    """The mutations by name, of these files or of all.
 
     Raises:
-        msgspec.ValidationError: the file holds something else.
+        msgspec.ValidationError: a file holds something else.
         ValueError: a name stands there twice; YAML would take the last.
     """
-    text = path.read_text()
+    files = paths or TABLES
+    text = "\n".join(path.read_text() for path in files)
     twice = [name for name, count in Counter(_NAME.findall(text)).items() if count > 1]
     if twice:
-        raise ValueError(f"{path.name}: found {', '.join(twice)} twice, expected each name once")
+        names = " or ".join(path.name for path in files)
+        raise ValueError(f"{names}: found {', '.join(twice)} twice, expected each name once")
     return msgspec.convert(yaml.safe_load(text), dict[str, Mutation])
 
 
@@ -103,7 +106,7 @@ def _of_row(row: Row, mutations: Mapping[str, Mutation]) -> list[str]:
             found.append(f"{row.rule}: no mutation of {function}")
     for name in row.mutations:
         if name not in mutations:
-            found.append(f"{row.rule}: {TABLE.relative_to(ROOT)} has no mutation {name}")
+            found.append(f"{row.rule}: {TABLES[0].parent.relative_to(ROOT)} has no mutation {name}")
         elif mutations[name].function not in row.functions:
             found.append(f"{row.rule}: {name} is a mutation of {mutations[name].function}")
     found += [

@@ -1,4 +1,4 @@
-"""Reads the tables of docs/rules.md: one row for each rule."""
+"""Reads the tables of docs/rules.md and docs/verdict-rules.md: one row for each rule."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "rules.md"
+VERDICTS_PAGE = ROOT / "docs" / "verdict-rules.md"
+"""Its functions are those of the analysis."""
 TESTS = ROOT / "tests" / "unit"
 PACKAGES = {
+    "zonequake_analysis": ROOT / "analysis" / "zonequake_analysis",
     "zonequake_operator": ROOT / "operator" / "zonequake_operator",
     "zonequake_store": ROOT / "workloads" / "zonequake_store",
 }
 STORE_SECTIONS = ("update-counters", "Elections")
-"""Sections whose functions are the data node's; those of all others are the operator's."""
+"""Sections whose functions are the data node's; those of all others of PAGE are the operator's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +34,29 @@ class Row:
     mutations: tuple[str, ...]
 
 
-def rows(page: str) -> list[Row]:
+def all_rows() -> list[Row]:
+    """The rows of both pages."""
+    return [
+        *rows(PAGE.read_text()),
+        *rows(VERDICTS_PAGE.read_text(), package="zonequake_analysis"),
+    ]
+
+
+def rows(page: str, *, package: str = "") -> list[Row]:
     """The rows of all tables of the page, with their functions as `package.module.function`.
+
+    `package`: that of all sections, if they don't have their own.
 
     Raises:
         ValueError: a row doesn't have the four columns.
     """
-    return [row for section in page.split("\n## ")[1:] for row in _rows_of(section)]
+    return [row for section in page.split("\n## ")[1:] for row in _rows_of(section, package)]
 
 
-def _rows_of(section: str) -> Iterator[Row]:
+def _rows_of(section: str, package: str) -> Iterator[Row]:
     title = section.partition("\n")[0].strip("`")
-    package = "zonequake_store" if title in STORE_SECTIONS else "zonequake_operator"
+    if not package:
+        package = "zonequake_store" if title in STORE_SECTIONS else "zonequake_operator"
     for line in section.splitlines():
         if not line.startswith("| ") or line.startswith(("| ---", "| rule |", "| hole |")):
             continue

@@ -266,6 +266,29 @@ def test_a_list_that_is_read_as_its_last_element_fails_both_checkers(tmp_path: P
     assert not claimed.suspects(in_columns(tmp_path, [append, replace(shown, value=[5])])).replayed
 
 
+def test_an_append_without_an_answer_that_a_list_shows_twice_breaks_the_claimed_order(
+    tmp_path: Path,
+) -> None:
+    retried = SyntheticOperation(
+        f=Function.APPEND,
+        key="k",
+        partition=0,
+        process=1,
+        inv_ns=1,
+        fin_ns=2,
+        value=11,
+        type="info",
+    )
+    append = replace(retried, process=2, inv_ns=3, fin_ns=4, value=12, index=7, type="ok")
+    shown = replace(append, f=Function.READ, process=3, inv_ns=5, fin_ns=6, index=8)
+    twice = in_columns(tmp_path, [retried, append, replace(shown, value=[12, 11, 11])])
+    assert claimed.suspects(twice).replayed.all()
+    assert black_box.lists(twice).all(), "both checkers say so, and contradict each other nowhere"
+    once = in_columns(tmp_path, [retried, append, replace(shown, value=[12, 11])])
+    assert not claimed.suspects(once).either.any()
+    assert not black_box.lists(once).any()
+
+
 def test_sessions_that_went_back_are_those_of_the_definition() -> None:
     rng = np.random.default_rng(3)
     ties = backwards = 0

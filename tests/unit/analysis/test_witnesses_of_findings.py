@@ -13,7 +13,7 @@ from tests.histories import anomalies
 from tests.histories.synthesize import SyntheticOperation
 from tests.unit.analysis.made_up_evidence import finding
 from tests.unit.analysis.one_list import append, read
-from zonequake_analysis.checks.search.named_witness import witness_of
+from zonequake_analysis.checks.search.named_witness import named, witness_of
 from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.checks.search.witness import Witness, WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS
@@ -103,6 +103,13 @@ def test_a_duplicate_shows_the_list_with_its_element_twice_though_the_key_lost_a
     assert ops(found) == [op(one), op(twice)]
     assert found.operations[-1].step.value == (1, 1)
     assert found.proven
+
+
+def test_a_list_in_which_nothing_stands_twice_is_no_duplicates_witness() -> None:
+    one, two = append(1, 1.0, (0, 1, 1)), append(2, 2.0, (0, 1, 2))
+    shown = read([1, 2], 3.0, (0, 1, 3))
+    its = finding("duplicate", key=shown.key, at_ns=shown.inv_ns)
+    assert named([seen(o) for o in (one, two, shown)], its, []) == []
 
 
 def test_an_append_that_another_member_lacks_is_no_duplicate_and_shows_both_members() -> None:

@@ -3,6 +3,7 @@
 from random import Random
 
 import numpy as np
+import pytest
 
 from tests.histories.small_histories import histories, steps
 from zonequake_analysis.checks.register_zones import KINDS, Clusters, violations
@@ -56,3 +57,19 @@ def test_a_value_that_is_written_again_by_a_cas_is_named_and_not_taken_for_a_cyc
         )
     )
     assert "value-twice" in {KINDS[code] for code in codes}
+
+
+@pytest.mark.parametrize("value", [-(2**62), -3, -1, 0, 1, 7, 2**62])
+@pytest.mark.parametrize("by_cas", [False, True])
+def test_a_fork_is_found_whatever_number_the_two_cas_expected(value: int, by_cas: bool) -> None:
+    """No number stands for "no cas"."""
+    written = ReferenceStep(f=Function.WRITE, inv_ns=0, fin_ns=1, value=11 if by_cas else value)
+    again = ReferenceStep(f=Function.CAS, inv_ns=2, fin_ns=3, value=value, expected=11)
+    before = [written, again] if by_cas else [written]
+    forks = [
+        ReferenceStep(f=Function.CAS, inv_ns=at, fin_ns=at + 1, value=at, expected=value)
+        for at in (20, 30)
+    ]
+    assert not registers_fail([*before, forks[0]])
+    assert registers_fail([*before, *forks])
+    assert not is_linearizable([*before, *forks])

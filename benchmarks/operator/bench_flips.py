@@ -23,7 +23,13 @@ from benchmarks.store.bench_catch_up import fill
 from benchmarks.store.figures import Limit, Result, Row
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_operator.controller.pacing import Pacer
-from zonequake_operator.planning.plan import CreatePartition, Plan, WritePartition, WriteZone, plan
+from zonequake_operator.planning.plan import (
+    CreatePartition,
+    WritePartition,
+    WriteZone,
+    ZonePlan,
+    plan,
+)
 from zonequake_operator.resources import model
 from zonequake_operator.resources.model import (
     ChangePeersMode,
@@ -109,14 +115,14 @@ class Operator:
             )
         )
 
-    async def _until(self, is_done: Callable[[Plan], bool]) -> None:
+    async def _until(self, is_done: Callable[[ZonePlan], bool]) -> None:
         begun_s = time.monotonic()
         while not is_done(await self.round()):
             if time.monotonic() - begun_s > LIMIT_S:
                 raise SystemExit(f"it didn't settle within {LIMIT_S} s: {self.partitions}")
             await asyncio.sleep(ROUND_S)
 
-    async def round(self) -> Plan:
+    async def round(self) -> ZonePlan:
         """Hear all nodes once, write, order; returns the last plan."""
         found = await asyncio.gather(*(self._nodes.report(name) for name in NODES))
         reports = dict(zip(NODES, found, strict=True))
@@ -131,7 +137,7 @@ class Operator:
         await asyncio.gather(*(self._nodes.order(node, *told) for node, told in orders.items()))
         return decided
 
-    def _plan(self, reports: dict[str, ReplicasReport]) -> Plan:
+    def _plan(self, reports: dict[str, ReplicasReport]) -> ZonePlan:
         topology = {
             name: model.TopologyNode(
                 name=name,
@@ -155,7 +161,7 @@ class Operator:
             )
         )
 
-    def _write(self, decided: Plan) -> None:
+    def _write(self, decided: ZonePlan) -> None:
         for action in decided.writes:
             if isinstance(action, WriteZone):
                 self.zone = replace(

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from zonequake_analysis.metrics.server_metrics import declare
 from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet
 from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
 from zonequake_chaos.observe.view import LinkPorts
@@ -136,6 +137,7 @@ def container(members: MemberSet, *, token: str) -> Json:
         "data-dir": f"{DATA_FOLDER}/etcd",
         "listen-client-urls": ",".join(listening),
         "listen-metrics-urls": f"http://0.0.0.0:{METRICS_PORT}",
+        "metrics": "extensive",  # with the latency of requests
         "advertise-client-urls": f"{clients}://{members.address('$(POD)', PORTS.clients)}",
         "listen-peer-urls": f"{peers}://0.0.0.0:{PORTS.peers}",
         "initial-advertise-peer-urls": f"{peers}://{members.address('$(POD)', PORTS.peers)}",
@@ -168,6 +170,7 @@ OWN_OPTIONS = frozenset(
         "data-dir",
         "listen-client-urls",
         "listen-metrics-urls",
+        "metrics",
         "advertise-client-urls",
         "listen-peer-urls",
         "initial-advertise-peer-urls",
@@ -177,8 +180,20 @@ OWN_OPTIONS = frozenset(
         "config-file",
     }
 )
-"""The options that `container` gives, by which members find each other, and the one with which etcd
-would read none of them."""
+"""The options that `container` gives, by which members find each other and tell metrics, and the
+one with which etcd would read none of them."""
+
+
+SERVER_METRICS = declare(
+    ("grpc_server_handling_seconds", "p50", "p50 of requests in the member"),
+    ("grpc_server_handling_seconds", "p99", "p99 of requests in the member"),
+    ("etcd_server_proposals_pending", "level", "proposals waiting"),
+    ("etcd_disk_wal_fsync_duration_seconds", "p99", "p99 of the log's fsync"),
+    ("etcd_disk_backend_commit_duration_seconds", "p99", "p99 of the backend's commits"),
+    ("etcd_server_slow_apply_total", "rate", "slow applies"),
+    ("etcd_server_heartbeat_send_failures_total", "rate", "heartbeats sent late"),
+    ("process_cpu_seconds_total", "rate", "CPU (limit: 1)"),
+)
 
 
 def status_of(status: EtcdStatus) -> MemberStatus:

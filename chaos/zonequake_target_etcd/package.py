@@ -20,7 +20,14 @@ from zonequake_target_etcd.interface.arguments import (
     unsuited_environment,
     unsuited_secret,
 )
-from zonequake_target_etcd.members import OWN_OPTIONS, PORTS, PROGRAM, EtcdMembers
+from zonequake_target_etcd.members import (
+    METRICS_PORT,
+    OWN_OPTIONS,
+    PORTS,
+    PROGRAM,
+    SERVER_METRICS,
+    EtcdMembers,
+)
 
 
 class EtcdPackage(TargetPackage):
@@ -36,6 +43,7 @@ class EtcdPackage(TargetPackage):
     )
     client = ClientCode(connect="zonequake_target_etcd.client:connect", takes_secret=True)
     refuses = FIXED_MEMBERS
+    server_metrics = SERVER_METRICS
     alters = in_texts("etcd/member/snap/db")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
@@ -45,7 +53,12 @@ class EtcdPackage(TargetPackage):
             place,
             client=self.client,
             members=MemberSet.of(
-                place, target=self.name, program=PROGRAM, ports=PORTS, image=image
+                place,
+                target=self.name,
+                program=PROGRAM,
+                ports=PORTS,
+                image=image,
+                metrics_port=METRICS_PORT,
             ),
             system=EtcdMembers(
                 place.kube,

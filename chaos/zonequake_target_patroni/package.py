@@ -67,7 +67,7 @@ class PatroniMembers:
             "PEERS": str(PORTS.peers),
             "SCOPE": members.name,
             "SCOPE_LABEL": TARGET_LABEL,
-            "SERVICE": f"{members.name}.{members.namespace}.svc",
+            "SERVICE": f"{members.service}.{members.namespace}.svc",
         }
         ready, alive = (
             {"httpGet": {"path": path, "port": "peers"}, "timeoutSeconds": 2}

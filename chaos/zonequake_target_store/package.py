@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_analysis.metrics.server_metrics import OF_STORE
 from zonequake_chaos.errors import GuardError
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
@@ -30,6 +31,7 @@ class StorePackage(TargetPackage):
     client = ClientCode(connect="zonequake_target_store.client:connect")
     in_release = True
     has_control = True
+    server_metrics = OF_STORE
     alters = CELLS
 
     async def deployment(self, place: TargetPlace) -> Deployment:

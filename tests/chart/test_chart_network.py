@@ -23,7 +23,7 @@ from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.load.objects import load_objects
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_load.pod.control import LoadPlan
-from zonequake_target_etcd.members import PORTS, container
+from zonequake_target_etcd.members import METRICS_PORT, PORTS, container
 from zonequake_target_etcd.package import TARGET
 
 pytestmark = pytest.mark.chart
@@ -80,6 +80,8 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
         fsync=True,
         ports=PORTS,
         settings=RunTarget(),
+        service=f"{RELEASE}-target",
+        metrics_port=METRICS_PORT,
     )
     return [
         *load_objects(

@@ -19,6 +19,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
+from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 
@@ -113,6 +114,7 @@ class RunDescription:
     has_pressure: bool = False  # whether the load also writes what no history has
     asked_per_s: Mapping[str, float] = field(default_factory=dict)  # the same by function
     volatile_zones: frozenset[str] = frozenset()
+    server_metrics: tuple[ServerMetric, ...] | None = None  # None if no target's package says it
 
     @property
     def title(self) -> str:
@@ -190,6 +192,9 @@ def read_description(run: Path | Location) -> RunDescription:
         volatile_zones=frozenset(
             zone.text("name") for zone in spec.parts("zones") if zone.text("storage") == "Volatile"
         ),
+        server_metrics=tuple(one.typed(ServerMetric) for one in document.parts("server_metrics"))
+        if "server_metrics" in document
+        else None,
     )
 
 

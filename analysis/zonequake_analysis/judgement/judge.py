@@ -241,6 +241,7 @@ def _judged(
         start_ns=ingested.start_ns,
         end_ns=ingested.end_ns,
         wall_offset_ns=ingested.wall_offset_ns,
+        declared=description.server_metrics,
     )
     done("metrics")
     evidence = replace(evidence, metrics=facts)

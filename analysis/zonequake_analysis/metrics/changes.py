@@ -8,7 +8,7 @@ writes a file, and returns the rows that may be among the strongest of a span th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.inputs.prometheus.remote_read import LABELS
 from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.metrics.scrapes import Targets
+from zonequake_analysis.metrics.server_metrics import OF_STORE, ServerMetric
 from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown_of
 from zonequake_analysis.metrics.spans import Spans, Stretch
 from zonequake_analysis.metrics.table import MetricTables, write_table
@@ -81,14 +82,16 @@ def write_changes(
     tables: MetricTables,
     spans: Spans,
     targets: Targets,
+    declared: Sequence[ServerMetric] = OF_STORE,
 ) -> ShownChanges:
     """Writes `tables/metric_changes`: one row for each series and span in which it has samples.
 
-    Returns the rows that are shown. Raises PySparkException.
+    `declared`: those of the members' own load. Returns the rows that are shown. Raises
+    PySparkException.
     """
     folder = Location.of(run).resolve() / "tables" / "metric_changes"
     folder.empty_folder()
-    series = _series(tables, targets.scrape_ms)
+    series = _series(tables, targets.scrape_ms, {one.sampled for one in declared})
     looked = _looked(spans, targets.scrape_ms)
     hours = range(looked[0].start_ms // HOUR_MS, looked[-1].end_ms // HOUR_MS + 1)
     inside = {
@@ -115,15 +118,17 @@ def write_changes(
     made = in_tasks(
         spark,
         partial(select, tasks, chosen),
-        partial(_compare, series, spans, targets.last_ms, folder),
+        partial(_compare, series, spans, targets.last_ms, folder, declared=declared),
         tasks=len(tasks),
         buckets=buckets,
     )
     return merged([msgspec.msgpack.decode(one, type=ShownChanges) for one in made])
 
 
-def _series(tables: MetricTables, scrape_ms: Mapping[str, int]) -> dict[int, _Named]:
-    """Returns the series that may have changed, by number."""
+def _series(
+    tables: MetricTables, scrape_ms: Mapping[str, int], declared: Set[str]
+) -> dict[int, _Named]:
+    """Returns the series that may have changed, by number; `declared`: names that are not quiet."""
     found: dict[int, _Named] = {}
     histograms: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     columns = ["series", "metric", "labels", "target", "stale_marks", "least", "most"]
@@ -132,7 +137,8 @@ def _series(tables: MetricTables, scrape_ms: Mapping[str, int]) -> dict[int, _Na
         # NaN is larger than any number.
         moved = least is not None and (least < most or (most != most and least == least))
         still = not moved and not row["stale_marks"]
-        if row["target"] not in scrape_ms or is_quiet(metric) or still:
+        quiet = is_quiet(metric) and metric not in declared
+        if row["target"] not in scrape_ms or quiet or still:
             continue
         of_bucket = metric.endswith("_bucket")
         stem = metric.removesuffix("_bucket")
@@ -186,6 +192,8 @@ def _compare(
     folder: Location,
     bucket: int,
     made: Sequence[bytes],
+    *,
+    declared: Sequence[ServerMetric] = OF_STORE,
 ) -> bytes:
     """Writes the rows of a bucket's series, and returns those that may be shown."""
     found = list(_rows(series, spans, last_ms, by_series(made)))
@@ -206,7 +214,8 @@ def _compare(
         by_rate = row.measure == RATE
         return curve(of.points, around[row.span], by_rate=by_rate, scrape_ms=of.scrape_ms)
 
-    return msgspec.msgpack.encode(shown_of([row for row in rows if row.span in around], curve_of))
+    shown = shown_of([row for row in rows if row.span in around], curve_of, declared)
+    return msgspec.msgpack.encode(shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

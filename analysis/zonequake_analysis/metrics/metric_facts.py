@@ -20,6 +20,12 @@ from zonequake_analysis.metrics.alert_rules import AlertRule, read_rules
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.scrapes import Targets, targets_of
+from zonequake_analysis.metrics.server_metrics import (
+    OF_STORE,
+    ServerMetric,
+    not_scraped,
+    of_system,
+)
 from zonequake_analysis.metrics.shown_changes import ShownChanges
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, write_tables
@@ -57,7 +63,8 @@ class Moved:
 class MetricFacts:
     """Everything known of a run's metrics. `problem`: why nothing is known, else empty.
 
-    `moved`: the strongest of each span, strongest first; `saturation`: of all data nodes.
+    `moved`: the strongest of each span, strongest first; `saturation`: of all members, those of
+    `server_metrics`, in whose order they are shown; `not_scraped`: those without any sample.
     `start_ms`: when the history began, unix ms. `rules`: None if the run has not recorded them.
     """
 
@@ -66,6 +73,8 @@ class MetricFacts:
     spans: Spans | None = None
     moved: Sequence[Moved] = ()
     saturation: Sequence[Moved] = ()
+    server_metrics: Sequence[ServerMetric] = OF_STORE
+    not_scraped: Sequence[str] = ()
     counted: Sequence[Counted] = ()
     alerts: Sequence[Alert] = ()
     rules: Sequence[AlertRule] | None = None
@@ -83,9 +92,11 @@ def metric_facts(
     start_ns: int,
     end_ns: int,
     wall_offset_ns: int,
+    declared: Sequence[ServerMetric] | None = None,
 ) -> MetricFacts | None:
     """Writes the tables of metrics and returns their facts; None for a folder without any.
 
+    `declared`: what the system under test tells of its own load; None: the run is older.
     Samples that can't be read become a problem in words: metrics explain a run, they don't judge
     it.
     """
@@ -95,6 +106,7 @@ def metric_facts(
         rules = read_rules(run)
     except SamplesError as error:
         return MetricFacts(problem=str(error)[:_MOST])
+    server_metrics = OF_STORE if declared is None else declared
     try:
         tables = write_tables(spark, run)
         assert tables is not None
@@ -111,12 +123,14 @@ def metric_facts(
         )
         shown = ShownChanges()
         if spans.spans and targets.series:
-            shown = write_changes(spark, run, tables, spans, targets)
+            shown = write_changes(spark, run, tables, spans, targets, server_metrics)
         return MetricFacts(
             targets=targets,
             spans=spans,
             moved=[moved_of(row) for row in shown.strongest],
             saturation=[moved_of(row) for row in shown.saturated],
+            server_metrics=server_metrics,
+            not_scraped=not_scraped(declared or (), _names_of_system(tables.series)),
             counted=counted(tables.series, seen.increases),
             alerts=alerts(tables.series),
             rules=rules,
@@ -137,6 +151,11 @@ def metric_facts(
             raise  # the store refused: nothing is known of the samples
         told = told_by_worker(str(error), SamplesError) or str(said).strip().partition("\n")[0]
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {told[:_MOST]}")
+
+
+def _names_of_system(series: pa.Table) -> set[str]:
+    rows = zip(series["metric"].to_pylist(), series["labels"].to_pylist(), strict=True)
+    return {metric for metric, labels in rows if of_system(dict(labels))}
 
 
 def moved_of(row: Change) -> Moved:

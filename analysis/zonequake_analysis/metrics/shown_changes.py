@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from zonequake_analysis.metrics.server_metrics import OF_STORE, ServerMetric, of_system
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve
 
@@ -21,19 +22,6 @@ MOST_SHOWN = 10
 MOST_OF_A_FAMILY = 2
 _MOST_SATURATED = 7000
 
-SATURATION = {
-    ("zonequake_store_request_seconds", "p50"): "p50 of requests in the node",
-    ("zonequake_store_request_seconds", "p99"): "p99 of requests in the node",
-    ("zonequake_store_requests_waiting", "level"): "requests waiting",
-    ("zonequake_store_commit_seconds", "p99"): "p99 of commits (fsync)",
-    ("zonequake_store_commit_under_way_seconds", "level"): "longest commit under way",
-    ("zonequake_store_loop_lag_seconds", "level"): "lag of the loop",
-    ("zonequake_store_cpu_seconds_total", "rate"): "CPU",
-    ("zonequake_store_appends_dropped_total", "rate"): "messages dropped for want of a connection",
-    ("zonequake_store_client_requests_total", "rate"): "requests",
-}
-"""Metrics of a data node's own load, in the order in which they are shown."""
-
 
 class ShownChanges(msgspec.Struct, frozen=True, kw_only=True):
     """`strongest`: by span, the strongest first; `saturated`: by span, metric and target."""
@@ -42,17 +30,21 @@ class ShownChanges(msgspec.Struct, frozen=True, kw_only=True):
     saturated: list[Change] = []
 
 
-def shown_of(rows: Sequence[Change], curve_of: Callable[[Change], Curve]) -> ShownChanges:
+def shown_of(
+    rows: Sequence[Change],
+    curve_of: Callable[[Change], Curve],
+    declared: Sequence[ServerMetric] = OF_STORE,
+) -> ShownChanges:
     """Returns the rows to show of these, the strongest with their curves."""
     drawn = [msgspec.structs.replace(row, curve=curve_of(row)) for row in strongest(rows)]
-    return ShownChanges(strongest=drawn, saturated=saturated(rows))
+    return ShownChanges(strongest=drawn, saturated=saturated(rows, declared))
 
 
 def merged(parts: Sequence[ShownChanges]) -> ShownChanges:
     """Returns the rows to show of what tasks chose."""
     return ShownChanges(
         strongest=strongest([row for part in parts for row in part.strongest]),
-        saturated=saturated([row for part in parts for row in part.saturated]),
+        saturated=_in_order([row for part in parts for row in part.saturated]),
     )
 
 
@@ -74,10 +66,14 @@ def strongest(rows: Iterable[Change]) -> list[Change]:
     return found
 
 
-def saturated(rows: Iterable[Change]) -> list[Change]:
-    """Returns the data nodes' metrics of their own load, in every span."""
-    found = [row for row in rows if (row.metric, row.measure) in SATURATION]
-    found = [row for row in found if row.during is not None]
+def saturated(rows: Iterable[Change], declared: Sequence[ServerMetric]) -> list[Change]:
+    """Returns the members' metrics of their own load, in every span."""
+    wanted = {(one.metric, one.measure) for one in declared}
+    found = [row for row in rows if (row.metric, row.measure) in wanted and of_system(row.labels)]
+    return _in_order([row for row in found if row.during is not None])
+
+
+def _in_order(found: list[Change]) -> list[Change]:
     found.sort(key=lambda row: (row.span, row.metric, row.target, msgspec.json.encode(row.labels)))
     return found[:_MOST_SATURATED]
 

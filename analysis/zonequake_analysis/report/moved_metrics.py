@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.timeline import Latencies, all_of
 from zonequake_analysis.metrics.metric_facts import MetricFacts, Moved, of_nodes
-from zonequake_analysis.metrics.shown_changes import MIN_SCORE, SATURATION
+from zonequake_analysis.metrics.shown_changes import MIN_SCORE
 from zonequake_analysis.metrics.spans import Span, Stretch
 from zonequake_analysis.metrics.tasks.steps import QUANTILES
 from zonequake_analysis.report import svg
@@ -73,6 +73,25 @@ def more_spans(facts: MetricFacts | None) -> MoreSpans | None:
         query="SELECT span_name, metric, measure, target, before, during, after, score FROM "  # noqa: S608
         f"metric_changes WHERE span IN ({', '.join(str(span.number) for span in hidden)}) "
         f"AND score >= {MIN_SCORE:g} ORDER BY span, score DESC",
+    )
+
+
+def unknown_load(facts: MetricFacts | None) -> str:
+    """Returns what the report can't show of the members' own load, as a sentence; empty if nothing
+    is missing.
+    """
+    if facts is None or facts.problem:
+        return ""
+    if not facts.server_metrics:
+        return (
+            "The system under test gives no metrics of its own load (latency, CPU, fsync, queue), "
+            "so that none stand beside what clients saw."
+        )
+    if not facts.not_scraped:
+        return ""
+    return (
+        "Of the metrics of its own load that the target's package declares, there is no sample of "
+        f"{', '.join(facts.not_scraped)}: not scraped, or the package misspells the name."
     )
 
 
@@ -145,12 +164,15 @@ def _clients(
 
 
 def _load(facts: MetricFacts, span: Span) -> list[MovedRow]:
-    """Returns the load of each node that a span is about, in the order of `SATURATION`."""
+    """Returns the load of each node that a span is about, in the order of its declaration."""
     found = of_nodes(facts, span)
     nodes = list(dict.fromkeys(one.target for one in found))
-    order = list(SATURATION)
+    words: dict[tuple[str, str], str] = {
+        (one.metric, one.measure): one.words for one in facts.server_metrics
+    }
+    order = list(words)
     found.sort(key=lambda one: (nodes.index(one.target), order.index((one.metric, one.measure))))
-    return [_row(facts, one, SATURATION[one.metric, one.measure]) for one in found]
+    return [_row(facts, one, words[one.metric, one.measure]) for one in found]
 
 
 def _chart(facts: MetricFacts, span: Span, one: Moved) -> str:

@@ -17,7 +17,7 @@ from zonequake_analysis.measures.rebalances import STAGES
 from zonequake_analysis.post_mortem.shown import Shown
 from zonequake_analysis.report import svg, time_rows
 from zonequake_analysis.report.aliases import aliases
-from zonequake_analysis.report.moved_metrics import more_spans, span_cards
+from zonequake_analysis.report.moved_metrics import more_spans, span_cards, unknown_load
 from zonequake_analysis.report.page_data import (
     MOST_PARTITIONS,
     as_json,
@@ -109,6 +109,7 @@ def render_page(run: Path | Location, judgement: Judgement, *, told: Callable[[s
         ],
         metric_spans=span_cards(judgement),
         more_spans=more_spans(e.metrics),
+        unknown_load=unknown_load(e.metrics),
         run_name=run.resolve().name,
     )
 

@@ -204,6 +204,7 @@ async def run_once(
             expectations=expectations(run),
             plan=run,
             target=deployment.described,
+            server_metrics=list(package.server_metrics),
             replay=replay_command(options, seed),
             store="" if options.store is None else str(options.store),
         )

@@ -51,8 +51,10 @@ class MemberSet:
 
     `target`: its name, which its container has. `program`: the last part of the first word of the
     process under test's command line, as `python` of `/usr/bin/python x.py`: signals find it by
-    that. `files`: the target's own texts by their paths in the members' containers. `account`: a
-    service account whose token the members get; empty: none.
+    that. `service`: the headless service that names the members, one for all targets, so that the
+    release's Prometheus knows where to ask. `metrics_port`: where a member answers GET /metrics
+    without TLS; 0: nowhere. `files`: the target's own texts by their paths in the members'
+    containers. `account`: a service account whose token the members get; empty: none.
 
     Raises UsageError for names and files that Kubernetes would refuse.
     """
@@ -68,6 +70,8 @@ class MemberSet:
     fsync: bool
     ports: LinkPorts
     settings: RunTarget
+    service: str
+    metrics_port: int = 0
     volume_size: str = "1Gi"
     files: Mapping[str, str] = field(default_factory=dict)
     account: str = ""
@@ -91,6 +95,7 @@ class MemberSet:
         image: str | None = None,
         files: Mapping[str, str] | None = None,
         account: str = "",
+        metrics_port: int = 0,
     ) -> MemberSet:
         """Returns the members of the run at `place`, whose scenario has one zone and one pool.
 
@@ -111,6 +116,8 @@ class MemberSet:
             fsync=zone.fsync,
             ports=ports,
             settings=spec.target,
+            service=f"{installation.release}-target",
+            metrics_port=metrics_port,
             files=files or {},
             account=account,
         )
@@ -124,8 +131,16 @@ class MemberSet:
     def pods(self) -> list[str]:
         return [f"{self.name}-{ordinal}" for ordinal in range(self.count)]
 
+    @property
+    def named_ports(self) -> list[tuple[str, int]]:
+        """The ports of a member; that of metrics has the name by which all of a release are
+        scraped.
+        """
+        ports = [("clients", self.ports.clients), ("peers", self.ports.peers)]
+        return ports + ([("http", self.metrics_port)] if self.metrics_port else [])
+
     def address(self, pod: str, port: int) -> str:
-        return f"{pod}.{self.name}.{self.namespace}.svc:{port}"
+        return f"{pod}.{self.service}.{self.namespace}.svc:{port}"
 
     @property
     def endpoints(self) -> list[str]:
@@ -163,15 +178,12 @@ def member_objects(
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": members.name, "labels": labels},
+            "metadata": {"name": members.service, "labels": labels},
             "spec": {
                 "clusterIP": "None",
                 "publishNotReadyAddresses": True,
                 "selector": selector,
-                "ports": [
-                    {"name": "clients", "port": members.ports.clients},
-                    {"name": "peers", "port": members.ports.peers},
-                ],
+                "ports": [{"name": name, "port": port} for name, port in members.named_ports],
             },
         },
         {
@@ -185,7 +197,7 @@ def member_objects(
             "kind": "StatefulSet",
             "metadata": {"name": members.name, "labels": labels},
             "spec": {
-                "serviceName": members.name,
+                "serviceName": members.service,
                 "replicas": members.count,
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": selector},
@@ -247,8 +259,7 @@ def _pod_spec(members: MemberSet, container: Json, installation: Installation) -
                 "args": [*container.get("args", []), *members.settings.args],
                 "env": _environment(members, container),
                 "ports": [
-                    {"name": "clients", "containerPort": members.ports.clients},
-                    {"name": "peers", "containerPort": members.ports.peers},
+                    {"name": name, "containerPort": port} for name, port in members.named_ports
                 ],
                 "securityContext": RESTRICTED_CONTAINER,
                 "volumeMounts": [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from types import UnionType
 
+from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.entries import GROUP, check_name, target_entries
@@ -21,6 +22,7 @@ _TYPES: Mapping[str, type | UnionType] = {
     "refuses": Refusals,
     "in_release": bool,
     "has_control": bool,
+    "server_metrics": tuple,
     "members": int,
     "alters": Alteration | None,
     "model_test": str,
@@ -79,6 +81,7 @@ def _problem(target: object, entry: EntryPoint) -> str:
         return f"{own} lacks {', '.join(lacking)}: give the class a value for each"
     wrong = list(_wrong(target, _TYPES, own))
     wrong = wrong or list(_wrong(target.claims, _CLAIMS, f"{own}.claims"))
+    wrong = wrong or list(_wrong_metrics(target, own))
     if wrong:
         return "; ".join(wrong)
     if target.members < 1:
@@ -99,6 +102,15 @@ def _wrong(holder: object, types: Mapping[str, type | UnionType], place: str) ->
         if not isinstance(found, expected):
             wanted = expected.__name__ if isinstance(expected, type) else str(expected)
             yield f"{place}.{name} is of type {type(found).__name__}, expected {wanted}"
+
+
+def _wrong_metrics(target: TargetPackage, own: str) -> Iterator[str]:
+    for place, one in enumerate(target.server_metrics):
+        kind = type(one).__name__
+        wrong = f"is of type {kind}, expected ServerMetric"
+        problem = one.problem if isinstance(one, ServerMetric) else wrong
+        if problem:
+            yield f"{own}.server_metrics[{place}]: {problem}"
 
 
 def all_targets() -> Mapping[str, TargetPackage | UsageError]:

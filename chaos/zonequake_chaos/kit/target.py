@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment
@@ -75,6 +76,8 @@ class TargetPackage(ABC):
 
     `in_release`: the installed release is this system, and a run only sizes it; it is the target of
     a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
+    `server_metrics`: those of its members' own load, in the order in which the report shows them
+    beside what clients saw; members give them at `MemberSet.metrics_port`.
     `model_test`: of the target that `zonequake target new` copies, the path of its test. For the
     conformance suite: `members` is their number; `alters` is how a value in a member's data is
     altered behind its back.
@@ -87,6 +90,7 @@ class TargetPackage(ABC):
     refuses: ClassVar[Refusals] = Refusals()
     in_release: ClassVar[bool] = False
     has_control: ClassVar[bool] = False
+    server_metrics: ClassVar[tuple[ServerMetric, ...]] = ()
     members: ClassVar[int] = 3
     alters: ClassVar[Alteration | None] = None
     model_test: ClassVar[str] = ""

@@ -15,6 +15,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
@@ -55,7 +56,8 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.yaml`. The analysis judges by `expectations`; `plan` is the resolved
-    scenario; `replay` is the command that repeats the run; `target` is the system under test;
+    scenario; `replay` is the command that repeats the run; `target` is the system under test,
+    and `server_metrics` what its members tell of their own load;
     `files` are the files that the analysis reads, with their sizes in bytes when the run ended;
     `store` is the location that the folder is to be uploaded to, empty if there is none.
     """
@@ -69,6 +71,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     expectations: dict[str, Any]
     plan: ChaosRun
     target: SystemDescription
+    server_metrics: list[ServerMetric]
     replay: str = ""
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)

@@ -39,9 +39,7 @@ def secrets(release: Release) -> None:
     """Of members by the names that they have for each other, and of clients."""
     authority = Authority.made("a test's etcd", datetime.now(UTC))
     place = release.place
-    hosts = [
-        f"zq-etcd-default-{ordinal}.zq-etcd-default.{place.namespace}.svc" for ordinal in range(3)
-    ]
+    hosts = [f"zq-etcd-default-{ordinal}.zq-target.{place.namespace}.svc" for ordinal in range(3)]
     signed = {
         MEMBERS: authority.sign("etcd", hosts=hosts),
         CLIENT: authority.sign("load"),

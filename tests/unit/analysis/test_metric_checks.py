@@ -369,7 +369,7 @@ def test_rules_that_cannot_be_read_are_a_problem_that_names_their_file(tmp_path:
     (tmp_path / "metrics" / "prometheus.parquet").touch()
     (tmp_path / "metrics" / "alert_rules.json").write_text('[{"name": 1}]')
     no_session = cast("SparkSession", None)
-    times = {"start_ns": 0, "end_ns": 1, "wall_offset_ns": 0}
+    times: dict[str, Any] = {"start_ns": 0, "end_ns": 1, "wall_offset_ns": 0}
     found = metric_facts(no_session, tmp_path, faults=[], windows=[], events=[], **times)
     assert found is not None
     assert found.problem == (

@@ -67,6 +67,7 @@ def test_a_package_that_is_installed_twice_is_one(monkeypatch: pytest.MonkeyPatc
 
 
 PACKAGE = """
+from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.limits.refusals import Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage
@@ -128,6 +129,19 @@ def broken(
             "    about",
             "    refuses = Refusals(faults={'operator_puase': 'is none'})\n    about",
             "refuses what there isn't: fault 'operator_puase': expected one of clock_step, ",
+        ),
+        (
+            "untyped",
+            "    about",
+            "    server_metrics = ('x_seconds',)\n    about",
+            "Package.server_metrics[0]: is of type str, expected ServerMetric",
+        ),
+        (
+            "mismeasured",
+            "    about",
+            "    server_metrics = (ServerMetric(metric='x_total', measure='p99', words='x'),)\n"
+            "    about",
+            "Package.server_metrics[0]: x_total: found the measure p99, expected rate of a name",
         ),
     ],
 )

@@ -77,6 +77,7 @@ def members(**changed: Any) -> MemberSet:
         "fsync": True,
         "ports": PORTS,
         "settings": RunTarget(),
+        "service": "zq-target",
     }
     return MemberSet(**{**given, **changed})
 
@@ -176,7 +177,7 @@ def test_nodes_find_each_other_and_sync_their_logs_as_the_zone_says() -> None:
     found = json.loads(configuration(members(fsync=False)))["ignite"]
     assert found["raft"] == {"fsync": False}
     assert found["network"]["nodeFinder"]["netClusterNodes"] == [
-        f"zq-ignite-default-{number}.zq-ignite-default.data.svc:7001" for number in range(3)
+        f"zq-ignite-default-{number}.zq-target.data.svc:7001" for number in range(3)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -60,6 +61,19 @@ def test_a_members_container_has_the_targets_name_and_its_start_is_seen() -> Non
     view = pod_view({"metadata": metadata, "spec": template["spec"], "status": status})
     assert (view.program, view.container) == ("shelfd", "hands")
     assert view.started_wall_ns == 1767225605 * 10**9
+
+
+def test_members_with_a_port_for_metrics_are_found_where_the_release_scrapes() -> None:
+    def made(given: MemberSet) -> list[Json]:
+        objects = member_objects(given, {}, run_id="r", installation=installed())
+        return [each for each in objects if each["kind"] in ("Service", "StatefulSet")]
+
+    service, members_of = made(dataclasses.replace(members(), metrics_port=2381))
+    assert service["metadata"]["name"] == members_of["spec"]["serviceName"] == "zq-target"
+    assert {"name": "http", "port": 2381} in service["spec"]["ports"]
+    (own, _) = members_of["spec"]["template"]["spec"]["containers"]
+    assert {"name": "http", "containerPort": 2381} in own["ports"]
+    assert [port["name"] for port in made(members())[0]["spec"]["ports"]] == ["clients", "peers"]
 
 
 @pytest.mark.parametrize(

@@ -384,6 +384,7 @@ def objects(account: str, *args: str) -> list[dict[str, Any]]:
         fsync=True,
         ports=package.PORTS,
         settings=RunTarget(args=list(args)),
+        service="zq-target",
         account=account,
     )
     kube: Any = None
@@ -411,7 +412,7 @@ def test_a_member_is_configured_by_its_pod_and_the_scenarios_settings() -> None:
     env = {each["name"]: each.get("value", "") for each in container["env"]}
     env["POD"] = "zq-patroni-default-1"
     found = start.configuration(env, container["args"], storage="0f", fsync=True)
-    host = "zq-patroni-default-1.zq-patroni-default.ns.svc"
+    host = "zq-patroni-default-1.zq-target.ns.svc"
     assert found["postgresql"]["connect_address"] == f"{host}:2379"
     assert found["restapi"]["connect_address"] == f"{host}:7001"
     assert found["bootstrap"]["dcs"]["synchronous_mode"] is True

@@ -189,6 +189,6 @@ def test_a_member_is_told_the_names_that_outlive_pods() -> None:
     place = place_of(RunTarget())
     members = MemberSet.of(place, target="pysyncobj", program="python", ports=package.PORTS)
     args = package.PysyncobjMembers(kube=None).container(members)["args"]  # type: ignore[arg-type]
-    assert "zq-pysyncobj-default-2.zq-pysyncobj-default.ns.svc:7001" in args
+    assert "zq-pysyncobj-default-2.zq-target.ns.svc:7001" in args
     assert args[args.index("--name") + 1] == "$(POD)"
-    assert args[args.index("--own") + 1] == "$(POD).zq-pysyncobj-default.ns.svc:7001"
+    assert args[args.index("--own") + 1] == "$(POD).zq-target.ns.svc:7001"

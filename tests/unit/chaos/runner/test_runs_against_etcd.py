@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from tests.unit.installed import installed, place_of
-from zonequake_analysis.inputs.run_folder import read_dumps, read_events
+from zonequake_analysis.inputs.run_folder import read_description, read_dumps, read_events
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
@@ -28,7 +28,7 @@ from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import RunTarget, TargetStorage, with_target
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.members import PORTS, container
+from zonequake_target_etcd.members import PORTS, SERVER_METRICS, container
 
 Events = Callable[[Path], list[dict[str, Any]]]
 
@@ -93,10 +93,11 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     assert json.loads(dumped[1]) == {"key": "a", "value": 7, "index": 9}
     (plan,) = cluster.plans
     assert plan["client"] == "zonequake_target_etcd.client:connect"
-    assert plan["seeds"][0] == "zq-etcd-default-0.zq-etcd-default.zonequake.svc:2379"
+    assert plan["seeds"][0] == "zq-etcd-default-0.zq-target.zonequake.svc:2379"
     assert plan["workloads"][0]["keys_per_partition"] == 16, "those of four partitions"
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert written["target"] == {"name": "etcd", "version": "3.6.4", "image": "some/etcd:1"}
+    assert read_description(folder.path).server_metrics == SERVER_METRICS
     assert written["replay"].endswith(" --target etcd --image some/etcd:1")
     assert CleanupJournal(folder.path).debts == []
     assert not any(kind == "statefulsets" for kind, _ in cluster.objects)
@@ -363,7 +364,7 @@ def test_members_start_as_the_target_and_the_scenario_say() -> None:
     assert "--unsafe-no-fsync" not in started["args"]
     assert "--unsafe-no-fsync" in pod_of(fsync=False)["containers"][0]["args"]
     (cluster,) = [word for word in started["args"] if word.startswith("--initial-cluster=")]
-    assert cluster.count("zq-etcd-default.ns.svc:7001") == 3
+    assert cluster.count("zq-target.ns.svc:7001") == 3
     assert (started["image"], hands["image"]) == ("some/etcd:1", "zonequake/store:1")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from zonequake_analysis.metrics.server_metrics import declare
+from zonequake_analysis.inputs.prometheus.server_metrics import declare
 from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet
 from zonequake_chaos.kit.members import DumpedKey, MemberDump, MemberStatus
 from zonequake_chaos.observe.view import LinkPorts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonequake_analysis.metrics.server_metrics import OF_STORE
+from zonequake_analysis.inputs.prometheus.server_metrics import OF_STORE
 from zonequake_chaos.errors import GuardError
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment

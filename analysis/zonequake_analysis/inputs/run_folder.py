@@ -17,9 +17,9 @@ import msgspec
 from zonequake_analysis.errors import NO_JSON, RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.event_shapes import check_data
+from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_analysis.inputs.run_yaml import RunYaml, load_run_yaml
 from zonequake_analysis.limits import MOST_NS
-from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes, without_mark
 

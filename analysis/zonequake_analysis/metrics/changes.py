@@ -17,10 +17,10 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.inputs.prometheus.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.inputs.prometheus.remote_read import LABELS
-from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
+from zonequake_analysis.inputs.prometheus.server_metrics import OF_STORE, ServerMetric
 from zonequake_analysis.metrics.scrapes import Targets
-from zonequake_analysis.metrics.server_metrics import OF_STORE, ServerMetric
 from zonequake_analysis.metrics.shown_changes import ShownChanges, merged, shown_of
 from zonequake_analysis.metrics.spans import Spans, Stretch
 from zonequake_analysis.metrics.table import MetricTables, write_table

@@ -12,6 +12,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SamplesError
+from zonequake_analysis.inputs.prometheus.server_metrics import (
+    OF_STORE,
+    ServerMetric,
+    not_scraped,
+    of_system,
+)
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.counted_resets import RecordedResets, recorded_resets
@@ -20,12 +26,6 @@ from zonequake_analysis.metrics.alert_rules import AlertRule, read_rules
 from zonequake_analysis.metrics.changes import write_changes
 from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.scrapes import Targets, targets_of
-from zonequake_analysis.metrics.server_metrics import (
-    OF_STORE,
-    ServerMetric,
-    not_scraped,
-    of_system,
-)
 from zonequake_analysis.metrics.shown_changes import ShownChanges
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
 from zonequake_analysis.metrics.table import metric_files, write_tables

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from zonequake_analysis.metrics.server_metrics import OF_STORE, ServerMetric, of_system
+from zonequake_analysis.inputs.prometheus.server_metrics import OF_STORE, ServerMetric, of_system
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve
 

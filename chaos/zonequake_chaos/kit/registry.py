@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from types import UnionType
 
-from zonequake_analysis.metrics.server_metrics import ServerMetric
+from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.entries import GROUP, check_name, target_entries

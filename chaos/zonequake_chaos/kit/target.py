@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from zonequake_analysis.metrics.server_metrics import ServerMetric
+from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.deployment import Deployment

@@ -12,10 +12,10 @@ import msgspec
 import yaml
 
 from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.metrics.server_metrics import ServerMetric
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst

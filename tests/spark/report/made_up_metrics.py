@@ -10,12 +10,12 @@ from itertools import count
 import numpy as np
 from msgspec.structs import replace as replaced
 
+from zonequake_analysis.inputs.prometheus.metric_names import family, is_counter, unit
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import MetricFacts, moved_of
-from zonequake_analysis.metrics.metric_names import family, is_counter, unit
 from zonequake_analysis.metrics.scrapes import Targets
 from zonequake_analysis.metrics.shown_changes import shown_of
 from zonequake_analysis.metrics.spans import MOST_FAULTS, MOST_WINDOWS, Spans, spans_of

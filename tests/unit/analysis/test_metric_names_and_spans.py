@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from zonequake_analysis.inputs.prometheus.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
-from zonequake_analysis.metrics.metric_names import family, is_counter, is_quiet, unit
 from zonequake_analysis.metrics.spans import (
     MOST_FAULTS,
     MOST_SHOWN,

@@ -13,10 +13,10 @@ from tests.histories.made_metrics import MadeSeries, write_metrics
 from tests.spark.report.made_up_pages import made_up_judgement
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.prometheus.server_metrics import OF_STORE, ServerMetric
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts, of_nodes
-from zonequake_analysis.metrics.server_metrics import OF_STORE, ServerMetric
 from zonequake_analysis.report.moved_metrics import span_cards, unknown_load
 from zonequake_analysis.report.page import render_page
 

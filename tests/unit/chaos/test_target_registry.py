@@ -67,7 +67,7 @@ def test_a_package_that_is_installed_twice_is_one(monkeypatch: pytest.MonkeyPatc
 
 
 PACKAGE = """
-from zonequake_analysis.metrics.server_metrics import ServerMetric
+from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.limits.refusals import Refusals
 from zonequake_chaos.kit.target import TargetClaims, TargetPackage

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from zonequake_analysis.metrics.metric_names import is_counter
+from zonequake_analysis.inputs.prometheus.metric_names import is_counter
 
 Measure = Literal["level", "rate", "p50", "p99"]
 

@@ -80,7 +80,7 @@ def slow(calls: str, *, delay_ms: float, paths: Sequence[str]) -> Tampering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TamperedCalls:
-    """The pod's processes, those whose calls are changed now, and how many calls were changed."""
+    """The pod's processes that run, those whose calls are changed now, and how many calls were."""
 
     running: list[int]
     traced: list[int]
@@ -127,7 +127,7 @@ def look(uid: str, kind: TamperingKind) -> TamperedCalls:
         lines = []
     pids = [process.pid for process in pods.processes(uid)]
     return TamperedCalls(
-        running=pids,
+        running=[pid for pid in pids if ending.runs(pid)],
         traced=sorted(_traced(pids, _log(uid, kind))),
         changed=sum(any(mark in line for mark in _MARKS) for line in lines),
     )

@@ -195,6 +195,21 @@ def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
         assert tampering.end(UID, TamperingKind.FAILING).changed == 1
 
 
+def test_a_process_that_was_killed_and_is_not_reaped_does_not_run_untraced(
+    tmp_path: Path, pod_of: Callable[..., None]
+) -> None:
+    with running(SYNCS, str(tmp_path / "file")) as victim, running(SLEEPS) as bystander:
+        pod_of(victim.pid, bystander.pid)
+        tampering.begin(UID, FAILING_SYNCS, seconds=60)
+        victim.kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while victim.pid in (found := tampering.look(UID, TamperingKind.FAILING)).traced:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert (found.running, found.traced) == ([bystander.pid], [bystander.pid])
+        tampering.end(UID, TamperingKind.FAILING)
+
+
 def test_strace_that_does_not_attach_is_an_error_that_names_whom_it_missed(
     pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,9 @@ The load is light, 60 operations and 80 probes a second: what three Ignite nodes
 processors.
 Windows: the longest time for which a partition certainly answered no probe, over all runs of a row.
 p99: of the load's operations during the faults, the median of the runs.
+On two processors, and in runs with other programs beside them, Ignite missed probes before the
+first fault, too: the pictures begin there. Such windows are the machine's, so that a row's longest
+one is no measure of what its fault does to Ignite, and verdicts alone are comparable.
 
 A write that a reset of a highly available zone takes is called lost in Ignite's column, since it
 tells no place at which a reset went on. A violation is Ignite's only where a row's finding says so,

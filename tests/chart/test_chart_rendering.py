@@ -72,8 +72,12 @@ def test_every_scraped_name_is_a_headless_service_with_that_port(render: Render,
     documents = render()
     text = one(documents, "ConfigMap", "zq-prometheus")["data"]["prometheus.yml"]
     jobs = yaml.safe_load(text)["scrape_configs"]
-    assert [job["job_name"] for job in jobs] == ["store", "operator", "load"]
-    for job in jobs:
+    assert [job["job_name"] for job in jobs] == ["store", "operator", "load", "target"]
+    *of_chart, of_run = jobs
+    # A run makes the service of a target's members (test_members_of_a_target).
+    [made] = of_run["dns_sd_configs"][0]["names"]
+    assert made == "_http._tcp.zq-target.zonequake.svc.cluster.local."
+    for job in of_chart:
         [name] = job["dns_sd_configs"][0]["names"]
         port, protocol, service, namespace, suffix = name.split(".", maxsplit=4)
         assert (protocol, namespace, suffix) == ("_tcp", "zonequake", "svc.cluster.local.")

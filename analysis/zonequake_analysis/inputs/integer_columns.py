@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from zonequake_analysis.inputs.faults.names import Twice
-from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, origin_of
-from zonequake_analysis.inputs.faults.of_lines import faults_of
+from zonequake_analysis.inputs.defects.names import Twice
+from zonequake_analysis.inputs.defects.of_history import Defects, defects_together, origin_of
+from zonequake_analysis.inputs.defects.of_lines import defects_of
 from zonequake_analysis.inputs.ids import name_ids
 from zonequake_analysis.inputs.shapes import (
     CORRUPT,
@@ -57,7 +57,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: int = 0
     torn: int = 0
-    faults: Faults = Faults()
+    faults: Defects = Defects()
     first_clock: str | None = None
     last_clock: str | None = None
     wall_offset: int | None = None
@@ -72,7 +72,7 @@ def together(facts: Sequence[Facts]) -> Facts:
     return Facts(
         lines=sum(f.lines for f in facts),
         torn=sum(f.torn for f in facts),
-        faults=faults_together([f.faults for f in facts]),
+        faults=defects_together([f.faults for f in facts]),
         first_clock=min((f.first_clock for f in facts if f.first_clock is not None), default=None),
         last_clock=max((f.last_clock for f in facts if f.last_clock is not None), default=None),
         wall_offset=max((f.wall_offset for f in facts if f.wall_offset is not None), default=None),
@@ -115,7 +115,7 @@ def typed(
     origin = origin_of(get("file").to_numpy().astype(np.int64), get("at").to_numpy())
     partition_id = name_ids(get("zone"), pc.cast(get("partition"), pa.string()))
     key_id = name_ids(get("zone"), get("key"))
-    usable, faults = faults_of(
+    usable, faults = defects_of(
         lines,
         placed=_valid(position),
         twice=twice,

@@ -33,8 +33,8 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from zonequake_analysis.inputs.defects.repeats import COMPARED, Invokes, same, windows
 from zonequake_analysis.inputs.even_lines import even_columns, text_of
-from zonequake_analysis.inputs.faults.repeats import COMPARED, Invokes, same, windows
 from zonequake_analysis.inputs.long_lines import LinePiece, pieces
 from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
 from zonequake_analysis.inputs.transactions.steps import MARK, transactions_in

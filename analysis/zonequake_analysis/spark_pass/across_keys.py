@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 from zonequake_analysis.checks.screens.columns import Bools, Ints
 from zonequake_analysis.checks.screens.segments import heads
 from zonequake_analysis.checks.screens.sessions import gone_back
-from zonequake_analysis.inputs.faults.names import hashed
-from zonequake_analysis.inputs.faults.of_history import Faults
-from zonequake_analysis.inputs.faults.of_keys import overlaps, without_refused
+from zonequake_analysis.inputs.defects.names import hashed
+from zonequake_analysis.inputs.defects.of_history import Defects
+from zonequake_analysis.inputs.defects.of_keys import overlaps, without_refused
 from zonequake_analysis.inputs.ids import spread_bucket
 from zonequake_analysis.inputs.integer_columns import EVENTS
 from zonequake_analysis.inputs.layout import blobs, joined, laid_out
@@ -95,7 +95,7 @@ def shipped(events: pa.Table, buckets: int) -> list[tuple[bytes, bytes, bytes]]:
     )
 
 
-def judged_across(parts: Iterable[tuple[bytes, bytes, bytes]], refused: Faults) -> Across:
+def judged_across(parts: Iterable[tuple[bytes, bytes, bytes]], refused: Defects) -> Across:
     """Returns what one bucket's `shipped` rows show, without operations of refused keys."""
     answers, entries, probes = zip(NOTHING_ACROSS, *parts, strict=True)
     placed = joined(entries, _ENTRIES)
@@ -138,8 +138,8 @@ def of_processes(events: pa.Table, partitions: Collection[int], buckets: int) ->
 
 
 def overlapping(
-    parts: Iterable[bytes], refused: Faults, partitions: Collection[int], *, clock_offset_ns: int
-) -> Faults:
+    parts: Iterable[bytes], refused: Defects, partitions: Collection[int], *, clock_offset_ns: int
+) -> Defects:
     """Returns the operations of one bucket's processes that ran at the same time (`overlaps`)."""
     ops = without_refused(laid_out(joined(parts, _BEGUN)).ops, refused)
     return overlaps(ops, partitions, clock_offset_ns=clock_offset_ns)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from zonequake_analysis.checks.screens import black_box, claimed, loss, sessions, sets
 from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
-from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
-from zonequake_analysis.inputs.faults.of_keys import orphans, overlaps, two_uses, without_refused
+from zonequake_analysis.inputs.defects.of_history import Defects, defects_together
+from zonequake_analysis.inputs.defects.of_keys import orphans, overlaps, two_uses, without_refused
 from zonequake_analysis.inputs.integer_columns import Facts, together
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
@@ -71,7 +71,7 @@ class JudgedBucket(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     facts: Facts
-    faults: Faults
+    faults: Defects
     operations: int
     refused: int
     orphans: int
@@ -113,7 +113,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     `refused`: keys with faults; `lineages`: those that answers show, by partition id.
     """
 
-    refused: Faults = Faults()
+    refused: Defects = Defects()
     lineages: dict[int, list[int]] = {}
 
 
@@ -146,13 +146,13 @@ def judged_bucket(
     whole = together(facts)
     paired = laid_out(joined(blobs))
     used = two_uses(paired.ops)
-    refused = faults_together([whole.faults, elsewhere.refused])
-    ops = without_refused(paired.ops, faults_together([refused, used]))
+    refused = defects_together([whole.faults, elsewhere.refused])
+    ops = without_refused(paired.ops, defects_together([refused, used]))
     lineages = with_seen(ops, known.lineages, elsewhere.lineages)
     seen = viewed(ops, lineages)
     spanning = None if across is None else judged_across(across, refused)
     suspects = screened(columns(seen), spanning)
-    overlapping = Faults()
+    overlapping = Defects()
     if spanning is None:
         overlapping = overlaps(ops, suspects.sessions, clock_offset_ns=clock_offset_ns)
         if overlapping.refused:
@@ -168,7 +168,9 @@ def judged_bucket(
     unplaced = answered & ops.column("position").is_null().to_numpy()
     return JudgedBucket(
         facts=whole,
-        faults=faults_together([used, overlapping, orphans(paired.orphans, paired.orphan_origins)]),
+        faults=defects_together(
+            [used, overlapping, orphans(paired.orphans, paired.orphan_origins)]
+        ),
         operations=paired.ops.num_rows,
         refused=paired.ops.num_rows - ops.num_rows,
         orphans=paired.orphans,

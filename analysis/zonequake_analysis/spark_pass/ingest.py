@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zonequake_analysis.inputs.column_files.conversion import column_files
 from zonequake_analysis.inputs.completeness import RecordedRun
-from zonequake_analysis.inputs.faults.names import Twice
-from zonequake_analysis.inputs.faults.of_history import (
-    Faults,
-    HistoryFaultKind,
-    faults_together,
+from zonequake_analysis.inputs.defects.names import Twice
+from zonequake_analysis.inputs.defects.of_history import (
+    Defects,
+    HistoryDefectKind,
+    defects_together,
     in_words,
 )
 from zonequake_analysis.inputs.integer_columns import Facts
@@ -125,13 +125,13 @@ def ingest(
             target.empty_folder()  # an empty bucket would not overwrite its first file
         return passed(lines, target, dumps=dumps, known=known, asked=asked)
 
-    def overlaps(asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
+    def overlaps(asked: Asked, refused: Defects, partitions: Collection[int]) -> Defects:
         return overlaps_in(lines, asked.twice, refused, partitions)
 
     result = agreed(one_pass, overlaps, known.lineages, by_key=split_by_key)
     found = result.found
     facts = found[0].facts if found else Facts()
-    faults = faults_together([facts.faults, result.overlapping, *(b.faults for b in found)])
+    faults = defects_together([facts.faults, result.overlapping, *(b.faults for b in found)])
     clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
         read_ops=lambda: operations(
@@ -151,7 +151,7 @@ def ingest(
             bytes=size,
             lines=facts.lines,
             torn_lines=facts.torn,
-            bad_lines=faults.of(HistoryFaultKind.UNREADABLE),
+            bad_lines=faults.of(HistoryDefectKind.UNREADABLE),
             keyless_lines=faults.keyless,
             faults=sum(faults.counts.values()),
             told_faults=tuple(in_words(faults, files)),

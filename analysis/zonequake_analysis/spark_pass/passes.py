@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 
 from zonequake_analysis.inputs.column_files.one_range import read_range
 from zonequake_analysis.inputs.completeness import followed_pieces
-from zonequake_analysis.inputs.faults.names import Names, Twice, names_by_bucket
-from zonequake_analysis.inputs.faults.names import twice as find_twice
-from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
+from zonequake_analysis.inputs.defects.names import Names, Twice, names_by_bucket
+from zonequake_analysis.inputs.defects.names import twice as find_twice
+from zonequake_analysis.inputs.defects.of_history import Defects, defects_together
 from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, typed
 from zonequake_analysis.inputs.layout import split
 from zonequake_analysis.inputs.lines import RANGE_BYTES, ByteRange, byte_ranges
@@ -202,8 +202,8 @@ def passed(
 
 
 def overlaps_in(
-    lines: Lines, twice: Twice | None, refused: Faults, partitions: Collection[int]
-) -> Faults:
+    lines: Lines, twice: Twice | None, refused: Defects, partitions: Collection[int]
+) -> Defects:
     """Reads the history again for operations of one process that ran at the same time.
 
     Looks only at these partitions, by their ids.
@@ -240,7 +240,7 @@ def overlaps_in(
         .mapInArrow(look, shape(["faults"]))
         .collect()
     )
-    return faults_together([msgspec.msgpack.decode(row["faults"], type=Faults) for row in rows])
+    return defects_together([msgspec.msgpack.decode(row["faults"], type=Defects) for row in rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zonequake_analysis.inputs.faults.names import Twice
-from zonequake_analysis.inputs.faults.of_history import Faults, faults_together
+from zonequake_analysis.inputs.defects.names import Twice
+from zonequake_analysis.inputs.defects.of_history import Defects, defects_together
 from zonequake_analysis.inputs.lineages import Lineages
 from zonequake_analysis.spark_pass.bucket import NOTHING_ELSEWHERE, Elsewhere, JudgedBucket
 
@@ -43,11 +43,11 @@ class Agreed:
     """The result of the last pass; `overlapping`: the faults of sessions that it was told of."""
 
     found: Sequence[JudgedBucket]
-    overlapping: Faults
+    overlapping: Defects
 
 
 Pass = Callable[[Asked], tuple[Sequence[JudgedBucket], Twice]]
-Overlaps = Callable[[Asked, Faults, Collection[int]], Faults]
+Overlaps = Callable[[Asked, Defects, Collection[int]], Defects]
 """Takes what the last pass was told, all refused keys, and the ids of suspect partitions."""
 
 
@@ -65,12 +65,12 @@ def agreed(
         asked = Asked(twice=twice)
         found, _ = one_pass(asked)
     if not by_key:
-        return Agreed(found=found, overlapping=Faults())
+        return Agreed(found=found, overlapping=Defects())
     asked, found = _until_told(one_pass, asked, found, recorded)
     partitions = {number for one in found for number in one.suspects.split_sessions}
     if not partitions:
-        return Agreed(found=found, overlapping=Faults())
-    refused = faults_together([found[0].facts.faults, asked.elsewhere.refused])
+        return Agreed(found=found, overlapping=Defects())
+    refused = defects_together([found[0].facts.faults, asked.elsewhere.refused])
     overlapping = overlaps(asked, refused, partitions)
     if overlapping.refused or overlapping.everything:
         more = _refused([asked.elsewhere.refused, overlapping])
@@ -95,10 +95,10 @@ def _until_told(
         found, _ = one_pass(asked)
 
 
-def _refused(parts: Sequence[Faults]) -> Faults:
+def _refused(parts: Sequence[Defects]) -> Defects:
     """Returns the keys that these faults refuse, without the faults."""
-    whole = faults_together(parts)
-    return Faults(refused=whole.refused, everything=whole.everything)
+    whole = defects_together(parts)
+    return Defects(refused=whole.refused, everything=whole.everything)
 
 
 def _lineages(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from zonequake_analysis.inputs.faults.names import Twice
-from zonequake_analysis.inputs.faults.of_history import Faults, faults_together, in_words
+from zonequake_analysis.inputs.defects.names import Twice
+from zonequake_analysis.inputs.defects.of_history import Defects, defects_together, in_words
 from zonequake_analysis.inputs.integer_columns import Facts
 from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, JudgedBucket, Known
 from zonequake_analysis.spark_pass.passes import Lines, overlaps_in, passed
@@ -87,7 +87,7 @@ def judged(
     by_key: bool = False,
     known: Known = NOTHING_KNOWN,
     column_files: Mapping[str, Location] | None = None,
-) -> tuple[Sequence[JudgedBucket], Faults]:
+) -> tuple[Sequence[JudgedBucket], Defects]:
     """What each bucket finds, and the faults of the whole history.
 
     `by_key`: a bucket has only some keys of a partition; `column_files`: those of the run.
@@ -108,7 +108,7 @@ def judged(
         folder.mkdir(exist_ok=True)
         return passed(lines, target, dumps=True, known=known, asked=asked)
 
-    def overlaps(asked: Asked, refused: Faults, partitions: Collection[int]) -> Faults:
+    def overlaps(asked: Asked, refused: Defects, partitions: Collection[int]) -> Defects:
         return overlaps_in(lines, asked.twice, refused, partitions)
 
     cores = pa.cpu_count()
@@ -117,7 +117,7 @@ def judged(
     finally:
         pa.set_cpu_count(cores)  # a task has one, and is a process of its own elsewhere
     facts = result.found[0].facts if result.found else Facts()
-    return result.found, faults_together(
+    return result.found, defects_together(
         [facts.faults, result.overlapping, *(one.faults for one in result.found)]
     )
 

@@ -20,7 +20,7 @@ from tests.unit.analysis.judged_lines import LINE, judged, operation
 from zonequake_analysis import cli
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.completeness import histories
-from zonequake_analysis.inputs.faults.of_history import in_words
+from zonequake_analysis.inputs.defects.of_history import in_words
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
     RecordedEvent,

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonequake_analysis.inputs.faults.of_history import MOST_EXAMPLES, HistoryFaultKind
-from zonequake_analysis.inputs.faults.of_keys import overlaps
+from zonequake_analysis.inputs.defects.of_history import MOST_EXAMPLES, HistoryDefectKind
+from zonequake_analysis.inputs.defects.of_keys import overlaps
 from zonequake_analysis.inputs.shapes import NEVER_NS
 
 LOWEST = int(np.iinfo(np.int64).min)
@@ -67,7 +67,7 @@ def test_the_same_overlaps_are_found_as_one_by_one(
     table = pa.Table.from_pylist(rows, schema=SHAPE)
     count, first, names = one_by_one(ops, partitions, clock_offset_ns)
     found = overlaps(table, partitions, clock_offset_ns=clock_offset_ns)
-    assert found.of(HistoryFaultKind.OVERLAP) == count
+    assert found.of(HistoryDefectKind.OVERLAP) == count
     assert len(found.examples) == len(first)
     for fault, (*lines, by, row) in zip(found.examples, first, strict=True):
         assert fault.origins == lines

@@ -15,7 +15,7 @@ import pytest
 
 from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from tests.unit.analysis.judged_lines import judged
-from zonequake_analysis.inputs.faults.of_history import Faults, HistoryFaultKind, in_words
+from zonequake_analysis.inputs.defects.of_history import Defects, HistoryDefectKind, in_words
 from zonequake_analysis.inputs.ids import bucket_of, name_id, siblings
 from zonequake_analysis.inputs.lineages import Begun, Lineages, place_of
 from zonequake_analysis.inputs.shapes import Function, RoleCode
@@ -132,7 +132,7 @@ def history(folder: Path, operations: Sequence[SyntheticOperation]) -> list[Path
     return files
 
 
-def told(found: Sequence[JudgedBucket], faults: Faults, files: Sequence[Path], ops: Path) -> Told:
+def told(found: Sequence[JudgedBucket], faults: Defects, files: Sequence[Path], ops: Path) -> Told:
     """Everything that a run is judged by, in a form that doesn't know of buckets."""
     first = found[0]
     numbers = (
@@ -220,7 +220,7 @@ def test_a_key_of_two_uses_is_refused_in_all_buckets(tmp_path: Path) -> None:
     whole, split = both(tmp_path, [*others, *mixed], RECORDED)
     assert {name for name in whole if split[name] != whole[name]} == set()
     assert whole["sessions"] == set()
-    assert whole["faults"][0] == {HistoryFaultKind.TWO_USES.value: 1}
+    assert whole["faults"][0] == {HistoryDefectKind.TWO_USES.value: 1}
 
 
 def test_siblings_are_other_ids_in_the_same_buckets() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.unit.analysis.judged_lines import judged, suspicious, told, written
-from zonequake_analysis.inputs.faults.of_history import HistoryFaultKind
+from zonequake_analysis.inputs.defects.of_history import HistoryDefectKind
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_load.operation import Function, Type
 from zonequake_load.pod.history import HistoryEvent, OperationRole
@@ -80,7 +80,7 @@ def test_a_completion_of_the_loads_form_that_asks_for_something_else_is_the_hist
     assert "history/load-0.jsonl:5, field `op`: found 3-1" in sentences[0]
     assert "which repeats what the invoke asked for" in sentences[0]
     found, faults = judged([file], tmp_path / "ops")
-    assert faults.of(HistoryFaultKind.REPEATED) == 2
+    assert faults.of(HistoryDefectKind.REPEATED) == 2
     assert not suspicious(found)
 
 

@@ -17,7 +17,7 @@ from zonequake_analysis.checks.transactions.of_operations import (
     TransactionFinding,
     TransactionFindings,
 )
-from zonequake_analysis.inputs.faults.of_history import HistoryFaultKind
+from zonequake_analysis.inputs.defects.of_history import HistoryDefectKind
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import Begun, Lineages, place_of
 from zonequake_analysis.judgement.safety import safety_checks
@@ -351,7 +351,7 @@ def test_a_transaction_that_overlaps_another_operation_refuses_all_its_keys(
     other = operation(1, op="1-2", key="c", inv=120, sched=120, time=180, index=5)
     apart = operation(9, key="d")
     found, faults = judged(written(tmp_path, [*own, *other, *apart]), tmp_path / "ops")
-    assert faults.counts == {HistoryFaultKind.OVERLAP.value: 1}
+    assert faults.counts == {HistoryDefectKind.OVERLAP.value: 1}
     assert rows(tmp_path / "ops").column("key").to_pylist() == ["d"]
     assert not any(one.transactions for one in found)
 

@@ -1,8 +1,8 @@
-"""Faults of a history: lines by which no store can be judged, and what is left out because of them.
+"""Defects of a history: lines by which no store can be judged, and what is left out for them.
 
 A line that says something impossible (it ended before it began), or lacks a field that every line
-has, is a fault of the program that wrote it. Its key is *refused*: none of its operations is
-judged, so that the fault never looks like one of the store, and the run is unknown.
+has, is a defect of the program that wrote it. Its key is *refused*: none of its operations is
+judged, so that the defect never looks like one of the store, and the run is unknown.
 
     {"type":"ok","op":"3-1","key":"k1","inv":9,"time":5,…}   k1 is refused; k2 is judged as usual
 
@@ -25,7 +25,7 @@ from zonequake_analysis.text.first_few import first_few
 Ints = NDArray[np.int64]
 
 MOST_EXAMPLES = 3
-"""Most examples of each kind; all faults are counted."""
+"""Most examples of each kind; all defects are counted."""
 
 MOST_REFUSED = 10_000
 """Most keys that are refused one by one; with more, nothing of the history is judged."""
@@ -38,8 +38,8 @@ _MOST_CHARACTERS = 200
 """Most characters that are repeated from a line."""
 
 
-class HistoryFaultKind(StrEnum):
-    """The kinds of faults; the value begins a sentence about them."""
+class HistoryDefectKind(StrEnum):
+    """The kinds of defects; the value begins a sentence about them."""
 
     UNREADABLE = "lines can't be read"
     FIELD = "lines lack a field, or hold in it what can't be"
@@ -52,57 +52,57 @@ class HistoryFaultKind(StrEnum):
     ORPHAN = "completions have no invoke"
 
 
-class HistoryFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. `origins`: its lines; `words` say what was found with `{}` for each of them."""
+class HistoryDefect(msgspec.Struct, frozen=True, kw_only=True):
+    """One defect. `origins`: its lines; `words` say what was found with `{}` for each of them."""
 
-    kind: HistoryFaultKind
+    kind: HistoryDefectKind
     words: str
     origins: list[int]
     field: str = ""
 
 
-class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """The faults of some lines: how many of each kind, with a few examples, and what they refuse.
+class Defects(msgspec.Struct, frozen=True, kw_only=True):
+    """The defects of some lines: how many of each kind, with a few examples, and what they refuse.
 
     `refused`: (partition id, key id) of keys; `everything`: there are too many of them to name.
     `keyless`: lines that don't say which key they are about, so that any key may lack an operation.
     """
 
     counts: dict[str, int] = {}
-    examples: list[HistoryFault] = []
+    examples: list[HistoryDefect] = []
     refused: list[tuple[int, int]] = []
     everything: bool = False
     keyless: int = 0
 
-    def of(self, kind: HistoryFaultKind) -> int:
-        """Returns the number of faults of a kind."""
+    def of(self, kind: HistoryDefectKind) -> int:
+        """Returns the number of defects of a kind."""
         return self.counts.get(kind.value, 0)
 
 
-def faults_together(parts: Sequence[Faults]) -> Faults:
-    """Merges the faults of several parts of the lines."""
+def defects_together(parts: Sequence[Defects]) -> Defects:
+    """Merges the defects of several parts of the lines."""
     counts: Counter[str] = Counter()
     refused: set[tuple[int, int]] = set()
     for part in parts:
         counts.update(part.counts)
         refused.update(part.refused)
     everything = any(part.everything for part in parts) or len(refused) > MOST_REFUSED
-    return Faults(
+    return Defects(
         counts=dict(counts),
-        examples=_first_of_each_kind(fault for part in parts for fault in part.examples),
+        examples=_first_of_each_kind(defect for part in parts for defect in part.examples),
         refused=[] if everything else sorted(refused),
         everything=everything,
         keyless=sum(part.keyless for part in parts),
     )
 
 
-def _first_of_each_kind(found: Iterable[HistoryFault]) -> list[HistoryFault]:
-    kept: list[HistoryFault] = []
-    taken: Counter[HistoryFaultKind] = Counter()
-    for fault in sorted(found, key=lambda fault: fault.origins):
-        if taken[fault.kind] < MOST_EXAMPLES:
-            taken[fault.kind] += 1
-            kept.append(fault)
+def _first_of_each_kind(found: Iterable[HistoryDefect]) -> list[HistoryDefect]:
+    kept: list[HistoryDefect] = []
+    taken: Counter[HistoryDefectKind] = Counter()
+    for defect in sorted(found, key=lambda defect: defect.origins):
+        if taken[defect.kind] < MOST_EXAMPLES:
+            taken[defect.kind] += 1
+            kept.append(defect)
     return kept
 
 
@@ -111,22 +111,22 @@ def origin_of(file: Ints, at: Ints) -> Ints:
     return file << _OFFSET_BITS | at
 
 
-def in_words(faults: Faults, files: Sequence[Path | Location]) -> list[str]:
-    """Returns a sentence for each kind of fault, with file, line and field of the first ones."""
-    origins = {origin for fault in faults.examples for origin in fault.origins}
+def in_words(defects: Defects, files: Sequence[Path | Location]) -> list[str]:
+    """Returns a sentence for each kind of defect, with file, line and field of the first ones."""
+    origins = {origin for defect in defects.examples for origin in defect.origins}
     places = _places(origins, files)
     sentences = []
-    for kind in HistoryFaultKind:
-        if not faults.of(kind):
+    for kind in HistoryDefectKind:
+        if not defects.of(kind):
             continue
         shown = [
-            fault.words.format(*(places[origin] for origin in fault.origins))
-            for fault in faults.examples
-            if fault.kind is kind
+            defect.words.format(*(places[origin] for origin in defect.origins))
+            for defect in defects.examples
+            if defect.kind is kind
         ]
-        told = f": {first_few(shown, MOST_EXAMPLES, count=faults.of(kind))}" if shown else ""
-        sentences.append(f"{faults.of(kind):,} {kind.value}{told}")
-    if faults.everything:
+        told = f": {first_few(shown, MOST_EXAMPLES, count=defects.of(kind))}" if shown else ""
+        sentences.append(f"{defects.of(kind):,} {kind.value}{told}")
+    if defects.everything:
         sentences.append("nothing of the history was judged: too many of its keys have faults")
     return sentences
 
@@ -154,6 +154,6 @@ def _places(origins: Iterable[int], files: Sequence[Path | Location]) -> Mapping
 
 
 def plain(text: str) -> str:
-    """Returns text from a history for use in `HistoryFault.words`, where braces mark places."""
+    """Returns text from a history for use in `HistoryDefect.words`, where braces mark places."""
     short = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
     return short.replace("{", "{{").replace("}", "}}")

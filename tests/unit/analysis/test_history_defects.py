@@ -1,4 +1,4 @@
-"""Faults of a history are named with file, line and field, and are never the store's."""
+"""Defects of a history are named with file, line and field, and are never the store's."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
-from zonequake_analysis.inputs.faults.of_history import MOST_REFUSED, HistoryFaultKind, in_words
+from zonequake_analysis.inputs.defects.of_history import MOST_REFUSED, HistoryDefectKind, in_words
 
 GOOD = [*operation(1), *operation(2, f="read", value=1)]
 
@@ -28,7 +28,7 @@ def test_a_key_used_as_register_and_as_list_is_refused_with_a_line_of_each(tmp_p
     assert "`f` write, op `3-1`" in sentence
     assert "and a list at history/load-1.jsonl:3 (`f` append, op `4-1`)" in sentence
     found, faults = judged(files, tmp_path / "ops")
-    assert (faults.of(HistoryFaultKind.TWO_USES), suspicious(found)) == (1, False)
+    assert (faults.of(HistoryDefectKind.TWO_USES), suspicious(found)) == (1, False)
 
 
 def test_a_key_of_cas_and_appends_is_of_two_uses(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_piece_that_another_one_follows_is_not_torn_by_a_crash_but_cut(
         file.write_text(lines + line()[:40] * (file.name == name))
     found, faults = judged(files, tmp_path / "ops")
     assert found[0].facts.torn == torn
-    assert faults.of(HistoryFaultKind.UNREADABLE) == faults.keyless == unreadable
+    assert faults.of(HistoryDefectKind.UNREADABLE) == faults.keyless == unreadable
     for sentence in in_words(faults, files):
         assert f"history/{name}:3: the file ends within a line, expected a whole one" in sentence
 
@@ -218,7 +218,7 @@ def test_a_completion_that_repeats_not_what_was_asked_is_the_historys_fault(
     read = operation(4, key="k2", f="read", value=424242)
     paths = written(tmp_path, [*GOOD, other], [completion, *read])
     found, faults = judged(paths, tmp_path / "ops", by_key=by_key)
-    assert faults.of(HistoryFaultKind.REPEATED) == 2
+    assert faults.of(HistoryDefectKind.REPEATED) == 2
     assert "which repeats what the invoke asked for" in told(paths, tmp_path / "ops")[0]
     assert not suspicious(found)
 

@@ -1,4 +1,4 @@
-"""Faults that a line shows by itself: missing fields and impossible values. Pure."""
+"""Defects that a line shows by itself: missing fields and impossible values. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.faults.names import Twice, hashed
-from zonequake_analysis.inputs.faults.of_history import (
+from zonequake_analysis.inputs.defects.names import Twice, hashed
+from zonequake_analysis.inputs.defects.of_history import (
     MOST_EXAMPLES,
     MOST_REFUSED,
-    Faults,
-    HistoryFault,
-    HistoryFaultKind,
+    Defects,
+    HistoryDefect,
+    HistoryDefectKind,
     plain,
 )
 from zonequake_analysis.inputs.shapes import (
@@ -37,8 +37,8 @@ _PATH = " - at `$."
 """The decoder names the field after this text."""
 
 _TYPES = ("invoke", *(name.name.lower() for name in OutcomeCode))
-_JUDGED = (HistoryFaultKind.WIDE, HistoryFaultKind.SCHEMA)
-"""Faults that refuse no key: its operations are judged all the same."""
+_JUDGED = (HistoryDefectKind.WIDE, HistoryDefectKind.SCHEMA)
+"""Defects that refuse no key: its operations are judged all the same."""
 
 _NEEDED = ("process", "op", "zone", "key", "partition", "inv")
 
@@ -50,10 +50,10 @@ class _Rule:
     field: str
     rows: Bools
     words: Callable[[int], str]
-    kind: HistoryFaultKind = HistoryFaultKind.FIELD
+    kind: HistoryDefectKind = HistoryDefectKind.FIELD
 
 
-def faults_of(
+def defects_of(
     lines: pa.RecordBatch,
     *,
     placed: Bools,
@@ -61,8 +61,8 @@ def faults_of(
     origin: Ints,
     partition_id: Ints,
     key_id: Ints,
-) -> tuple[Bools, Faults]:
-    """Returns which lines can be judged, and the faults of the others.
+) -> tuple[Bools, Defects]:
+    """Returns which lines can be judged, and the defects of the others.
 
     `placed`: lines whose place in the store's order is known; `twice`: names that
     several things carry.
@@ -70,7 +70,7 @@ def faults_of(
     torn = _true(pc.equal(lines.column(CORRUPT), TORN))
     usable = ~torn
     counts: dict[str, int] = {}
-    examples: list[HistoryFault] = []
+    examples: list[HistoryDefect] = []
     for rule in _rules(lines, placed, twice, key_id, origin):
         rows = np.flatnonzero(rule.rows & usable)
         if not len(rows):
@@ -82,7 +82,7 @@ def faults_of(
         for row in each[:MOST_EXAMPLES].tolist():
             field = f", field `{plain(rule.field)}`" if rule.field else ""
             examples.append(
-                HistoryFault(
+                HistoryDefect(
                     kind=rule.kind,
                     words=f"{{}}{field}: {plain(rule.words(row))}",
                     origins=[int(origin[row])],
@@ -92,7 +92,7 @@ def faults_of(
     named = ~usable & _valid(lines.column("key")) & _valid(lines.column("partition"))
     refused = set(zip(partition_id[named].tolist(), key_id[named].tolist(), strict=True))
     everything = len(refused) > MOST_REFUSED
-    return usable, Faults(
+    return usable, Defects(
         counts=counts,
         examples=examples,
         refused=[] if everything else sorted(refused),
@@ -110,7 +110,7 @@ def _rules(
         field="schema",
         rows=~_true(pc.equal(get("schema"), SCHEMA_VERSION)),
         words=_found(lines, "schema", str(SCHEMA_VERSION)),
-        kind=HistoryFaultKind.SCHEMA,
+        kind=HistoryDefectKind.SCHEMA,
     )
     for name, known in (
         ("type", _TYPES),
@@ -141,7 +141,7 @@ def _rules(
                 "a name that no other operation has, and one completion, which repeats what the "
                 "invoke asked for",
             ),
-            kind=HistoryFaultKind.REPEATED,
+            kind=HistoryDefectKind.REPEATED,
         )
         yield _Rule(
             field="partition",
@@ -150,7 +150,7 @@ def _rules(
                 f"found {get('partition')[row]} for key {get('key')[row]}, expected one partition "
                 "of a key in all lines"
             ),
-            kind=HistoryFaultKind.MOVED,
+            kind=HistoryDefectKind.MOVED,
         )
     wide = _valid(get("index")) & ~placed & _true(pc.equal(get("type"), "ok"))
     yield _Rule(
@@ -160,7 +160,7 @@ def _rules(
             f"found lineage {get('lineage')[row]}, term {get('term')[row]}, "
             f"index {get('index')[row]}, expected all three, in 10, 20 and 32 bits"
         ),
-        kind=HistoryFaultKind.WIDE,
+        kind=HistoryDefectKind.WIDE,
     )
 
 
@@ -221,7 +221,7 @@ def _unreadable(lines: pa.RecordBatch, origin: Ints) -> Iterator[_Rule]:
             field=path.rstrip("`"),
             rows=mask,
             words=_said(words),
-            kind=HistoryFaultKind.UNREADABLE,
+            kind=HistoryDefectKind.UNREADABLE,
         )
 
 

@@ -1,4 +1,4 @@
-"""Faults of a key and of a process that only a bucket's operations together show. Pure."""
+"""Defects of a key and of a process that only a bucket's operations together show. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.faults.of_history import (
+from zonequake_analysis.inputs.defects.of_history import (
     MOST_EXAMPLES,
-    Faults,
-    HistoryFault,
-    HistoryFaultKind,
+    Defects,
+    HistoryDefect,
+    HistoryDefectKind,
     plain,
 )
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
@@ -20,64 +20,64 @@ from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 Ints = NDArray[np.int64]
 
 
-def without_refused(ops: pa.Table, faults: Faults) -> pa.Table:
+def without_refused(ops: pa.Table, defects: Defects) -> pa.Table:
     """Returns the operations of keys that can be judged."""
-    if faults.everything:
+    if defects.everything:
         return ops.slice(0, 0)
-    if not faults.refused or not ops.num_rows:
+    if not defects.refused or not ops.num_rows:
         return ops
-    wanted = np.array(faults.refused, np.int64).reshape(-1, 2)
+    wanted = np.array(defects.refused, np.int64).reshape(-1, 2)
     partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
     near = np.flatnonzero(np.isin(key, wanted[:, 1]))
-    named = set(faults.refused)
+    named = set(defects.refused)
     keep = np.ones(ops.num_rows, bool)
     for row in near.tolist():
         keep[row] = (int(partition[row]), int(key[row])) not in named
     return ops.filter(pa.array(keep))
 
 
-def two_uses(ops: pa.Table) -> Faults:
+def two_uses(ops: pa.Table) -> Defects:
     """Returns the keys that are written both as a register and as a list.
 
     Writes that certainly never happened don't count, and neither do reads: a read of another kind
-    than what was written is the store's own fault.
+    than what was written is the mistake of the store.
     """
     if not ops.num_rows:
-        return Faults()
+        return Defects()
     f = ops.column("f").to_numpy()
     happened = ops.column("outcome").to_numpy() != OutcomeCode.FAIL.value
     listed = np.flatnonzero(happened & (f == Function.APPEND.value))
     if not len(listed):
-        return Faults()
+        return Defects()
     register = np.flatnonzero(happened & ((f == Function.WRITE.value) | (f == Function.CAS.value)))
     partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
     # Compare key ids alone first: both kinds hardly ever share one.
     if not np.isin(register_keys := np.unique(key[register]), key[listed]).any():
-        return Faults()
+        return Defects()
     both = np.intersect1d(register_keys, key[listed])
     first: dict[tuple[int, int], int] = {}
     for row in register[np.isin(key[register], both)].tolist():
         first.setdefault((int(partition[row]), int(key[row])), row)
-    found: dict[tuple[int, int], HistoryFault] = {}
+    found: dict[tuple[int, int], HistoryDefect] = {}
     for row in listed[np.isin(key[listed], both)].tolist():
         name = (int(partition[row]), int(key[row]))
         if name in first and name not in found:
             found[name] = _two_uses(ops, first[name], row)
-    return Faults(
-        counts={HistoryFaultKind.TWO_USES.value: len(found)} if found else {},
-        examples=sorted(found.values(), key=lambda fault: fault.origins)[:MOST_EXAMPLES],
+    return Defects(
+        counts={HistoryDefectKind.TWO_USES.value: len(found)} if found else {},
+        examples=sorted(found.values(), key=lambda defect: defect.origins)[:MOST_EXAMPLES],
         refused=list(found),
     )
 
 
-def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryFault:
+def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryDefect:
     def one(row: int) -> str:
         f = Function(ops.column("f")[row].as_py()).name.lower()
         return f"{{}} (`f` {f}, op `{plain(ops.column('op')[row].as_py())}`)"
 
     where = f"{ops.column('zone')[listed].as_py() or ''}/{ops.column('partition')[listed].as_py()}"
-    return HistoryFault(
-        kind=HistoryFaultKind.TWO_USES,
+    return HistoryDefect(
+        kind=HistoryDefectKind.TWO_USES,
         field="key",
         words=f"key `{plain(ops.column('key')[listed].as_py())}` of {plain(where)} is a register "
         f"at {one(register)} and a list at {one(listed)}",
@@ -85,14 +85,14 @@ def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryFault:
     )
 
 
-def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int) -> Faults:
+def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int) -> Defects:
     """Returns operations of one process that ran at the same time: they have no session order.
 
     Looks only at these partitions. `clock_offset_ns`: by how much both ends of intervals were
     widened.
     """
     if not partitions:
-        return Faults()
+        return Defects()
     partition_id = ops.column("partition_id").to_numpy()
     # All steps of a transaction run at the same time.
     first_step = ops.column("step").fill_null(0).to_numpy() == 0
@@ -111,8 +111,8 @@ def overlaps(ops: pa.Table, partitions: Collection[int], *, clock_offset_ns: int
     named = _with_later_steps(ops, rows[np.union1d(at, by)])
     key_id = ops.column("key_id").to_numpy()
     names = zip(partition_id[named].tolist(), key_id[named].tolist(), strict=True)
-    return Faults(
-        counts={HistoryFaultKind.OVERLAP.value: len(at)} if len(at) else {},
+    return Defects(
+        counts={HistoryDefectKind.OVERLAP.value: len(at)} if len(at) else {},
         examples=[_overlap(ops, earlier, later) for earlier, later in pairs],
         refused=sorted(set(names)),
     )
@@ -153,11 +153,11 @@ def _overlapping(
     return at[early], by[early]
 
 
-def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryFault:
+def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryDefect:
     first, second = (plain(ops.column("op")[row].as_py()) for row in (earlier, later))
     process = ops.column("process")[later].as_py()
-    return HistoryFault(
-        kind=HistoryFaultKind.OVERLAP,
+    return HistoryDefect(
+        kind=HistoryDefectKind.OVERLAP,
         field="process",
         words=f"{{}}, field `process`: {process} ended op `{first}` here, and began op `{second}` "
         "({}) before that",
@@ -165,15 +165,15 @@ def _overlap(ops: pa.Table, earlier: int, later: int) -> HistoryFault:
     )
 
 
-def orphans(count: int, origins: Ints) -> Faults:
-    """Returns the fault of completions that have no invoke."""
+def orphans(count: int, origins: Ints) -> Defects:
+    """Returns the defect of completions that have no invoke."""
     if not count:
-        return Faults()
-    return Faults(
-        counts={HistoryFaultKind.ORPHAN.value: count},
+        return Defects()
+    return Defects(
+        counts={HistoryDefectKind.ORPHAN.value: count},
         examples=[
-            HistoryFault(
-                kind=HistoryFaultKind.ORPHAN,
+            HistoryDefect(
+                kind=HistoryDefectKind.ORPHAN,
                 field="op",
                 words="{}, field `op`: no invoke has this name, with the same key, process and "
                 "`inv`",

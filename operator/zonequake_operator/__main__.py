@@ -15,8 +15,8 @@ from prometheus_client import REGISTRY
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller.app import App
 from zonequake_operator.controller.elector import Elector
+from zonequake_operator.election.candidate import Candidate
 from zonequake_operator.errors import OperatorSettingsError
-from zonequake_operator.leader.election import Candidate
 from zonequake_operator.settings import settings_from
 from zonequake_protocol.exit_codes import USAGE_EXIT_CODE
 from zonequake_tls.credentials import Credentials, UnusableCredentials

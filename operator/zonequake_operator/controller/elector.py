@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from zonequake_operator.api_server.kube import NamespaceApi
+from zonequake_operator.election.candidate import RENEW_SHARE, Ballot, Candidate
+from zonequake_operator.election.lease_object import ballot_of, object_of
 from zonequake_operator.errors import KubeConflict, KubeError, KubeNotFound
-from zonequake_operator.leader.election import RENEW_SHARE, Ballot, Candidate
-from zonequake_operator.leader.lease_object import ballot_of, object_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from zonequake_operator.api_server.kube import NamespaceApi
 from zonequake_operator.controller.elector import Elector
+from zonequake_operator.election.candidate import Ballot, Candidate
+from zonequake_operator.election.lease_object import ballot_of, object_of
 from zonequake_operator.errors import KubeNotFound
-from zonequake_operator.leader.election import Ballot, Candidate
-from zonequake_operator.leader.lease_object import ballot_of, object_of
 
 DURATION_S = 9.0
 NOBODY = Ballot(holder="", transitions=0, version=None)

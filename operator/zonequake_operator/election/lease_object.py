@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from zonequake_operator.leader.election import Ballot
+from zonequake_operator.election.candidate import Ballot
 from zonequake_operator.resources.stored_shapes import Object
 
 

@@ -1,4 +1,4 @@
-"""Leader election among several operators: a Lease, and the rule by which one takes and keeps it.
+"""The rule by which one of several operators takes and keeps the Lease, and so acts alone.
 
     stands by ─ the Lease has no holder, or is unrenewed for its duration by our clock ─► takes it
     leads     ─ renews every fifth of the duration

@@ -21,9 +21,9 @@ from tests.processes.store.ports import free_ports
 from zonequake_agent import pods
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
 from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.host import processes
 from zonequake_cluster.images.build import build_all
 from zonequake_cluster.instance import MARK, find_instance
+from zonequake_cluster.machine import processes
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_ctl.release.install import install_release
 from zonequake_kube.client import Kube

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from zonequake_cluster.choice import choose_cluster
 from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.host.limited_volumes import SMALLEST_MEBIBYTES, STORAGE_CLASS
+from zonequake_cluster.machine.limited_volumes import SMALLEST_MEBIBYTES, STORAGE_CLASS
 from zonequake_cluster.provider import Cluster, ClusterStatus
 from zonequake_kube.errors import HARNESS_EXIT_CODE, USAGE_EXIT_CODE, HarnessError, UsageError
 from zonequake_kube.options import context_option, expanded, kubeconfig_option

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import yaml
 
-from zonequake_cluster.host.disk_room import EVICTION_GIB
 from zonequake_cluster.instance import INSIDE, InstanceSpec
+from zonequake_cluster.machine.disk_room import EVICTION_GIB
 
 PAUSE_IMAGE = "localhost/zonequake/pause:1"
 STORAGE_PROVISIONER = "zonequake.io/directory"

@@ -24,9 +24,9 @@ from zonequake_cluster import requirements
 from zonequake_cluster.api import Api
 from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
 from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
-from zonequake_cluster.host import cgroups, limited_volumes, network, processes
-from zonequake_cluster.host.disk_room import disk_room
 from zonequake_cluster.instance import MARK, InstanceSpec, find_instance
+from zonequake_cluster.machine import cgroups, limited_volumes, network, processes
+from zonequake_cluster.machine.disk_room import disk_room
 from zonequake_cluster.provider import ClusterStatus, ComponentStatus
 from zonequake_cluster.supply.image_import import import_archive, list_images, program_archive
 from zonequake_cluster.supply.pki import write_credentials

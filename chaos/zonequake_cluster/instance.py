@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from zonequake_cluster.errors import InstanceBusy
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 from zonequake_cluster.own_files import find_own_files, state_folder
 from zonequake_kube.errors import UsageError
 

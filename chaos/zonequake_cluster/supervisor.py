@@ -21,9 +21,9 @@ import msgspec
 
 from zonequake_cluster.components import API_PORT, Component, components
 from zonequake_cluster.configuration import KERNEL_SETTINGS
-from zonequake_cluster.host import cgroups
-from zonequake_cluster.host.network import NODE_INTERFACE
 from zonequake_cluster.instance import INSIDE, INSIDE_BIN, ComponentState, InstanceSpec
+from zonequake_cluster.machine import cgroups
+from zonequake_cluster.machine.network import NODE_INTERFACE
 from zonequake_cluster.requirements import SEARCH_PATH
 from zonequake_cluster.restarts import restart_delay_s
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, find_go
 
 _CACHE = Path(__file__).resolve().parents[2] / ".zonequake" / "foreign"

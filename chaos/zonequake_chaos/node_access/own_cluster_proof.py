@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from zonequake_cluster.host import processes
 from zonequake_cluster.instance import MARK, Instance
+from zonequake_cluster.machine import processes
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.yaml_text import read_yaml
 

@@ -19,8 +19,8 @@ from zonequake_agent import pods
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.node_access.own_cluster_proof import proven_instance
 from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, PodOnNode, to_its_end
-from zonequake_cluster.host import processes
 from zonequake_cluster.instance import MARK, Instance
+from zonequake_cluster.machine import processes
 from zonequake_kube.execution import ExecResult
 
 

@@ -23,7 +23,7 @@ from zonequake_chaos.record.system_description import SystemDescription
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import AnyFault, ReachedSpec
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 from zonequake_kube.errors import UsageError
 from zonequake_kube.yaml_text import read_yaml
 

@@ -38,7 +38,7 @@ from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.record.cleanup_journal import CleanupJournal
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 from zonequake_ctl.context import ReleasePlace, find_place
 from zonequake_kube.errors import HarnessError
 

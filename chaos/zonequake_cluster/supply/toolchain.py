@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_cluster.errors import BuildFailed
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 
 SOURCES = Path(__file__).parents[1] / "node"
 PROGRAMS = ("zonequake-node", "pause", "helm")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from zonequake_cluster import requirements
 from zonequake_cluster.errors import FileNotShipped
-from zonequake_cluster.host.disk_room import THRESHOLD_BYTES, DiskRoom, disk_room
 from zonequake_cluster.images.base import base_of_this_machine
 from zonequake_cluster.images.content import IMAGES
 from zonequake_cluster.images.errors import BaseUnusableError
+from zonequake_cluster.machine.disk_room import THRESHOLD_BYTES, DiskRoom, disk_room
 from zonequake_cluster.own_files import OwnFiles
 from zonequake_cluster.supply import toolchain
 

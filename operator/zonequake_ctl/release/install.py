@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zonequake_cluster.host.disk_room import disk_room
+from zonequake_cluster.machine.disk_room import disk_room
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_ctl.release.installed import InstalledRelease, look_at_release

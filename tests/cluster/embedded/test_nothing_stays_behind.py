@@ -15,8 +15,8 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.host import cgroups, processes
 from zonequake_cluster.instance import MARK, find_instance
+from zonequake_cluster.machine import cgroups, processes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

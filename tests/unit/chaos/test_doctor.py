@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from zonequake_chaos.commands.cli import app
 from zonequake_cluster import requirements
-from zonequake_cluster.host.disk_room import DiskRoom
+from zonequake_cluster.machine.disk_room import DiskRoom
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 from zonequake_cluster.requirements import FOR_IMAGES, REQUIREMENTS
 from zonequake_ctl.release import doctor

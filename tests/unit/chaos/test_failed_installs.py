@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonequake_cluster.errors import TooLittleDisk
-from zonequake_cluster.host.disk_room import DiskRoom
+from zonequake_cluster.machine.disk_room import DiskRoom
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.release import install
 from zonequake_kube.errors import ImageNotPulled

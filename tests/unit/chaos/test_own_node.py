@@ -10,7 +10,7 @@ import yaml
 
 from zonequake_chaos.node_access import own_cluster_proof
 from zonequake_chaos.node_access.own_machine import OwnMachine
-from zonequake_cluster.host import processes
+from zonequake_cluster.machine import processes
 from zonequake_cluster.own_files import OwnFiles
 
 

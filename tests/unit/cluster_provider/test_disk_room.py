@@ -9,7 +9,7 @@ import pytest
 from zonequake_cluster import embedded, requirements
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.errors import TooLittleDisk
-from zonequake_cluster.host.disk_room import NEAR_BYTES, DiskRoom, disk_room
+from zonequake_cluster.machine.disk_room import NEAR_BYTES, DiskRoom, disk_room
 
 GIB = 2**30
 

@@ -13,10 +13,10 @@ from zonequake_cluster import requirements
 from zonequake_cluster.cli import app
 from zonequake_cluster.errors import RequirementsMissing, Unsupported
 from zonequake_cluster.foreign import ForeignCluster
-from zonequake_cluster.host import cgroups
-from zonequake_cluster.host.locks import lock_folder
-from zonequake_cluster.host.processes import end_marked, find_init, find_marked
 from zonequake_cluster.instance import find_instance
+from zonequake_cluster.machine import cgroups
+from zonequake_cluster.machine.locks import lock_folder
+from zonequake_cluster.machine.processes import end_marked, find_init, find_marked
 from zonequake_cluster.supply import tools
 from zonequake_cluster.supply.toolchain import SOURCES, Programs, source_digest
 from zonequake_kube.errors import UsageError

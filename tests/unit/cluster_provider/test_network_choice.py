@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from zonequake_cluster.errors import NoFreeNetwork
-from zonequake_cluster.host.network import CANDIDATES, Addresses, choose, parse_used
+from zonequake_cluster.machine.network import CANDIDATES, Addresses, choose, parse_used
 
 Network = ipaddress.IPv4Network
 

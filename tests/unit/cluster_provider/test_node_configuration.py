@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from zonequake_cluster import configuration
 from zonequake_cluster.components import components
-from zonequake_cluster.host.disk_room import EVICTION_GIB
 from zonequake_cluster.instance import INSIDE, InstanceSpec
+from zonequake_cluster.machine.disk_room import EVICTION_GIB
 from zonequake_cluster.restarts import restart_delay_s
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.pki import write_credentials

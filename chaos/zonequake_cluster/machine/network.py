@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_cluster.errors import NoFreeNetwork, StartFailed
-from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.machine.locks import lock_folder
 
 #: The node's end of the veth, as the supervisor finds it.
 NODE_INTERFACE = "node0"

@@ -25,7 +25,7 @@ from benchmarks.store import figures
 from benchmarks.store.figures import Limit, Result, Row
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_protocol.client import Reply, ReplyStatus, Request, Write
-from zonequake_store.catchup.supplier import PIECE_BYTES
+from zonequake_store.catch_up.supplier import PIECE_BYTES
 from zonequake_store.network.framing import FrameConnection
 
 VALUE_BYTES = 3000

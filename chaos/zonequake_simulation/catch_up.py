@@ -10,8 +10,8 @@ from zonequake_simulation.disk import Disk
 from zonequake_simulation.replicas import Replicas
 from zonequake_simulation.turns import Turns
 from zonequake_simulation.world import World
-from zonequake_store.catchup.edge import NodeCatchUp
-from zonequake_store.catchup.host import CatchUpHost, Result
+from zonequake_store.catch_up.edge import NodeCatchUp
+from zonequake_store.catch_up.host import CatchUpHost, Result
 from zonequake_store.network.peer_protocol import CatchUpFrame
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import MemoryCells, View

@@ -29,7 +29,7 @@ from zonequake_simulation.trace_events import StorageJournal
 from zonequake_simulation.turns import Turns
 from zonequake_simulation.violation import require
 from zonequake_simulation.world import VirtualTimer, World
-from zonequake_store.catchup.edge import NodeCatchUp
+from zonequake_store.catch_up.edge import NodeCatchUp
 from zonequake_store.lease.rules.handover import LeaseWatch
 from zonequake_store.lease.rules.node_lease import NOT_PERMITTED, Permission
 from zonequake_store.network.peer_protocol import (

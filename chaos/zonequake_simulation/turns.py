@@ -15,7 +15,7 @@ from zonequake_simulation.replicas import Replicas
 from zonequake_simulation.standstill import Standstill
 from zonequake_simulation.trace_events import tell
 from zonequake_simulation.world import World
-from zonequake_store.catchup.edge import NodeCatchUp
+from zonequake_store.catch_up.edge import NodeCatchUp
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.node.letters import LetterRouter
 from zonequake_store.raft.api import RaftEvent, Ready, SupplyPeer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zonequake_simulation.violation import require
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.messages import (
     Demand,
     Dismissal,
     End,

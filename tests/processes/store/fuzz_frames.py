@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["zonequake_protocol", "zonequake_store"
 
     from zonequake_protocol.admin import OrderBatch
     from zonequake_protocol.client import Request
-    from zonequake_store.catchup.messages import Invite
+    from zonequake_store.catch_up.messages import Invite
     from zonequake_store.errors import ProtocolError
     from zonequake_store.network.decoding import checked
     from zonequake_store.network.framing import FrameConnection, FrameFlush

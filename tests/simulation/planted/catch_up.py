@@ -8,15 +8,22 @@ import msgspec
 import pytest
 
 from tests.simulation.planted.registry import Planted
-from zonequake_store.catchup import edge, supplied_state
-from zonequake_store.catchup.checkpoints import Checkpoints, checkpoint_of
-from zonequake_store.catchup.comparison import Comparison
-from zonequake_store.catchup.demander import Demander
-from zonequake_store.catchup.edge import NodeCatchUp
-from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Piece, Staging, encode_pairs
-from zonequake_store.catchup.staged_state import StagedState
-from zonequake_store.catchup.supplied_state import SuppliedState, _Opened
-from zonequake_store.catchup.supplier import Supplier
+from zonequake_store.catch_up import edge, supplied_state
+from zonequake_store.catch_up.checkpoints import Checkpoints, checkpoint_of
+from zonequake_store.catch_up.comparison import Comparison
+from zonequake_store.catch_up.demander import Demander
+from zonequake_store.catch_up.edge import NodeCatchUp
+from zonequake_store.catch_up.messages import (
+    Checkpoint,
+    Demand,
+    Pairs,
+    Piece,
+    Staging,
+    encode_pairs,
+)
+from zonequake_store.catch_up.staged_state import StagedState
+from zonequake_store.catch_up.supplied_state import SuppliedState, _Opened
+from zonequake_store.catch_up.supplier import Supplier
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta

@@ -28,7 +28,7 @@ from zonequake_simulation.checks.state import StateRules
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.checks.users import UserRules
 from zonequake_simulation.judge import judged
-from zonequake_store.catchup.messages import End, Invite, Piece, Supply, encode_pairs
+from zonequake_store.catch_up.messages import End, Invite, Piece, Supply, encode_pairs
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,

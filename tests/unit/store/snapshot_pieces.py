@@ -8,8 +8,8 @@ import zlib
 import msgspec
 
 from tests.unit.store.one_node import GROUP, OneNode
-from zonequake_store.catchup.demander import size_of
-from zonequake_store.catchup.messages import Demand, End, Invite, Piece, encode_pairs
+from zonequake_store.catch_up.demander import size_of
+from zonequake_store.catch_up.messages import Demand, End, Invite, Piece, encode_pairs
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state.client_table import ClientTable

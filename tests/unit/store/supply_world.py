@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tests.unit.raft.memory_log import MemoryLogStore
-from zonequake_store.catchup.demander import Demander, size_of
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.demander import Demander, size_of
+from zonequake_store.catch_up.messages import (
     Checkpoint,
     Demand,
     Dismissal,
@@ -18,7 +18,7 @@ from zonequake_store.catchup.messages import (
     Supply,
     encode_pairs,
 )
-from zonequake_store.catchup.supplier import (
+from zonequake_store.catch_up.supplier import (
     OutFrame,
     Supplier,
 )

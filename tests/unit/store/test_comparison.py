@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from zonequake_store.catchup.checkpoints import Checkpoints
-from zonequake_store.catchup.comparison import Comparison
-from zonequake_store.catchup.demander import REPEAT_TICKS
-from zonequake_store.catchup.messages import Checkpoint, Report, ReportVerdict
+from zonequake_store.catch_up.checkpoints import Checkpoints
+from zonequake_store.catch_up.comparison import Comparison
+from zonequake_store.catch_up.demander import REPEAT_TICKS
+from zonequake_store.catch_up.messages import Checkpoint, Report, ReportVerdict
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Configuration, Peer

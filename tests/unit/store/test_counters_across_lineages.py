@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_protocol.terms import term_of
-from zonequake_store.catchup.messages import Checkpoint, Demand, Dismissal
-from zonequake_store.catchup.supplier import Supplier, SupplierEdge
+from zonequake_store.catch_up.messages import Checkpoint, Demand, Dismissal
+from zonequake_store.catch_up.supplier import Supplier, SupplierEdge
 from zonequake_store.raft.api import RaftSettings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import HardState, Peer

@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.store.one_node import GROUP, OneNode, until
 from tests.unit.store.snapshot_pieces import LEADER, demands, invite, snapshot, supply
-from zonequake_store.catchup import supplied_state
-from zonequake_store.catchup.checkpoints import checkpoint_of
-from zonequake_store.catchup.messages import Demand
+from zonequake_store.catch_up import supplied_state
+from zonequake_store.catch_up.checkpoints import checkpoint_of
+from zonequake_store.catch_up.messages import Demand
 from zonequake_store.errors import ProtocolError
 from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.unit.store.supply_world import GROUP, LEADER, NEW, SMALL, Core, World
-from zonequake_store.catchup.demander import REFUSALS, REPEAT_TICKS, size_of
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.demander import REFUSALS, REPEAT_TICKS, size_of
+from zonequake_store.catch_up.messages import (
     Checkpoint,
     Demand,
     Dismissal,
@@ -17,7 +17,7 @@ from zonequake_store.catchup.messages import (
     Piece,
     Supply,
 )
-from zonequake_store.catchup.supplier import (
+from zonequake_store.catch_up.supplier import (
     FORGET_TICKS,
     INVITE_TICKS,
     WINDOW_PIECES,

@@ -1,8 +1,8 @@
 """The messages between data nodes: frames of MessagePack arrays (docs/interfaces.md).
 
 Messages of all groups to one peer travel in one `Messages` frame a turn. Catch-up speaks beside
-them, in frames of its own for each group and peer (`catchup.messages`), because as one Raft message
-a snapshot would stall every group's heartbeats behind it.
+them, in frames of its own for each group and peer (`catch_up.messages`), because as one Raft
+message a snapshot would stall every group's heartbeats behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.messages import (
     Demand,
     Dismissal,
     Invite,

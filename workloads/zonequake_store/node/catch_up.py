@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
-from zonequake_store.catchup.host import CatchUpHost, Result
-from zonequake_store.catchup.messages import BULK
+from zonequake_store.catch_up.host import CatchUpHost, Result
+from zonequake_store.catch_up.messages import BULK
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.network.peer_protocol import CatchUpFrame, encode_frame
 from zonequake_store.network.transport import Transport

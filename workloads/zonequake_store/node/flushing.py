@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from zonequake_store.catchup.edge import NodeCatchUp
+from zonequake_store.catch_up.edge import NodeCatchUp
 from zonequake_store.node.storage_watch import StorageWatch
 from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.log import DurableLog

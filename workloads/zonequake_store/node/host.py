@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from zonequake_protocol.client import RouteReply
-from zonequake_store.catchup.edge import NodeCatchUp
+from zonequake_store.catch_up.edge import NodeCatchUp
 from zonequake_store.errors import StorageError
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rules.handover import LeaseWatch

@@ -20,7 +20,7 @@ from zonequake_protocol.admin import (
     StartReplica,
     StopReplica,
 )
-from zonequake_store.catchup.edge import NodeCatchUp
+from zonequake_store.catch_up.edge import NodeCatchUp
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.node.start import Starter, StartingHost

@@ -1,4 +1,4 @@
-"""The messages of a leader to a peer that demands missing data (`zonequake_store.catchup`).
+"""The messages of a leader to a peer that demands missing data (`zonequake_store.catch_up`).
 
 Replication goes past such a peer: the host asks for each APPEND, says when it has left, and sends
 pieces of the applied state where the log does not reach back.

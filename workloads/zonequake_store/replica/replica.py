@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from zonequake_protocol.client import Read, Reply, ReplyStatus, Transaction, partition_of
-from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.catch_up.checkpoints import Checkpoints
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.lease.rules.node_lease import NOT_PERMITTED, Permission
 from zonequake_store.raft.core import Raft

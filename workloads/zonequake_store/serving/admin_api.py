@@ -26,7 +26,7 @@ from zonequake_protocol.admin import (
     ReplicaStatus,
 )
 from zonequake_protocol.terms import number_of
-from zonequake_store.catchup.demander import size_of
+from zonequake_store.catch_up.demander import size_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rules.node_lease import NodeLease

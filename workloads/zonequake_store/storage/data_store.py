@@ -28,7 +28,7 @@ from pathlib import Path
 import lmdb
 import msgspec
 
-from zonequake_store.catchup.messages import Staging
+from zonequake_store.catch_up.messages import Staging
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.state.client_table import ClientSession, ClientTable
 from zonequake_store.state.encoding import (

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from zonequake_store.catchup.messages import Staging
+from zonequake_store.catch_up.messages import Staging
 from zonequake_store.errors import (
     DirectoryLocked,
     StorageError,

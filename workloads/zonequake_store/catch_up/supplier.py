@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.messages import (
     Checkpoint,
     Demand,
     Dismissal,
@@ -25,7 +25,7 @@ from zonequake_store.catchup.messages import (
     Piece,
     Supply,
 )
-from zonequake_store.catchup.sessions import OpenSnapshot, SupplySession
+from zonequake_store.catch_up.sessions import OpenSnapshot, SupplySession
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from zonequake_store.catchup.messages import Checkpoint
+from zonequake_store.catch_up.messages import Checkpoint
 from zonequake_store.state.partition import StateMachine
 from zonequake_store.storage.cells import View
 

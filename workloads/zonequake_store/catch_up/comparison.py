@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol
 
-from zonequake_store.catchup.checkpoints import Checkpoints
-from zonequake_store.catchup.demander import REPEAT_TICKS, unequal_counters
-from zonequake_store.catchup.messages import Checkpoint, Report, ReportVerdict
+from zonequake_store.catch_up.checkpoints import Checkpoints
+from zonequake_store.catch_up.demander import REPEAT_TICKS, unequal_counters
+from zonequake_store.catch_up.messages import Checkpoint, Report, ReportVerdict
 from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Peer

@@ -5,10 +5,10 @@ A state that arrives is written under a number that no replica owns, by the data
 
 from __future__ import annotations
 
-from zonequake_store.catchup.checkpoints import checkpoint_of
-from zonequake_store.catchup.demander import Demander
-from zonequake_store.catchup.host import CatchUpHost
-from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Staging
+from zonequake_store.catch_up.checkpoints import checkpoint_of
+from zonequake_store.catch_up.demander import Demander
+from zonequake_store.catch_up.host import CatchUpHost
+from zonequake_store.catch_up.messages import Checkpoint, Demand, Pairs, Staging
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.messages import Message
 from zonequake_store.replica.replica import LOG_ERRORS, Replica

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from zonequake_store.catchup.messages import Checkpoint, End
+from zonequake_store.catch_up.messages import Checkpoint, End
 from zonequake_store.raft.messages import Peer
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_store.catchup.checkpoints import checkpoint_in
-from zonequake_store.catchup.demander import size_of
-from zonequake_store.catchup.host import CatchUpHost
-from zonequake_store.catchup.messages import Pairs, encode_pairs
-from zonequake_store.catchup.supplier import OutFrame, Supplier
+from zonequake_store.catch_up.checkpoints import checkpoint_in
+from zonequake_store.catch_up.demander import size_of
+from zonequake_store.catch_up.host import CatchUpHost
+from zonequake_store.catch_up.messages import Pairs, encode_pairs
+from zonequake_store.catch_up.supplier import OutFrame, Supplier
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Peer

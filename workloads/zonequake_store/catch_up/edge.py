@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from zonequake_store.catchup.checkpoints import checkpoint_of
-from zonequake_store.catchup.comparison import Comparison
-from zonequake_store.catchup.demander import Demander
-from zonequake_store.catchup.host import CatchUpHost
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.checkpoints import checkpoint_of
+from zonequake_store.catch_up.comparison import Comparison
+from zonequake_store.catch_up.demander import Demander
+from zonequake_store.catch_up.host import CatchUpHost
+from zonequake_store.catch_up.messages import (
     Checkpoint,
     Demand,
     Dismissal,
@@ -28,9 +28,9 @@ from zonequake_store.catchup.messages import (
     Staging,
     Supply,
 )
-from zonequake_store.catchup.staged_state import StagedState, discard
-from zonequake_store.catchup.supplied_state import SuppliedState
-from zonequake_store.catchup.supplier import Supplier
+from zonequake_store.catch_up.staged_state import StagedState, discard
+from zonequake_store.catch_up.supplied_state import SuppliedState
+from zonequake_store.catch_up.supplier import Supplier
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.network.peer_protocol import CatchUpFrame
 from zonequake_store.raft.api import SupplyPeer

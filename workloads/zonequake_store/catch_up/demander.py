@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from zonequake_store.catchup.messages import (
+from zonequake_store.catch_up.messages import (
     Checkpoint,
     Demand,
     Dismissal,

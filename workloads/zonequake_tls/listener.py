@@ -67,7 +67,7 @@ async def listen(
     """Open a listener; without `admission` everybody gets in. Raises OSError."""
     loop = asyncio.get_running_loop()
     if admission is None:
-        return _Open(await loop.create_server(factory, host, port, backlog=backlog))
+        return _Unguarded(await loop.create_server(factory, host, port, backlog=backlog))
     (family, _, _, _, address), *_ = await loop.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -76,7 +76,7 @@ async def listen(
     return _Guarded(factory, listener, admission)
 
 
-class _Open:
+class _Unguarded:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
 

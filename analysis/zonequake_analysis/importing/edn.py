@@ -68,7 +68,7 @@ _LONGEST_NUMBER = 300
 _DEEPEST = 100
 
 
-class _Open:
+class _OpenCollection:
     """A collection that is not closed yet. `dropping`: how many of the next values are left out."""
 
     __slots__ = ("bracket", "dropping", "items", "line")
@@ -85,7 +85,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
     Raises ImportRefused if the text is not EDN.
     """
     known: dict[str, object] = dict(_CONSTANTS)
-    top = _Open("", 1)
+    top = _OpenCollection("", 1)
     stack = [top]
     for number, line in _whole_strings(lines, file):
         for word in _TOKEN.findall(line):
@@ -100,7 +100,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
                     raise ImportRefused(
                         file, number, "", f"found values more than {_DEEPEST} levels deep"
                     )
-                stack.append(_Open(word, number))
+                stack.append(_OpenCollection(word, number))
                 continue
             elif word in _OPENS:
                 value = _closed(stack, word, file, number)
@@ -134,7 +134,7 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[EdnEntry]:
         )
 
 
-def _closed(stack: list[_Open], bracket: str, file: str, line: int) -> object:
+def _closed(stack: list[_OpenCollection], bracket: str, file: str, line: int) -> object:
     """Returns the value of the collection on top of the stack, which stays there."""
     done = stack[-1]
     if _CLOSES.get(done.bracket) != bracket:

@@ -39,7 +39,7 @@ _ONE_KEY = "the-only-key"
 _LONGEST_ERROR = 200
 
 
-class _Step(NamedTuple):
+class _MicroOperation(NamedTuple):
     f: Function
     key: str
     value: object
@@ -240,7 +240,7 @@ class _Reader:
             self.refuse(":value", f"found {text_of(value)[:60]}, expected a scalar to be written")
         return value
 
-    def _steps(self, steps: Sequence[_Step]) -> Sequence[_Asked]:
+    def _steps(self, steps: Sequence[_MicroOperation]) -> Sequence[_Asked]:
         asked = [
             _Asked(f, key, None if f is Function.READ else self._written(value))
             for f, key, value in steps
@@ -277,16 +277,16 @@ class _Reader:
         return (value[1],)
 
 
-def _transaction(value: object) -> Sequence[_Step] | None:
+def _transaction(value: object) -> Sequence[_MicroOperation] | None:
     """Returns the operations of a transaction's value, None for any other value."""
     if not isinstance(value, list):
         return None
-    found: list[_Step] = []
+    found: list[_MicroOperation] = []
     for step in value:
         if not isinstance(step, list) or len(step) != 3 or not isinstance(step[0], Keyword):
             return None
         f = _STEPS.get(step[0])
         if f is None or isinstance(step[1], list | dict):
             return None
-        found.append(_Step(f, text_of_key(step[1]), step[2]))
+        found.append(_MicroOperation(f, text_of_key(step[1]), step[2]))
     return found

@@ -79,7 +79,7 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _ReportedStage:
     at_ns: int
     node: str
     stage: Stage
@@ -137,7 +137,7 @@ class _Times:
 
 def _leader_died(
     landing: Landing,
-    steps: Sequence[_Step],
+    steps: Sequence[_ReportedStage],
     recorded: Sequence[RunEvent],
     of_partition: Sequence[RunEvent],
     times: _Times,
@@ -170,7 +170,7 @@ def _leader_died(
     return _decide(landing, [own[-1]])
 
 
-def _peer_died(landing: Landing, steps: Sequence[_Step], times: _Times) -> Hit | Miss:
+def _peer_died(landing: Landing, steps: Sequence[_ReportedStage], times: _Times) -> Hit | Miss:
     injected_ns, gone_ns = times.of_moment(landing.injected), times.of_moment(landing.gone)
     before = [step for step in steps if step.at_ns <= injected_ns]
     during = [step for step in steps if injected_ns < step.at_ns <= gone_ns]
@@ -179,7 +179,7 @@ def _peer_died(landing: Landing, steps: Sequence[_Step], times: _Times) -> Hit |
     return _decide(landing, [before[-1], *during])
 
 
-def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
+def _decide(landing: Landing, passed: Sequence[_ReportedStage]) -> Hit | Miss:
     wrong = [step.stage.value for step in passed if step.stage not in landing.asked]
     if wrong:
         return Miss(
@@ -190,15 +190,15 @@ def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
     return Hit(stage=passed[-1].stage, progress=max(known, default=None))
 
 
-def _steps(events: Iterable[RunEvent], kind: str, times: _Times) -> list[_Step]:
+def _steps(events: Iterable[RunEvent], kind: str, times: _Times) -> list[_ReportedStage]:
     found = [_step(event, times) for event in events if event.kind == kind]
     return sorted(found, key=lambda step: step.at_ns)
 
 
-def _step(event: RunEvent, times: _Times) -> _Step:
+def _step(event: RunEvent, times: _Times) -> _ReportedStage:
     stage = str(event.data["stage"])
     progress = event.data.get("progress")
-    return _Step(
+    return _ReportedStage(
         at_ns=times.of_event(event),
         node=event.node or "",
         stage=Stage.CATCHING_UP if stage == _CAUGHT_UP else Stage(stage),

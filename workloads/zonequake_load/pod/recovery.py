@@ -13,7 +13,7 @@ from zonequake_load.operation import TRANSACTION, Function, Type
 from zonequake_load.pod.history import SUFFIX, OperationRole
 
 
-class _Step(msgspec.Struct):
+class _KeyOfStep(msgspec.Struct):
     key: str
 
 
@@ -24,7 +24,7 @@ class _Line(msgspec.Struct):
     role: OperationRole
     partition: int
     key: str | None = None
-    steps: list[_Step] = []
+    steps: list[_KeyOfStep] = []
 
 
 @dataclass(slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def _alone(step: Step, values: AbstractSet[int]) -> AbstractSet[int]:
     return {step.value}
 
 
-class _Open(NamedTuple):
+class _OpenOperation(NamedTuple):
     """An open operation that has an answer, and the number of the event that began it."""
 
     bit: int
@@ -186,7 +186,7 @@ class _Sweep:
             self._kept.add(RegisterConfiguration(value, 0, 0, 0, 0, -1))
         self._free: list[int] = []
         self._bits = 0
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenOperation] = {}
         self._reads: dict[int, int] = {}
         self._unanswered: dict[tuple[Function, int, int], int] = {}
         self._begun: list[int] = []
@@ -221,7 +221,7 @@ class _Sweep:
             return
         bit = self._free.pop() if self._free else 1 << self._bits
         self._bits += bit == 1 << self._bits
-        self._open[place] = _Open(bit, step, now)
+        self._open[place] = _OpenOperation(bit, step, now)
         if step.f is Function.READ:
             self._reads[step.value] = self._reads.get(step.value, 0) | bit
             kept = Kept(self._guards)
@@ -251,7 +251,7 @@ class _Sweep:
         """Counts what one event looked at; the first is free, so that a long key may be judged."""
         self.explored += configurations - 1
 
-    def _end(self, ending: _Open, now: int) -> None:
+    def _end(self, ending: _OpenOperation, now: int) -> None:
         """Replaces the configurations by those in which the operation has taken effect."""
         bit, step, begun = ending
         kept, tried = Kept(self._guards), Kept(self._guards)
@@ -279,7 +279,7 @@ class _Sweep:
         self._kept = kept
 
     def _moves(
-        self, one: RegisterConfiguration, ending: _Open, now: int
+        self, one: RegisterConfiguration, ending: _OpenOperation, now: int
     ) -> Iterator[RegisterConfiguration]:
         """Yields what one further operation makes of a configuration.
 

@@ -45,7 +45,7 @@ class _Kind(msgspec.Struct):
     f: Any = None
 
 
-class _Step(msgspec.Struct):
+class _StepJson(msgspec.Struct):
     f: str
     key: str
     value: _Int | list[_Int] | None = None
@@ -74,7 +74,7 @@ class _Line(msgspec.Struct):
     term: _Int | None = None
     index: _Int | None = None
     read: Any = None
-    steps: list[_Step] | None = None
+    steps: list[_StepJson] | None = None
 
 
 _kind = msgspec.json.Decoder(_Kind).decode

@@ -38,7 +38,7 @@ class Repetition(FaultEnd):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Open:
+class _OpenInjection:
     """An injection whose end was not seen yet; `position`: of its start among the events."""
 
     position: int
@@ -53,14 +53,14 @@ def ends_of_faults(events: Sequence[RecordedEvent]) -> dict[int, int]:
     event says so.
     """
     ends: dict[int, int] = {}
-    running: dict[str, list[_Open]] = defaultdict(list)
+    running: dict[str, list[_OpenInjection]] = defaultdict(list)
     for position, event in enumerate(events):
         own = running[event.text("fault")] if event.kind.startswith("fault.") else []
         alike = [one for one in own if event.text("type") in ("", one.type)]
         match event.kind:
             case "fault.start":
                 ends[position] = NEVER_NS
-                own.append(_Open(position=position, type=event.text("type")))
+                own.append(_OpenInjection(position=position, type=event.text("type")))
             case "fault.effective" if alike:
                 alike[-1].is_effective = True
             case "fault.recovered" if alike:

@@ -62,7 +62,7 @@ from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
 from zonequake_analysis.metrics.metric_facts import metric_facts
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime, findings_over_time
-from zonequake_analysis.post_mortem.shown import Shown, witnesses
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding, witnesses
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.spark_pass.placement import Placement, placement_of
@@ -80,7 +80,7 @@ a value that no line writes."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Everything that the report shows."""
+    """The judgement of one run: verdict, checks, their evidence, and what else a report shows."""
 
     description: RunDescription
     verdict: Verdict
@@ -89,7 +89,7 @@ class Judgement:
     ingested: Ingested
     events: Sequence[RecordedEvent]
     timeline: Timeline
-    shown: Sequence[Shown]
+    shown: Sequence[WitnessedFinding]
     over_time: FindingsOverTime
     steps_s: dict[str, float]
     placement: Placement | None

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
-from zonequake_analysis.judgement.verdict_json import CheckEntry, Told, started
+from zonequake_analysis.judgement.verdict_json import CheckEntry, ReportedRun, started
 from zonequake_analysis.text.untrusted_text import visible
 from zonequake_analysis.verdict import Kind, Verdict, most_severe_first
 
@@ -26,7 +26,7 @@ _NOT_COUNTED = (Kind.HARNESS, Kind.CLEANUP)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit(runs: Sequence[Told]) -> bytes:
+def render_junit(runs: Sequence[ReportedRun]) -> bytes:
     """Returns one file for all runs."""
     root = xml.Element("testsuites", name="zonequake")
     suites = [_suite(told, number) for number, told in enumerate(runs, 1)]
@@ -38,7 +38,7 @@ def render_junit(runs: Sequence[Told]) -> bytes:
     return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _suite(told: Told, number: int) -> xml.Element:
+def _suite(told: ReportedRun, number: int) -> xml.Element:
     document, facts = told.document, told.document.run
     wrong = [check for check in document.checks if check.verdict is not Verdict.PASSED]
     failures = sum(check.verdict in _FAILURES for check in wrong)
@@ -63,7 +63,7 @@ def _suite(told: Told, number: int) -> xml.Element:
     return suite
 
 
-def _properties(told: Told) -> dict[str, str]:
+def _properties(told: ReportedRun) -> dict[str, str]:
     facts = told.document.run
     known = {"verdict": str(told.document.verdict), "exit_code": str(told.document.exit_code)}
     if facts is not None:
@@ -79,7 +79,7 @@ def _properties(told: Told) -> dict[str, str]:
     return {**known, "folder": told.folder}
 
 
-def _case(check: CheckEntry, told: Told) -> xml.Element:
+def _case(check: CheckEntry, told: ReportedRun) -> xml.Element:
     case = xml.Element(
         "testcase",
         classname=_clean(f"zonequake.{told.name}.{check.kind}"),
@@ -95,7 +95,7 @@ def _case(check: CheckEntry, told: Told) -> xml.Element:
     return case
 
 
-def _text(check: CheckEntry, told: Told) -> str:
+def _text(check: CheckEntry, told: ReportedRun) -> str:
     lines = [check.summary]
     if check.kind not in _NOT_COUNTED:
         lines.append(

@@ -24,12 +24,12 @@ from zonequake_analysis.judgement.verdict_json import (
     SUMMARY_FILE,
     VERDICT_FILE,
     CheckEntry,
+    ReportedRun,
     RunFacts,
-    Told,
     read_facts,
     without_analysis,
 )
-from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.judgement.write_reports import write_alone
 from zonequake_analysis.storage.analysis_lock import locked_prefix
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.verdict import Kind, Verdict
@@ -157,7 +157,7 @@ def _write_broken_off(run: Location, why: str) -> None:
         summary=f"the analysis broke off: {why}",
         checked=1,
     )
-    write_told(Told(document=without_analysis([check], _facts(run)), folder=str(run)), run)
+    write_alone(ReportedRun(document=without_analysis([check], _facts(run)), folder=str(run)), run)
 
 
 def _facts(run: Location) -> RunFacts | None:

@@ -10,7 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from zonequake_analysis.judgement.verdict_json import CheckEntry, FaultEntry, Told, VerdictDocument
+from zonequake_analysis.judgement.verdict_json import (
+    CheckEntry,
+    FaultEntry,
+    ReportedRun,
+    VerdictDocument,
+)
 from zonequake_analysis.text.markdown import cell, fenced, paragraph
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import MARKS, Verdict, most_severe_first, severity, worst
@@ -30,7 +35,7 @@ MOST_RUNS = 100
 _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
 
 
-def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
+def render_summary(runs: Sequence[ReportedRun], *, asked: int = 1) -> str:
     """Returns the text for these runs, of `asked` requested ones. Raises ValueError without
     runs.
     """
@@ -86,7 +91,7 @@ def _fitting(blocks: Sequence[str]) -> str:
     return "\n".join(kept)
 
 
-def _one(told: Told, *, level: int) -> list[str]:
+def _one(told: ReportedRun, *, level: int) -> list[str]:
     document = told.document
     seed = f", seed {cell(told.seed)}" if told.seed else ""
     heading = "#" * level
@@ -111,7 +116,7 @@ def _one(told: Told, *, level: int) -> list[str]:
     return blocks
 
 
-def _table_of_runs(runs: Sequence[Told]) -> str:
+def _table_of_runs(runs: Sequence[ReportedRun]) -> str:
     lines = [
         "| | run | seed | verdict | what was found | longest window | operations | folder |",
         "| --- | --- | ---: | --- | --- | ---: | ---: | --- |",
@@ -215,7 +220,7 @@ def _resets(document: VerdictDocument) -> list[str]:
     return ["\n".join([*lines, ""])]
 
 
-def _where(told: Told) -> str:
+def _where(told: ReportedRun) -> str:
     facts = told.document.run
     lines = []
     if facts is not None and facts.replay:
@@ -227,7 +232,7 @@ def _where(told: Told) -> str:
     return "\n".join([*lines, *_versions(told), ""])
 
 
-def _versions(told: Told) -> list[str]:
+def _versions(told: ReportedRun) -> list[str]:
     facts = told.document.run
     if facts is None:
         return []

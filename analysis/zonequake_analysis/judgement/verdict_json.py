@@ -138,7 +138,7 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportedRun:
     """A run as a report shows it: its document, and the folder of its other files."""
 
     document: VerdictDocument

@@ -7,17 +7,22 @@ from pathlib import Path
 
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
-from zonequake_analysis.judgement.verdict_json import JUNIT_FILE, SUMMARY_FILE, Told, write_document
+from zonequake_analysis.judgement.verdict_json import (
+    JUNIT_FILE,
+    SUMMARY_FILE,
+    ReportedRun,
+    write_document,
+)
 from zonequake_analysis.storage.location import Location
 
 
-def write_told(told: Told, run: Path | Location) -> None:
+def write_alone(told: ReportedRun, run: Path | Location) -> None:
     """Writes junit.xml, summary.md and then verdict.json into the run's folder."""
     write_together([told], run)
     write_document(run, told.document)
 
 
-def write_together(runs: Sequence[Told], folder: Path | Location, *, asked: int = 1) -> None:
+def write_together(runs: Sequence[ReportedRun], folder: Path | Location, *, asked: int = 1) -> None:
     """Writes one junit.xml and one summary.md for all of these runs, of `asked` requested ones."""
     location = Location.of(folder)
     location.make_folder()

@@ -14,7 +14,7 @@ import jinja2
 from zonequake_analysis.importing.values import original_values
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.measures.rebalances import STAGES
-from zonequake_analysis.post_mortem.shown import Shown
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding
 from zonequake_analysis.report import svg, time_rows
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.moved_metrics import more_spans, span_cards, unknown_load
@@ -189,7 +189,9 @@ def _partitions(axis: Axis, judgement: Judgement) -> tuple[list[dict[str, object
     )
 
 
-def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[Shown]:
+def distinct_findings(
+    shown: Sequence[WitnessedFinding], checks: Sequence[Check]
+) -> list[WitnessedFinding]:
     """Returns one finding for each witness, the most severe first.
 
     Several checks often find the same fault. `checks` are in the order of severity.
@@ -204,7 +206,7 @@ def distinct_findings(shown: Sequence[Shown], checks: Sequence[Check]) -> list[S
     return kept[:20]
 
 
-def _violation(shown: Shown, originals: dict[int, str], axis: Axis) -> dict[str, object]:
+def _violation(shown: WitnessedFinding, originals: dict[int, str], axis: Axis) -> dict[str, object]:
     finding, operations = shown.finding, shown.witness.operations[:MOST_OPERATIONS]
     about, value = finding.value, finding.value
     names = aliases(operations, about)

@@ -12,13 +12,13 @@ from zonequake_analysis.judgement.verdict_json import (
     AnalysisPlace,
     ExecutorEntry,
     FaultEntry,
-    Told,
+    ReportedRun,
     VerdictDocument,
     WindowEntry,
     entry,
     read_facts,
 )
-from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.judgement.write_reports import write_alone
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
@@ -43,7 +43,7 @@ def write_report(
     check()
     Location.of(run / REPORT_FILE).write(page.encode(errors="backslashreplace"))
     check()
-    write_told(Told(document=document, folder=str(run)), run)
+    write_alone(ReportedRun(document=document, folder=str(run)), run)
 
 
 def verdict_document(run: Path | Location, judgement: Judgement) -> VerdictDocument:

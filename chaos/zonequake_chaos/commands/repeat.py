@@ -55,7 +55,7 @@ class _Results:
     """The results of the runs so far; `failure` is the error that ended the series."""
 
     ended: list[RunEnd] = field(default_factory=list)
-    told: list[verdict_json.Told] = field(default_factory=list)
+    told: list[verdict_json.ReportedRun] = field(default_factory=list)
     failure: BaseException | None = None
 
 
@@ -131,7 +131,7 @@ def _judge_in_cluster(
     return lambda run: judge_in_cluster(run, where, say)
 
 
-def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_json.Told]]:
+def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_json.ReportedRun]]:
     """Returns the end of a run with its report entries: its own, and one for each failure of the
     store that was to take it. Raises RunFolderError."""
     if ended.not_told:
@@ -142,7 +142,7 @@ def _told_of(options: RunOptions, ended: RunEnd) -> tuple[RunEnd, list[verdict_j
     except LocationError as error:
         verdict = worst([ended.verdict, Verdict.HARNESS_FAILED])
         return replace(ended, verdict=verdict), [broken(options, HarnessError(str(error)))]
-    told = [verdict_json.Told(document=document, folder=str(ended.folder))]
+    told = [verdict_json.ReportedRun(document=document, folder=str(ended.folder))]
     if ended.not_stored:
         told.append(broken(options, HarnessError(ended.not_stored)))
     return ended, told
@@ -165,7 +165,7 @@ def each(options: RunOptions, repeat: int) -> list[RunOptions]:
     ]
 
 
-def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
+def broken(options: RunOptions, error: BaseException) -> verdict_json.ReportedRun:
     """Returns the report entry of a run that did not end."""
     seed = seed_of(options)
     words = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
@@ -183,7 +183,7 @@ def broken(options: RunOptions, error: BaseException) -> verdict_json.Told:
     )
     told = verdict_json.without_analysis([check], facts)
     code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
-    return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
+    return verdict_json.ReportedRun(document=verdict_json.with_exit_code(told, code))
 
 
 def _tell(options: RunOptions, series: RepeatedRuns, walked: _Results, console: Console) -> None:

@@ -15,7 +15,7 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.prometheus.server_metrics import ServerMetric
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
-from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.judgement.write_reports import write_alone
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.streaming import Sent
 from zonequake_analysis.verdict import Kind, Verdict, worst
@@ -187,7 +187,7 @@ class RunFolder:
             summary=why,
             checked=1,
         )
-        told = verdict_json.Told(
+        told = verdict_json.ReportedRun(
             document=verdict_json.without_analysis(
                 [*map(verdict_json.entry, harness_checks(harness)), missing],
                 verdict_json.read_facts(location),
@@ -195,7 +195,7 @@ class RunFolder:
             ),
             folder=str(location),
         )
-        write_told(told, location)
+        write_alone(told, location)
         return worst([judged, harness.verdict])
 
 

@@ -32,7 +32,7 @@ from zonequake_analysis.measures.timeline import Latencies, PartitionRow, Timeli
 from zonequake_analysis.post_mortem.examples import Example, chosen
 from zonequake_analysis.post_mortem.finding_cells import FindingCell, coarse
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime
-from zonequake_analysis.post_mortem.shown import Shown
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.spark_pass.ingest import Ingested
 from zonequake_analysis.tables.check_findings import CheckFinding
@@ -127,7 +127,7 @@ def made_up_judgement(partitions: int, busy: bool = False, hostile: str = "") ->
         ),
         events=events,
         timeline=_timeline(partitions),
-        shown=[Shown(finding=lost, witness=witness)],
+        shown=[WitnessedFinding(finding=lost, witness=witness)],
         over_time=found,
         steps_s={"made up": 0.0},
         placement=None,

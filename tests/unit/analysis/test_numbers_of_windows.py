@@ -10,7 +10,7 @@ import pytest
 from tests.spark.report.made_up_pages import made_up_judgement
 from tests.unit.analysis.made_up_probes import vantage
 from zonequake_analysis.judgement.pull_request import render_summary
-from zonequake_analysis.judgement.verdict_json import Told
+from zonequake_analysis.judgement.verdict_json import ReportedRun
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.write import verdict_document
 
@@ -33,7 +33,7 @@ def test_without_probes_nothing_is_known_of_windows(
     made = replace(made, evidence=replace(made.evidence, availability=seen))
     document = verdict_document(tmp_path, made)
     assert [document.numbers[name] for name in OF_PROBES] == [number] * len(OF_PROBES)
-    table = render_summary([Told(document=document)] * 2)
+    table = render_summary([ReportedRun(document=document)] * 2)
     assert ("| 0 ms |" in table) is (number == 0)
     page = render_page(tmp_path, made, told=lambda _: None)
     assert f"<b>{shown}</b><span>unavailability windows</span>" in page

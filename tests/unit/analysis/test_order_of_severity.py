@@ -15,7 +15,7 @@ from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import without_analysis
-from zonequake_analysis.post_mortem.shown import Shown
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding
 from zonequake_analysis.report.page import distinct_findings
 from zonequake_analysis.verdict import Verdict, most_severe_first
 
@@ -101,7 +101,8 @@ def test_the_report_shows_the_findings_in_the_order_of_their_checks() -> None:
     counts = found({("loss", "lost"): 1, ("loss", "stale"): 1, ("sets", "phantom"): 1})
     checks = judge(evidence(description=description, found=counts))
     shown = [
-        Shown(finding=finding(kind), witness=Witness(operations=(), proven=False)) for kind in kinds
+        WitnessedFinding(finding=finding(kind), witness=Witness(operations=(), proven=False))
+        for kind in kinds
     ]
     listed = [one.finding.kind for one in distinct_findings(shown, checks)]
     assert listed == ["stale", "phantom", "lost", "not-prefix", "session"]

@@ -13,7 +13,7 @@ from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.reset_checks import reset_checks
-from zonequake_analysis.judgement.verdict_json import Told, entry, without_analysis
+from zonequake_analysis.judgement.verdict_json import ReportedRun, entry, without_analysis
 from zonequake_analysis.measures.resets import journalled
 from zonequake_analysis.verdict import Check, Verdict
 
@@ -68,7 +68,7 @@ def test_no_reset_where_none_was_expected_has_passed_and_is_told_as_such() -> No
         assert checks[name].verdict is Verdict.PASSED
         assert (checks[name].judged, checks[name].checked) == (True, count)
     assert checks["resets"].summary == "none of 4 partitions was reset"
-    told = Told(document=without_analysis([entry(checks["resets"])]))
+    told = ReportedRun(document=without_analysis([entry(checks["resets"])]))
     (case,) = next(iter(JUnitXml.fromstring(render_junit([told]))))
     assert case.result == []
     assert "| ✓ | resets | passed | none of 4 partitions was reset | 4 | 0 |" in render_summary(
@@ -81,7 +81,7 @@ def test_without_a_data_nodes_journal_nobody_looked_and_nothing_is_said_to_have_
     for name in ("resets", "sacrificed-writes"):
         assert not checks[name].judged
         assert checks[name].summary == "no journal of a data node is there to tell of resets"
-        told = Told(document=without_analysis([entry(checks[name])]))
+        told = ReportedRun(document=without_analysis([entry(checks[name])]))
         (case,) = next(iter(JUnitXml.fromstring(render_junit([told]))))
         assert [type(result) for result in case.result] == [Skipped]
 

@@ -23,7 +23,7 @@ from zonequake_analysis.measures.rebalances import Rebalance, fault_landings
 from zonequake_analysis.measures.resets import Reset
 from zonequake_analysis.post_mortem.finding_cells import FindingCell
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime
-from zonequake_analysis.post_mortem.shown import Shown
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.page import render_page
@@ -51,9 +51,11 @@ def read(number: int, value: tuple[int, ...] = LONG) -> WitnessOperation:
     )
 
 
-def shown(operations: Sequence[WitnessOperation], key: str = "k") -> Shown:
+def shown(operations: Sequence[WitnessOperation], key: str = "k") -> WitnessedFinding:
     named = finding("not-prefix", key=key, value=40_000, at_ns=START_NS)
-    return Shown(finding=named, witness=Witness(operations=tuple(operations), proven=False))
+    return WitnessedFinding(
+        finding=named, witness=Witness(operations=tuple(operations), proven=False)
+    )
 
 
 def changes(count: int) -> list[RecordedEvent]:

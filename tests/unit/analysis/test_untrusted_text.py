@@ -24,8 +24,8 @@ from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.verdict_json import (
     FaultEntry,
+    ReportedRun,
     RunFacts,
-    Told,
     WindowEntry,
     read_document,
     write_document,
@@ -63,7 +63,7 @@ APART = "\u200b"
 COMMON = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def everywhere(text: str) -> Told:
+def everywhere(text: str) -> ReportedRun:
     """A run that says `text` wherever a run can say anything."""
     witness = f"lost: {text}\n{text}"
     run = told(
@@ -92,7 +92,7 @@ def everywhere(text: str) -> Told:
         reset_columns=[text, "b", "c", "d"],
         resets=[[text, text, text, text]],
     )
-    return Told(document=document, folder=text)
+    return ReportedRun(document=document, folder=text)
 
 
 def blocks(summary: str) -> list[str]:

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, OPS, Function
 from zonequake_analysis.post_mortem.candidates import Candidates, Sought, candidates
-from zonequake_analysis.post_mortem.shown import Shown, witnesses
+from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding, witnesses
 from zonequake_analysis.storage.location import Location
 
 CANDIDATES = "zonequake_analysis.post_mortem.candidates"
@@ -85,11 +85,11 @@ def found(check: str, kind: str, at_ns: int, *, key: int = BUSY, **more: object)
     return Row(**(known | plain | more))
 
 
-def shown(files: list[Location], *rows: Row) -> list[Shown]:
+def shown(files: list[Location], *rows: Row) -> list[WitnessedFinding]:
     return witnesses(None, files, rows, of_two_places=("duplicates", "applied-twice"))  # type: ignore[arg-type]
 
 
-def ops(one: Shown) -> list[str]:
+def ops(one: WitnessedFinding) -> list[str]:
     return [o.op for o in one.witness.operations]
 
 

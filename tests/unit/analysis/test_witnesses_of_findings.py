@@ -17,7 +17,7 @@ from zonequake_analysis.checks.search.named_witness import named, witness_of
 from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.checks.search.witness import Witness, WitnessOperation
 from zonequake_analysis.inputs.shapes import NEVER_NS
-from zonequake_analysis.post_mortem.shown import few_of_each_kind
+from zonequake_analysis.post_mortem.witnessed_findings import few_of_each_kind
 from zonequake_analysis.report.witness_text import check_of, witness_text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zonequake_analysis.judgement.verdict_json import (
     CheckEntry,
     FaultEntry,
+    ReportedRun,
     RunFacts,
-    Told,
     VerdictDocument,
     WindowEntry,
 )
@@ -20,9 +20,9 @@ def check(name: str, verdict: Verdict = Verdict.PASSED, **fields: object) -> Che
     return CheckEntry(name=name, verdict=verdict, **known)  # type: ignore[arg-type]
 
 
-def told(*checks: CheckEntry, seed: int = 7, windows: int = 0) -> Told:
+def told(*checks: CheckEntry, seed: int = 7, windows: int = 0) -> ReportedRun:
     verdict = worst(one.verdict for one in checks)
-    return Told(
+    return ReportedRun(
         document=VerdictDocument(
             verdict=verdict,
             exit_code=EXIT_CODES[verdict],
@@ -56,7 +56,7 @@ def told(*checks: CheckEntry, seed: int = 7, windows: int = 0) -> Told:
     )
 
 
-def every_kind(seed: int = 7) -> Told:
+def every_kind(seed: int = 7) -> ReportedRun:
     """A run with a check of each verdict and of each kind, one of them not judged."""
     return told(
         check("lost-writes", Verdict.VIOLATED, violations=2, witnesses=[WITNESS]),

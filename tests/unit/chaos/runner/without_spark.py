@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from zonequake_analysis.judgement import verdict_json
-from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.judgement.write_reports import write_alone
 from zonequake_analysis.verdict import Verdict
 
 
@@ -19,7 +19,7 @@ def judge_folder(run: Path, **_: object) -> Verdict:
         name="lost-writes", verdict=Verdict.PASSED, summary="0 of 1,000 are lost", checked=1000
     )
     told = verdict_json.without_analysis([check], verdict_json.read_facts(run))
-    write_told(verdict_json.Told(document=told, folder=str(run)), run)
+    write_alone(verdict_json.ReportedRun(document=told, folder=str(run)), run)
     return Verdict.PASSED
 
 

@@ -44,7 +44,7 @@ _OF_ANY_KEY = ("session", "entry-twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class WitnessedFinding:
     """A finding with its witness."""
 
     finding: Finding
@@ -74,7 +74,7 @@ def witnesses(
     rows: Sequence[Row],
     *,
     of_two_places: tuple[str, str],
-) -> list[Shown]:
+) -> list[WitnessedFinding]:
     """Returns names and witnesses for a few findings of each kind, on different keys.
 
     `files`: those of `tables/ops`. `of_two_places`: the check and kind that a write at two places
@@ -95,7 +95,7 @@ def witnesses(
         ],
     )
     elsewhere = dict(zip(of_any_key, found[len(chosen) :], strict=True))
-    shown: list[Shown] = []
+    shown: list[WitnessedFinding] = []
     for number, row in enumerate(chosen):
         of_key = found[number].rows()
         operations = [operation(one) for one in of_key]
@@ -122,7 +122,7 @@ def witnesses(
         )
         there = [operation(one) for one in elsewhere[number].rows()] if number in elsewhere else []
         witness = witness_of(operations, finding, there, whole=found[number].whole)
-        shown.append(Shown(finding=finding, witness=witness))
+        shown.append(WitnessedFinding(finding=finding, witness=witness))
     return shown
 
 

@@ -27,6 +27,7 @@ NOT_IMPORTED = {
     "mkdocs-material": "mkdocs.yml",
     "mkdocstrings": "mkdocs.yml",
     "mypy": "a program",
+    "pre-commit": ".pre-commit-config.yaml",
     "pandas": "pyspark imports it; named to hold its version",
     "pytest-asyncio": "asyncio_mode",
     "pytest-timeout": "the option timeout",

@@ -21,6 +21,31 @@ from zonequake_chaos.scenario import manifest
 DOCS, CHART = ROOT / "docs", ROOT / "charts" / "zonequake"
 
 
+def parts_of_the_site() -> dict[str, set[str]]:
+    """The pages below each part of the navigation, by the part's name."""
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    parts = re.findall(r"^  - (.+):\n((?: {6,}.*\n)+)", nav, flags=re.MULTILINE)
+    return {part: set(re.findall(r"(\S+\.md)$", below, re.MULTILINE)) for part, below in parts}
+
+
+def test_the_readme_and_the_index_sort_pages_into_the_parts_of_the_site() -> None:
+    site = parts_of_the_site()
+    assert len(site) == 5
+
+    lists = (ROOT / "README.md").read_text().partition("## Further reading")[2]
+    items = re.findall(r"^- \*\*(.+)\*\*: ((?:.+\n)+?)(?=- |\n)", lists, flags=re.MULTILINE)
+    readme = {part: set(re.findall(r"\]\(docs/([^)#]+\.md)\)", text)) for part, text in items}
+    assert list(readme) == list(site)
+    assert {part: pages - site[part] for part, pages in readme.items() if pages - site[part]} == {}
+
+    sections = (DOCS / "index.md").read_text().split("\n## ")[1:]
+    index = {
+        text.partition("\n")[0]: set(re.findall(r"\]\(([^).:#][^):#]*\.md)\)", text))
+        for text in sections
+    }
+    assert index == {part: pages - {"index.md"} for part, pages in site.items()}
+
+
 def test_every_section_of_a_report_is_explained_in_its_order() -> None:
     template = ROOT / "analysis" / "zonequake_analysis" / "report" / "page.html.j2"
     sections = re.findall(r"<h2>([^<]+?)\s*<", template.read_text())

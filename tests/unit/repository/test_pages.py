@@ -46,6 +46,22 @@ def test_the_readme_and_the_index_sort_pages_into_the_parts_of_the_site() -> Non
     assert index == {part: pages - {"index.md"} for part, pages in site.items()}
 
 
+def test_tests_that_no_group_asks_for_are_said_with_their_reason() -> None:
+    page = (DOCS / "testing.md").read_text()
+    rows = page.partition("## What no group runs")[2].partition("\n## ")[0]
+    conftests = (path.read_text() for path in (ROOT / "tests").rglob("conftest.py"))
+    options = {
+        name for text in conftests for name in re.findall(r'addoption\(\s*"(--[\w-]+)"', text)
+    }
+    asked = "".join(path.read_text() for path in (ROOT / "scripts").glob("*.py"))
+    assert "--long" in options
+    by_hand = [name for name in sorted(options) if f'"{name}"' not in asked]
+    assert [name for name in by_hand if f"`pytest FILE {name}`" not in rows] == []
+    files = re.findall(r"^\| `([^`]+)`, .+ \| .+ \| .+ \|$", rows, flags=re.MULTILINE)
+    assert files
+    assert [file for file in files if not (ROOT / "tests" / file).is_file()] == []
+
+
 def test_every_section_of_a_report_is_explained_in_its_order() -> None:
     template = ROOT / "analysis" / "zonequake_analysis" / "report" / "page.html.j2"
     sections = re.findall(r"<h2>([^<]+?)\s*<", template.read_text())

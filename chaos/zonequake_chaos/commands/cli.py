@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-import traceback
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.mounted import RUN, mount_all
 from zonequake_ctl.closed_output import ends_with_its_reader
-from zonequake_ctl.options import ReleaseOptions, wrong_words
+from zonequake_ctl.options import ReleaseOptions
+from zonequake_ctl.program import run_program
 from zonequake_ctl.release.cli import LOOK
 from zonequake_ctl.release.cli import app as releases
-from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_kube.options import expanded
 
 if TYPE_CHECKING:
@@ -321,29 +319,7 @@ def _exit(verdict: Verdict) -> None:
     raise typer.Exit(EXIT_CODES[verdict])
 
 
-_TYPERS_INTERRUPT = 130
-"""The code that typer returns for Ctrl-C instead of raising KeyboardInterrupt."""
-
-
 @ends_with_its_reader
 def main() -> NoReturn:
     """Runs the command; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
-    errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
-    try:
-        code = typer.main.get_command(app).main(standalone_mode=False)
-    except TyperException as error:
-        errors.print(wrong_words(error), style="red", markup=False)
-        sys.exit(USAGE_EXIT_CODE)
-    except UsageError as error:
-        errors.print(str(error), style="red", markup=False)
-        sys.exit(USAGE_EXIT_CODE)
-    except ChaosError as error:
-        errors.print(str(error), style="red", markup=False)
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
-    except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
-        traceback.print_exc()
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
-    if code == _TYPERS_INTERRUPT:
-        errors.print("interrupted; what was started is stopped", style="red")
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
-    sys.exit(code if isinstance(code, int) else 0)
+    run_program(app, failed=EXIT_CODES[Verdict.HARNESS_FAILED])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,13 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from typer.exceptions import TyperException
 
 from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.options import wrong_words
+from zonequake_ctl.program import run_program
 from zonequake_ctl.zq.look import find_current
 from zonequake_ctl.zq.status import show_status
-from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
+from zonequake_kube.errors import UsageError
 from zonequake_kube.options import context_option, expanded, kubeconfig_option
 
 FAILED_EXIT_CODE = 1
@@ -72,7 +71,8 @@ def status(
     where: CurrentOptions,
 ) -> None:
     """Show each zone: nodes, timers, partitions by state, moves, risks and their reasons."""
-    asyncio.run(show_status(where.place(), zone, watch=watch))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends a watch
+        asyncio.run(show_status(where.place(), zone, watch=watch))
 
 
 @app.command(epilog="Example: kubectl zq plan orders --set replicas=5")
@@ -167,22 +167,8 @@ def report(
 
 @ends_with_its_reader
 def main() -> NoReturn:
-    """Entry point: 0, 1 if the cluster refused, 254 for a usage error."""
-    errors = Console(stderr=True, soft_wrap=True)  # a path can be copied
-    try:
-        code = typer.main.get_command(app).main(prog_name="kubectl zq", standalone_mode=False)
-    except TyperException as error:
-        errors.print(wrong_words(error), style="red", markup=False)
-        sys.exit(USAGE_EXIT_CODE)
-    except UsageError as error:
-        errors.print(str(error), style="red", markup=False)
-        sys.exit(USAGE_EXIT_CODE)
-    except ChaosError as error:
-        errors.print(str(error), style="red", markup=False)
-        sys.exit(FAILED_EXIT_CODE)
-    except KeyboardInterrupt:
-        sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)
+    """Entry point: 0, 1 if the work could not be done, 254 for a usage error."""
+    run_program(app, failed=FAILED_EXIT_CODE, name="kubectl zq")
 
 
 if __name__ == "__main__":

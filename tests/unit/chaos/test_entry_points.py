@@ -1,4 +1,4 @@
-"""The installed programs: without their packages, and when nobody reads their output."""
+"""The installed programs: their exit codes, without packages, and when nobody reads the output."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
+
+from zonequake_ctl.program import run_program
+from zonequake_kube.errors import HarnessError, UsageError
 
 WITHOUT = """
 import sys
@@ -61,3 +65,37 @@ cli.main()
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (None, 0, ""),
+        (typer.Exit(3), 3, ""),
+        (typer.BadParameter("a word"), 254, "a word"),
+        (UsageError("an option"), 254, "an option"),
+        (HarnessError("no answer"), 7, "no answer"),
+        (RuntimeError("an error of ours"), 7, "Traceback"),
+        (KeyboardInterrupt(), 7, "interrupted; what was started is stopped"),
+    ],
+)
+def test_each_end_of_a_command_has_its_exit_code_and_its_words(
+    error: BaseException | None,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def tell() -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(sys, "argv", ["tell"])
+    with pytest.raises(SystemExit) as ended:
+        run_program(app, failed=7)
+    assert ended.value.code == code
+    said = capsys.readouterr().err
+    assert (words in said) if words else not said

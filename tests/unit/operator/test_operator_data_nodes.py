@@ -55,14 +55,23 @@ class Timeline:
         both = deadline_up_ms(self.state, self.timers), deadline_down_ms(self.state, self.timers)
         return tuple(None if at is None else at // 1000 for at in both)  # type: ignore[return-value]
 
+    def armed(self) -> tuple[str, str]:
+        """The nodes that the scale-up timer will add, and those that the other will remove."""
+        assert self.state is not None
+        up, down = (
+            "".join(sorted(timer.nodes)) if timer else ""
+            for timer in (self.state.up, self.state.down)
+        )
+        return up, down
+
 
 def test_the_scale_up_timeline_of_the_document() -> None:
     zone = Timeline(Timers(scale_up_s=300, scale_down_s=None), "ABC")
     assert zone.at(-1) == "ABC"
     assert zone.start(0, "D") == "ABC"
-    assert zone.deadlines() == (300, None)
+    assert (zone.deadlines(), zone.armed()) == ((300, None), ("D", ""))
     assert zone.start(250, "E") == "ABC"
-    assert zone.deadlines() == (550, None)
+    assert (zone.deadlines(), zone.armed()) == ((550, None), ("DE", ""))
     assert zone.at(549.999) == "ABC"
     assert zone.at(550) == "ABCDE"
     assert zone.deadlines() == (None, None)
@@ -102,7 +111,9 @@ def test_a_node_that_comes_back_leaves_the_down_set() -> None:
 def test_a_node_that_goes_leaves_the_up_set() -> None:
     zone = Timeline(Timers(scale_up_s=100, scale_down_s=None), "ABC")
     zone.start(0, "D")
+    assert zone.armed() == ("D", "")
     zone.stop(50, "D")
+    assert zone.armed() == ("", "")
     assert zone.at(1000) == "ABC"
 
 

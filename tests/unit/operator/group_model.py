@@ -7,6 +7,9 @@ And what it must live with, as `zonequake_store.raft.reconfigure` has it: a new 
 configuration again, so that it shows it uncommitted for a while; an uncommitted configuration may
 be lost with its leader; a leader outside its final configuration departs; a change that adds
 nobody is accepted under a higher token, and waits for its grant forever.
+
+`zonequake_ctl.what_if.group` can't stand in for it: it believes a file's reports, loses no entry
+and no leader by itself, and a change of peers waits there for an event.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ FROM ${BASE}
 RUN test -x /usr/bin/tini \
     || (apt-get update && apt-get install --yes --no-install-recommends procps tini \
         && rm -rf /var/lib/apt/lists/*)
-# Nobody becomes anybody else in here: su, mount and the like are plain programs.
+# No process can change its user in here: su, mount and the like lose their set-user-ID bits.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 COPY --from=dependencies /opt/zonequake /opt/zonequake
 COPY --from=dependencies /app /app

@@ -120,9 +120,9 @@ def _long(name: str, *options: str) -> Group:
 LONG_GROUPS = (
     # Each rule of docs/rules.md, broken on purpose.
     Group(name="audit", commands=(("python", "-m", "tests.rules_audit.audit"),), limit_s=3600),
-    # Seeds that nobody ran before, over all scenarios.
+    # Seeds that were never run before, over all scenarios.
     Group(name="hunt", commands=(("python", "-m", "tests.simulation.hunt"),), limit_s=3 * 3600),
-    # What docs/testing.md says why it is left to them.
+    # The long tests of these groups; docs/testing.md says why `make test` leaves them out.
     _long("unit", "-n", "2"),
     _long("simulation", "-n", "2"),
     _long("processes", "-n", "3"),
@@ -132,4 +132,4 @@ LONG_GROUPS = (
     _long("model"),
     _long("cluster"),
 )
-"""Sweeps that take too long for each change: `make test-all` runs them behind `GROUPS`."""
+"""Sweeps that take too long for each change: `make test-all` runs them after `GROUPS`."""

@@ -256,7 +256,7 @@ class Progress:
 
     def _next(self, lane: Lane) -> Group | None:
         """Returns a group that no lane has taken. Two that measure times would disturb each other,
-        so that nobody takes one of `Lane.WAITS` from its lane."""
+        so that no lane takes one of `Lane.WAITS` from its lane."""
         with contextlib.suppress(IndexError):
             return self.left[lane].popleft()
         for other in (Lane.OTHERS, Lane.COMPUTES):

@@ -1,5 +1,6 @@
 """Finds words that docs/style.md replaces, in pages, docstrings, comments, texts and help, and
-docstrings that begin without a verb or a noun, or are a question.
+docstrings that begin without a verb or a noun, or are a question; and words for people in comments,
+docstrings and texts of Python, charts, workflows, scripts, Makefile and Dockerfiles.
 
     scripts/words.py [FILE...]     these files; without any, all that the repository has
 
@@ -9,9 +10,11 @@ Prints file, line, what was found and what to write instead; ends with 1 if ther
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +41,7 @@ INSTEAD = {
 _WORDS = (rf"(?<![\w`-])(?P<w{i}>{words})(?![\w`-])" for i, words in enumerate(INSTEAD))
 _ANY = re.compile("|".join(_WORDS), re.IGNORECASE)
 _INSTEAD_OF = {f"w{i}": instead for i, instead in enumerate(INSTEAD.values())}
-_READ = (".md", ".py", ".yaml", ".yml", ".sh", ".j2", ".tpl", ".txt")
+_READ = re.compile(r"\.(?:md|py|yaml|yml|sh|j2|tpl|txt)$|^(?:Makefile|Dockerfile[^/]*)$")
 _NOT_READ = ("CHANGELOG.md", "docs/style.md", "requirements/", "scripts/words.py", "tests/")
 
 
@@ -57,23 +60,22 @@ _NO_ACTION = re.compile(
 )
 _ARTICLE = re.compile(r"(?:The|A|An)\b(?=\s)")
 _QUESTION = re.compile(r"[A-Z][^.?]*\?")
-_PERSON = re.compile(r"\b(?:whoever|somebody|someone)\b", re.IGNORECASE)
-_PERSON_SEEN = re.compile(rf"{_PERSON.pattern}|\b(?:nobody|anybody|everybody)\b", re.IGNORECASE)
-"""In texts that users see."""
+_PEOPLE = re.compile(
+    r"(?:\b|(?<=\\n))(?:whoever|(?:no|any|some|every)body|(?:some|every)one)\b", re.IGNORECASE
+)
 _NO_PERSON = "the node, process, client or person that it is"
-_TOLD = re.compile(r"\.j2$|(?:^|/)scenarios/[^/]+\.yaml$|^charts/zonequake/files/alerts\.yml$")
-"""Files whose text users see: pages, descriptions of scenarios, alerts."""
 _PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
-"""Where docstrings are read: in the product, and in a file outside of the repository."""
+"""Where docstrings are judged: in the product, and in a file outside of the repository."""
+_NAMES_ONLY = (".md", "benchmarks/evidence_ignite/rules.yaml")
+"""Where people-words may stand: in pages, and in the names of rules, which a page has."""
 
 
 def riddles(source: str) -> Iterator[tuple[int, str, str]]:
     """Yields line from 1, words and advice for docstrings of functions, classes and modules that
-    begin without a subject or are a question, for those of functions but properties that begin with
-    an article, and for people-words in docstrings and, some more of them, in texts.
+    begin without a subject or are a question, and for those of functions but properties that begin
+    with an article.
     """
     tree = ast.parse(source)
-    unseen = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     verb, noun = 'a verb first, as "Returns"', 'a noun first, as "The …" or "A …"'
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -84,21 +86,32 @@ def riddles(source: str) -> Iterator[tuple[int, str, str]]:
         elif isinstance(node, ast.ClassDef | ast.Module):
             found, advice = _first(node, _NO_SUBJECT) or _first(node, _QUESTION), noun
         else:
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                persons = _PERSON if id(node) in unseen else _PERSON_SEEN
-                for person in persons.finditer(node.value):
-                    line = node.lineno + node.value.count("\n", 0, person.start())
-                    yield line, person.group(), _NO_PERSON
             continue
         if found is not None:
             yield node.body[0].lineno, found, advice
 
 
-def people_seen(template: str) -> Iterator[tuple[int, str, str]]:
-    """Yields line from 1, word and advice for people-words in a text that users see."""
-    for number, line in enumerate(template.splitlines(), 1):
-        for person in _PERSON_SEEN.finditer(line):
+def people(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line from 1, word and advice for each people-word."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for person in _PEOPLE.finditer(line):
             yield number, person.group(), _NO_PERSON
+
+
+def people_of_python(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yields those in comments, docstrings and texts, not in names. Most files have none."""
+    if not _PEOPLE.search(source):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.NAME:
+            for number, word, instead in people(token.string):
+                yield token.start[0] + number - 1, word, instead
+
+
+def _people_of(name: str, text: str) -> Iterator[tuple[int, str, str]]:
+    if name.endswith(_NAMES_ONLY):
+        return iter(())
+    return people_of_python(text) if name.endswith(".py") else people(text)
 
 
 def _first(
@@ -115,7 +128,7 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def tracked() -> list[str]:
-    """The files that are looked at, from the root: also those that nobody has added yet."""
+    """The files that are looked at, from the root: also those that are not added yet."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -123,7 +136,7 @@ def tracked() -> list[str]:
         capture_output=True,
         text=True,
     ).stdout.splitlines()
-    return [name for name in listed if name.endswith(_READ) and not name.startswith(_NOT_READ)]
+    return [name for name in listed if _READ.search(name) and not name.startswith(_NOT_READ)]
 
 
 def main(names: list[str]) -> int:
@@ -138,7 +151,7 @@ def main(names: list[str]) -> int:
         for line, words, instead in [
             *findings(text),
             *(riddles(text) if is_product else ()),
-            *(people_seen(text) if _TOLD.search(name) else ()),
+            *_people_of(name, text),
         ]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")

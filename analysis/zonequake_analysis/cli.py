@@ -65,7 +65,7 @@ def judge_folder(
     with ExitStack() as at_end:
         lock = lock or at_end.enter_context(AnalysisLock(run))
         lock.take()
-        _ = record.description  # what is wrong with it is told before Spark starts
+        _ = record.description  # its errors are reported before Spark starts
         kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
             size=size_of(history_bytes, record.metrics_bytes),

@@ -54,11 +54,12 @@ def cost_of(
 ) -> Cost:
     """Returns what `command` costs until it ends, or is ended after `limit_s` or above `limit_gib`.
 
-    CPU is sampled from /proc five times a second, so that that of a child that nobody waits for
-    counts too, and is at least what the kernel says of those that were waited for. Memory is the
-    proportional set size: a page that several processes share counts once. The kernel walks the
-    page tables of a process to say it, and holds up a process of several GiB meanwhile, so it is
-    asked once a second, of any program: a higher peak between two samples is not seen.
+    CPU is sampled from /proc five times a second, so that that of a child counts too
+    that its parent doesn't wait for, and is at least what the kernel says of those that were waited
+    for. Memory is the proportional set size: a page that several processes share counts once. The
+    kernel walks the page tables of a process to say it, and holds up a process of several GiB
+    meanwhile, so it is asked once a second, of any program: a higher peak between two samples is
+    not seen.
     """
     waited_s = _waited_cpu_s()
     began, done, ended = time.monotonic(), threading.Event(), False

@@ -35,7 +35,7 @@ Processes = Mapping[str, list[int]]
 OPERATOR_PORT = 8080
 CLUSTER = "scale"
 VALUES = (
-    # The harness's own asks everybody for everything once a second.
+    # The harness's own asks every process for all metrics once a second.
     "prometheus.enabled=false",
     # Hundreds of groups that were just written keep their logs' ends in memory.
     "store.resources.limits.memory=3Gi",

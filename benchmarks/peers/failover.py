@@ -5,7 +5,7 @@
 The same heartbeats (200 ms) and election time-outs (1 s, and up to as much again by chance) at
 both, each three processes on loopback that sync their logs, spoken to by the load's own targets. A
 probe writes every 10 ms, on schedule, whether or not the last ones were answered, and is given up
-after 500 ms. *Window*: from the last success before the blow to the first one behind it. *Kill*:
+after 500 ms. *Window*: from the last success before the blow to the first one after it. *Kill*:
 SIGKILL to the leader, and a new start 3 s later. *Rolling restart*: SIGTERM to each member in turn,
 the leader's included, as soon as the last one has caught up, but not sooner than 2 s after that
 one's: who restarts faster would else be measured by fewer probes for as many hand-overs. p99 counts

@@ -5,7 +5,7 @@
 Ours by Spark is the whole `zonequake analyze` (every check, windows, the report); in-process are
 the two screens that decide registers and append-lists by themselves, without Spark, and the search
 for keys whose values repeat. Porcupine is
-somebody else's program in Go that searches an order; `plain` is its search without the look-ahead
+another project's program in Go that searches an order; `plain` is its search without the look-ahead
 that our model gives it. Each is a process of its own, from its start to its verdict, and is ended
 after a minute or above 12 GiB. *Easy* are many keys with few operations that meet. *Hot key* is one
 register with dozens of clients at once; *never answered* are writes, which may be applied at any
@@ -60,7 +60,7 @@ HARD = [
     (5_000, 0.02, True, 5),
     (100_000, 0.0, False, 5),
 ]
-"""Operations, the share of writes that nobody answered, whether one read is stale, and how many
+"""Operations, the share of writes that were never answered, whether one read is stale, and how many
 values are written; 0 if each is unique."""
 
 

@@ -6,9 +6,9 @@
 On pods of an installed release, by the harness's own scenarios, faults and load: one group of three
 for each system, equal election time-outs (1 s, and up to as much again by chance), 200 operations a
 second. *sigkill*: of the leader's process; its container starts again. *pod-kill*: SIGKILL, and the
-pod deleted with grace 0, as `kubectl delete --force --grace-period=0`. *cut*: the leader's links to
-everybody dropped for 5 s. Systems take turns, blow by blow of the list. *Window*: the longest time
-without an answered operation from when the fault began until 5 s after it had taken effect.
+pod deleted with grace 0, as `kubectl delete --force --grace-period=0`. *cut*: all of the
+leader's links dropped for 5 s. Systems take turns, blow by blow of the list. *Window*: the longest
+time without an answered operation from when the fault began until 5 s after it had taken effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node costs whose groups nobody asks anything: CPU and memory, by number of groups.
+"""The cost of a node whose groups get no requests: CPU and memory, by number of groups.
 
     python -m benchmarks.store.bench_idle
 

@@ -1,4 +1,4 @@
-"""Counts elections that nobody needed: three sound data nodes under load on a busy machine.
+"""Counts needless elections: three sound data nodes under load on a busy machine.
 
     python -m benchmarks.store.needless_elections [--minutes 60] [--busy 20]
 

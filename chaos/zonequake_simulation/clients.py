@@ -377,7 +377,7 @@ class _Run:
         if self.waits_for != id_:
             return False
         self.waits_for = 0
-        assert self.timer is not None, "who waits has a timer"
+        assert self.timer is not None, "a client that waits has a timer"
         self.timer.cancel()
         return True
 

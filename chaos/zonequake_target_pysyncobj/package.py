@@ -47,7 +47,7 @@ class PysyncobjMembers:
         health = {"httpGet": {"path": "/status", "port": "clients"}, "periodSeconds": 1}
         addresses = [members.address(pod, PORTS.peers) for pod in members.pods]
         own = members.address("$(POD)", PORTS.peers)
-        # A member is told of all, itself too: the library leaves itself out.
+        # A member gets the names of all, its own too: the library leaves that out.
         return {
             "command": ["python", f"{FOLDER}/server.py"],
             "args": [

@@ -1,5 +1,5 @@
 """The installed programs. They start with nothing but the standard library: a wheel without extras
-has no more, and is told of in a sentence.
+has no more. Then they print which extras are missing, instead of a traceback.
 """
 
 from __future__ import annotations

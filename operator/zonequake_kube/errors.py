@@ -73,7 +73,7 @@ def in_words(error: BaseException) -> str:
 
 
 def unreadable(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file can't be read, without Python's numbers: behind the file's name and a colon."""
+    """Why a file can't be read, without Python's numbers: after the file's name and a colon."""
     if isinstance(error, UnicodeDecodeError):
         return f"found byte 0x{error.object[error.start]:02x} at {error.start:,}, which is no UTF-8"
     return (error.strerror or str(error)).lower()

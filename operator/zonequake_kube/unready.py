@@ -13,7 +13,7 @@ from datetime import datetime
 from zonequake_kube.objects import Json
 
 MOST_PODS = 10
-"""Pods that are told of: an evicted pod stays, and its Deployment may have made dozens."""
+"""Most pods that are named: an evicted pod stays, and its Deployment may have made dozens."""
 MOST_CHARACTERS = 300
 """Characters of a message that are shown."""
 
@@ -76,7 +76,7 @@ def trouble_lines(pods: Iterable[Json], nodes: Iterable[Json]) -> list[str]:
 
 
 def lease_words(lease: Json, now: datetime) -> str:
-    """Returns who holds a Lease, and how old it is by this clock."""
+    """Returns the holder of a Lease, and how old it is by this clock."""
     name, spec = lease["metadata"]["name"], lease.get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder:

@@ -64,7 +64,7 @@ async def listen(
     admission: Admission | None,
     backlog: int = 100,
 ) -> Listener:
-    """Open a listener; without `admission` everybody gets in. Raises OSError."""
+    """Open a listener; without `admission` it accepts every client. Raises OSError."""
     loop = asyncio.get_running_loop()
     if admission is None:
         return _Unguarded(await loop.create_server(factory, host, port, backlog=backlog))

@@ -96,7 +96,7 @@ def kept(found: DataFrame, at_end: ExitStack, *, few: bool) -> DataFrame:
     """
     spark = found.sparkSession
     if few and runs_locally(spark):
-        # It goes when nobody has it any more.
+        # Spark frees it once no reference to it is left.
         return found.coalesce(spark.sparkContext.defaultParallelism).localCheckpoint()
     at_end.callback(found.persist().unpersist)
     return found

@@ -114,7 +114,7 @@ def _columns(
     rows = table.num_rows
     first, *pairs, last = (column.chunk(0) for column in table.columns)
     if _content(first).size or _content(last).size:
-        return None  # something stands before the first mark or behind the last one
+        return None  # there is text before the first mark or after the last one
     columns = {field.name: pa.nulls(rows, field.type) for field in shape}
     for field, name, value in zip(fields, pairs[::2], pairs[1::2], strict=True):
         if name.null_count or _content(name).tobytes() != _quoted(field) * rows:

@@ -92,7 +92,7 @@ class AnalysisLock:
             self._hold()
         self.check()
         self._delete_told()
-        # A store that refuses to delete them must not keep the verdict from being told; the last
+        # A store that refuses to delete them must not keep the verdict from being shown; the last
         # table is not there, so that nothing opens what is left.
         with suppress(OSError, LocationError):
             (self.run / TABLES_FOLDER).delete_folder()

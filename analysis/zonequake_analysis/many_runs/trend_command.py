@@ -27,7 +27,7 @@ from zonequake_analysis.text.untrusted_text import one_line
 app = typer.Typer(help="Show the trend of many runs.", add_completion=False)
 
 MOST_TOLD = 10
-"""Most runs left out that the command tells of; the rest is counted, and on the page."""
+"""Most runs left out that the command names; the rest is counted, and on the page."""
 
 PAGE, TABLE = "trend.html", "trend.parquet"
 

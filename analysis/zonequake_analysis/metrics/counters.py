@@ -83,7 +83,7 @@ def increase(samples: SeriesSamples, *, late: bool, born: bool, scrape_ms: int) 
         total = float(grown.sum()) + (float(value[0]) if late and born else 0.0)
     inside = slice(*np.flatnonzero(numbers)[[0, -1]] + [0, 1])
     close_by = since(samples.t_ms[inside]) <= GAP_SCRAPES * scrape_ms
-    # Neighbours among all samples: behind a stale marker an increase was not seen.
+    # Neighbours among all samples: after a stale marker an increase was not seen.
     close = numbers[1:] & numbers[:-1] & (since(samples.t_ms)[1:] <= GAP_SCRAPES * scrape_ms)
     with np.errstate(invalid="ignore"):
         seen = samples.t_ms[1:][close & (samples.value[1:] > samples.value[:-1])]

@@ -176,7 +176,7 @@ def _examples(
 
 
 def _moment(one: Example, offset_ns: int) -> NodeMoment | None:
-    """Returns the node whose log may tell more, and when: who answered, or answered last there."""
+    """Returns the node whose log may tell more, and when: it answered, or answered last."""
     nodes = [one.node] if one.node else [o.node for o in one.around if o.op in one.named and o.node]
     if not nodes:
         return None

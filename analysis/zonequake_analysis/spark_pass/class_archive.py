@@ -8,7 +8,7 @@ later ones map into memory:
     ~/.cache/zonequake/spark-<Java and Spark>-history.jsa   of one without: until there is the other
 
 An archive of another Java or Spark has another name, and the JVM itself passes over one that
-doesn't fit. Who writes an archive removes those that nobody has read for a week, not all others:
+doesn't fit. A process that writes an archive removes those unread for a week, not all others:
 two environments on a machine would remove each other's. The folder may be deleted at any time; if
 it can't be written, there is no archive.
 """

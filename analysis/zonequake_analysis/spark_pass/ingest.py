@@ -75,7 +75,7 @@ class Ingested:
 
     @cached_property
     def ops(self) -> DataFrame:
-        """The operations, as a table that Spark makes only for who asks: most runs are clean."""
+        """The operations, as a table that Spark makes at the first read: most runs are clean."""
         return self.read_ops()
 
     @property
@@ -84,7 +84,7 @@ class Ingested:
         return any(bucket.suspects != NO_SUSPECTS for bucket in self.buckets)
 
     def forget_ops(self) -> None:
-        """Frees what Spark keeps of the operations, if anybody has asked for them."""
+        """Frees what Spark keeps of the operations, if `ops` was read."""
         if "ops" in vars(self):
             self.ops.unpersist()
 

@@ -97,14 +97,14 @@ def runs_locally(spark: SparkSession) -> bool:
 
 
 def defaults(size: Size, master: str, recorded: ArchivedRun | None) -> dict[str, str]:
-    """Returns what a session at this master sets where nobody else has.
+    """Returns what a session at this master sets where no other source has.
 
     `recorded`: the kind of run whose classes the JVM may write into an archive, if there is none.
     """
     by_size = _BY_SIZE[size]
     cores = os.cpu_count() or 2
     local = _ON_ONE_MACHINE if is_local(master) else {}
-    # A driver on a cluster is a pod for one analysis: it would write the archive for nobody.
+    # A driver on a cluster is a pod for one analysis: no later session would read its archive.
     archive = archive_options(recorded, own_command=is_known()) if local else archive_options(None)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

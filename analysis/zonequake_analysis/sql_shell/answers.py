@@ -60,7 +60,7 @@ def _table(
     kept = list(itertools.islice(all_rows, most))
     is_cut = most is not None and next(all_rows, None) is not None
     if len(kept) == len(columns) == 1 and isinstance(text := kept[0][0], str) and "\n" in text:
-        yield visible(text)  # a plan of EXPLAIN, which nobody could read in one line
+        yield visible(text)  # a plan of EXPLAIN: unreadable in one line
         return
     texts = [[_shown(value) for value in row] for row in kept]
     names = [one_line(name) for name in columns]

@@ -123,7 +123,7 @@ class Hdfs(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
 
 
 class _Reading(io.RawIOBase):
-    """A file for reading. The client panics behind the end, so it is never asked there."""
+    """A file for reading. The client panics after the end, so it is never asked there."""
 
     def __init__(self, reader: hdfs_native.FileReader, limit_s: float) -> None:
         self._reader, self._limit_s = reader, limit_s

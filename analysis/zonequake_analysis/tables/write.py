@@ -4,7 +4,7 @@
     findings of other checks ── pyarrow, driver ▶ tables/findings/of-checks.parquet
     windows, faults, … ──────── pyarrow, driver ▶ tables/<name>/all.parquet
 
-`findings` comes first: who finds all of the others finds all findings, too.
+`findings` comes first: a reader that finds all of the others finds all findings, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text from outside within Markdown, as GitHub, GitLab and CommonMark read it. Pure.
 
 A run's own words must look as they are: no table's cell ends early, nothing becomes a heading, a
-link, a picture, a tag or a formula, a bare address is no link, and nobody is mentioned.
+link, a picture, a tag or a formula, a bare address is no link, and no account is mentioned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def cell(text: str, most: int = MOST_CHARACTERS) -> str:
     """Returns text in one line, for a table's cell or the middle of a sentence.
 
     Characters that Markdown could read become references by number, which are never structure
-    (CommonMark, "Entity and numeric character references"), or stand behind a backslash.
+    (CommonMark, "Entity and numeric character references"), or stand after a backslash.
     """
     return _READ_BY_MARKDOWN.sub(_as_text, plain(text, most))
 

@@ -112,7 +112,7 @@ async def _payable(kube: Kube, release: str, run: str | None) -> tuple[type[Debt
     try:
         lock = await read_run_lock(kube, release)
     except ClusterError:
-        return HEALING  # whose lock it is, is not known yet
+        return HEALING  # the lock's run is not known yet
     except HarnessError:
         lock = None
     return () if lock is not None and run not in (None, lock.run) else get_args(Debt)

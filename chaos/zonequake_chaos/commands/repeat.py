@@ -70,7 +70,7 @@ def run_series(
     walked = _Results()
     try:
         _walk(options, series, find, console, walked)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was reported
         walked.failure = error
     _tell(options, series, walked, console)
     if walked.failure is not None and not walked.ended:

@@ -307,7 +307,7 @@ def _analyzed(
             judged = judge_stored(location) if judge_stored else _judged_here(location, lock)
         except (FolderHeld, RunNotWhole) as error:
             return _untold(report, console, Verdict.HARNESS_FAILED, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be reported
             why = f"the analysis broke off: {in_words(error)}"
             console.print(why, style="red", markup=False)
             trace = traceback.format_exc().encode()

@@ -109,8 +109,8 @@ def unaltered(before: DumpedState, after: DumpedState | None) -> list[str]:
 
 
 def undecided(before: DumpedState, dumped: Mapping[str, DumpedState]) -> list[str]:
-    """Returns that nobody tells what an altered member would dump, had it not been altered, as a
-    sentence. An election adds an entry of its own, behind which the other members tell it.
+    """Returns, as a sentence, that it isn't known what an altered member would dump if it weren't
+    altered. After the entry that an election adds, the other members' dumps show it.
     """
     after = dumped.get(before.node)
     if after is None or after.applied == before.applied:

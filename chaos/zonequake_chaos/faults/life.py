@@ -35,7 +35,7 @@ class FaultWorld:
 
     `node`: the node itself, if it is on this machine; `shell`: runs commands on a pod's node.
     `zones`: the run's own; `loads`: its load, one per zone. `tasks`: what faults do beside the run,
-    which ends it before it heals, however it came to its end.
+    which cancels them before it heals, whatever ended the run.
     """
 
     kube: Kube

@@ -80,7 +80,7 @@ class TargetPackage(ABC):
     beside what clients saw; members give them at `MemberSet.metrics_port`.
     `model_test`: of the target that `zonequake target new` copies, the path of its test. For the
     conformance suite: `members` is their number; `alters` is how a value in a member's data is
-    altered behind its back.
+    altered in its files while it doesn't run.
     """
 
     name: ClassVar[str]

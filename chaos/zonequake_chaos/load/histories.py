@@ -124,7 +124,7 @@ class Followed:
     async def _follow(self) -> None:
         while not self._ended.is_set():
             for load in self._loads:
-                with contextlib.suppress(OSError):  # a full disk: `collect` tells of it
+                with contextlib.suppress(OSError):  # a full disk: `collect` reports it
                     await load.follow(self._folder)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), FOLLOW_S)

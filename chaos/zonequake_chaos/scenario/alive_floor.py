@@ -125,8 +125,8 @@ def harm_of(fault: AnyFault, sizes: Mapping[str, int]) -> Harm | None:
             names = frozenset(f"{fault.pool}-{ordinal}" for ordinal in gone)
             return Harm(fault=fault.name, nodes=names, lasting=True) if names else None
         case ComponentPauseSpec() | ComponentKillSpec():
-            everybody = sum(sizes.values()) if fault.component == API_SERVER else 0
-            return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
+            nodes = sum(sizes.values()) if fault.component == API_SERVER else 0
+            return Harm(fault=fault.name, others=nodes, leases_only=True, thing=fault.component)
         case RollingRestartSpec():
             return Harm(fault=fault.name, others=1)
         case NetworkLossSpec() | NetworkSlowSpec() if not _as_good_as_cut(fault):

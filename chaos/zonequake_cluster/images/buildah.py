@@ -60,7 +60,7 @@ class Buildah:
     def release(self) -> None:
         """Removes the containers that builds left, and unmounts everything below the folder.
 
-        A killed buildah leaves both: nobody could delete the folder then.
+        A killed buildah leaves both, and with them the folder can't be deleted.
         """
         self._run("rm", "--all")
         for place in mounts_below(self._folder):

@@ -1,7 +1,7 @@
 """Images of Apache Ignite 3: a Java runtime, and the release's jars from Maven Central.
 
-Each jar of a release is pinned by its SHA-256, in `requirements/ignite-<release>.sha256`; one that
-is missing, or that nobody pinned, ends the build.
+Each jar of a release is pinned by its SHA-256, in `requirements/ignite-<release>.sha256`; the
+build ends if one is missing, or isn't pinned.
 """
 
 from __future__ import annotations

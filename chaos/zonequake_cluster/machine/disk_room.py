@@ -17,7 +17,7 @@ NEAR_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRoom:
-    """Bytes of the file system that holds `folder`; `free_bytes` are those for anyone."""
+    """Bytes of the file system that holds `folder`; `free_bytes` are those that all users share."""
 
     folder: Path
     free_bytes: int

@@ -104,7 +104,7 @@ class NodeConnection:
         return not self._waiting
 
     def tell(self, operation: int, *values: bytes) -> None:
-        """Sends a request whose answer nobody waits for; does nothing without a connection."""
+        """Sends a request without waiting for its answer; does nothing without a connection."""
         if self._open:
             self._writer.write(request(operation, next(self._numbers), *values))
 

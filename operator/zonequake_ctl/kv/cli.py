@@ -172,8 +172,6 @@ def txn(
 ) -> None:
     """Run several steps as one transaction, on keys of one or several partitions.
 
-    For instance: zonequake kv txn 'get a' 'put a 5' 'append log 7' --zone z1
-
     Prints what each get found. Exit code 3 if a cas found another value: then nothing is done.
     """
     transaction = transaction_of(steps)

@@ -217,9 +217,7 @@ class NamespaceApi:
         )
 
     async def may(self, right: Right) -> bool:
-        """Returns whether this account has a right in its namespace. Asking is everybody's
-        right.
-        """
+        """Returns whether this account has a right in its namespace. Every account may ask."""
         resource, _, below = right.resource.partition("/")
         asked = {"namespace": self._namespace, "verb": right.verb, "group": right.group}
         review = {

@@ -49,7 +49,7 @@ ERASE_TELL_S = 10.0
 that answers and can't erase.
 """
 WATCH_S, WATCH_LATE_S = 30, 5
-"""Whole seconds that one watch lasts, and how much later it is given up: nothing else tells of a
+"""Whole seconds that one watch lasts, and how much later it is given up: nothing else shows a
 connection that ended while this pod had no network, and meanwhile kopf would hear of no deletion.
 """
 

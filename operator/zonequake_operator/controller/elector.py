@@ -64,10 +64,10 @@ class Elector:
                 async with asyncio.timeout(self._candidate.duration_s * RENEW_SHARE):
                     found = await self._read()
                     if found.holder == self._candidate.name:
-                        nobody = Ballot(
+                        released = Ballot(
                             holder="", transitions=found.transitions, version=found.version
                         )
-                        await self._write(nobody)
+                        await self._write(released)
             except (KubeError, TimeoutError) as error:
                 logger.info("the Lease %s runs out by itself: %s", self._lease, error)
 

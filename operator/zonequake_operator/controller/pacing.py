@@ -3,7 +3,7 @@
 The document's failover thread retries a bounded number of times and then calls for help
 (`rebalance`, "Failover"); ours goes on forever, backed off. How often a change was asked for is
 counted, so that the zone's conditions can call for help (design §3). A reset isn't slowed down: its
-survivor refuses it until it has noticed that its leader is gone, and nobody is served meanwhile.
+survivor refuses it until it has noticed that its leader is gone, and no client is served meanwhile.
 """
 
 from __future__ import annotations

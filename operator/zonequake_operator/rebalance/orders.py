@@ -292,7 +292,7 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
     if not keys.is_forced:
         kept |= group.configured_nodes
     elif not reset.is_carried_out(keys, group.leading):
-        return []  # "Nobody is erased before that group leads"
+        return []  # no replica is erased before that group has a leader (hole 9)
     else:
         kept |= keys.planned_nodes
     return _erasures(

@@ -108,6 +108,9 @@ def test_a_docstring_with_a_verb_and_one_of_a_class_are_left_alone(tmp_path: Pat
         ('X = 1\n"""The age.\n\nWhoever reads it."""\n', "4: 'Whoever': write the node"),
         ('raise ValueError("somebody else wrote it")\n', "1: 'somebody': write the node"),
         ('said = f"not judged: nobody probed {1}"\n', "1: 'nobody': write the node"),
+        ('said = "not judged:\\nNobody probed"\n', "1: 'Nobody': write the node"),
+        ("X = 1\n# Everybody gets in.\n", "2: 'Everybody': write the node"),
+        ("KEPT = 1  # until nobody has it\n", "1: 'nobody': write the node"),
     ],
 )
 def test_a_planted_riddle_is_found_in_its_line(tmp_path: Path, source: str, told: str) -> None:
@@ -141,17 +144,35 @@ def test_a_docstring_of_a_property_may_begin_with_an_article(
     assert words(str(file)).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["scenarios/a.yaml", "page.html.j2"])
-def test_a_scenario_or_a_page_that_users_see_names_no_people(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("scenarios/a.yaml", "Nobody probed."),
+        ("page.html.j2", "<p>Nobody probed.</p>"),
+        ("chart.yaml", "# Nobody asks it."),
+        ("workflow.yml", "on: push # Nobody asks it."),
+        ("script.sh", "true # Nobody asks it."),
+        ("Makefile", "all: ## Nobody asks it."),
+        ("Dockerfile.agent", "# Nobody asks it."),
+    ],
+)
+def test_a_file_that_is_no_page_of_docs_names_no_people(
+    tmp_path: Path, name: str, line: str
+) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
-    file.write_text("<p>\nNobody probed.</p>\n")
+    file.write_text(f"\n{line}\n")
     done = words(str(file))
     assert done.returncode == 1
     assert f"{file}:2: 'Nobody': write the node" in done.stdout
 
 
-def test_words_for_people_stay_in_docstrings_and_names(tmp_path: Path) -> None:
+def test_words_for_people_stay_in_names_and_pages(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
-    file.write_text('NOBODY = 0\n"""The number that nobody has; analyses have others."""\n')
+    file.write_text(
+        'NOBODY = 0\n"""`test_nobody_leads`; analyses have others."""\nnobody = NOBODY\n'
+    )
     assert words(str(file)).returncode == 0
+    page = tmp_path / "page.md"
+    page.write_text("Nobody asks it.\n")
+    assert words(str(page)).returncode == 0

@@ -2,7 +2,7 @@
 
 `attempts.py` says how an operation is pursued over its attempts.
 
-A pause ends as soon as the table learns of another leader; while anyone is pausing, all nodes are
+A pause ends as soon as the table learns of another leader; while an operation pauses, all nodes are
 asked for their routes every `ROUTES_PAUSE_S`, so that an operation is on its way within that time
 and a round trip of the new leader's election. Nothing is ever hedged.
 """

@@ -146,7 +146,7 @@ class HistoryWriter:
     def append(self, event: HistoryEvent | RecordedTransaction) -> None:
         """Hand one line to the kernel. Raises HistoryError; the load must then stop.
 
-        A line that was taken in part stays the file's last: one behind it would be lost with it.
+        A line that was taken in part stays the file's last: one after it would be lost with it.
         """
         if self._torn:
             raise HistoryError(

@@ -27,7 +27,7 @@ node in `edge`, or a simulation) must
 
 The Raft index alone decides what is missing. Counters ride along and are compared wherever both
 sides know them at the same index; unequal ones break the replica that asks (`comparison` for the
-members of a group, which ask nobody while they follow).
+members of a group, which ask no supplier while they follow).
 
 Anything may be lost, doubled, late or restarted. A demander repeats itself; each repetition opens a
 new **round**, and what belongs to an older one is ignored. A supplier forgets nothing it needs:

@@ -20,8 +20,8 @@ comes when it is full keeps the mark of that moment. For example, with room for 
     1: a#1   2: b#1   3: c#1 since 2 evicts a   4: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
     5: a#2 since 4 evicts b, mark 2             6: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
 
-A request stands behind its `since`, but where a reset took entries away and their indexes are used
-again. What was seen before the reset says nothing about the entries behind it: such a request would
+A request stands after its `since`, but where a reset took entries away and their indexes are used
+again. What was seen before the reset says nothing about the entries after it: such a request would
 be taken for new once its client was evicted. So it isn't applied at all, and its client, if it is
 sure of that, sends it again with what it has seen of the new lineage.
 """
@@ -72,7 +72,7 @@ class ClientTable:
         self, request_id: RequestId, term: int, index: int, *, is_entry: bool = True
     ) -> CommandOutcome | None:
         """Returns the first outcome of this request, FORGOTTEN, or None if it is new. `index`: of
-        its entry; or, if it has none yet, of the last one that was applied, somewhere behind which
+        its entry; or, if it has none yet, of the last one that was applied, somewhere after which
         it will stand.
         """
         session = self.sessions.get(request_id.client)

@@ -32,7 +32,7 @@ UNREADABLE = (
 
 _FILE_NAME = "data.mdb"
 
-# LMDB tells of a write that the disk took half of as of an input/output error.
+# LMDB reports a write of which the disk took only a part as an input/output error.
 _FULL_DISK_BYTES = 1 << 20
 
 

@@ -13,7 +13,7 @@ An operation without an answer stays open, and may take effect once, at any late
 Configurations stay few by three rules, each of which forbids nothing:
 
 - a read takes effect as soon as the register has its value, because it changes nothing;
-- a plain write that nobody observed needs no time of its own: it may stand just before any plain
+- a plain write that no read observed needs no time of its own: it may stand just before any plain
   write that took effect while it was open (`written_at`), which hides it;
 - a configuration that allows everything that another one allows replaces it: more reads are done,
   fewer writes and unanswered operations are used, the last plain write is later.

@@ -1,4 +1,4 @@
-"""Probes that were never sent: of a partition, before a vantage's first, or behind its last.
+"""Probes that were never sent: of a partition, before a vantage's first, or after its last.
 
 No data is not success: an outage that no vantage looked at is no window. Pure.
 """

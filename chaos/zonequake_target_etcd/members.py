@@ -187,6 +187,8 @@ one with which etcd would read none of them."""
 SERVER_METRICS = declare(
     ("grpc_server_handling_seconds", "p50", "p50 of requests in the member"),
     ("grpc_server_handling_seconds", "p99", "p99 of requests in the member"),
+    ("etcd_server_range_duration_seconds", "p99", "p99 of reads in the member"),
+    ("etcd_server_apply_duration_seconds", "p99", "p99 of applies"),
     ("etcd_server_proposals_pending", "level", "proposals waiting"),
     ("etcd_disk_wal_fsync_duration_seconds", "p99", "p99 of the log's fsync"),
     ("etcd_disk_backend_commit_duration_seconds", "p99", "p99 of the backend's commits"),

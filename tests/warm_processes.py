@@ -2,9 +2,10 @@
 
 A data node imports for 0.8 s of a processor, an operator for 1.4 s, and tests start hundreds. So a
 server beside each pytest process imports what they need, once, and forks: what it starts is a
-process of its own, with its own id, signals, files and end, as after `python -m`. A library that
-comes before libc (`LD_PRELOAD`) is loaded as a program is executed: it has a server of its own.
-The containers of `cluster` start programs in the usual way.
+process of its own, with its own id, signals, files and end, as after `python -m`. It finds modules
+where the test finds them: `multiprocessing` hands `sys.path` on, and `PYTHONPATH` is for what the
+program starts itself. A library that comes before libc (`LD_PRELOAD`) is loaded as a program is
+executed: it has a server of its own. The containers of `cluster` start programs in the usual way.
 """
 
 from __future__ import annotations
@@ -123,8 +124,6 @@ def _run(command: tuple[str, ...], environment: dict[str, str], log: str) -> Non
     os.environ.clear()
     os.environ.update(environment)
     importlib.reload(kube_config)  # which reads the environment once, as it is imported
-    # Python puts it there as it starts; this process was forked from one that started without it.
-    sys.path[:0] = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     try:
         if command[0] == "-m":
             sys.argv = [*command[1:]]

@@ -61,8 +61,6 @@ def run_tests(tests: Collection[str], mutation: Mutation | None) -> Run:
         results = Path(folder) / "results.xml"
         if mutation is not None:
             _write_copy(mutation, Path(folder))
-            # This process imports the mutated copy, not the sources; it ends with the mutation.
-            sys.path.insert(0, folder)
             os.environ["PYTHONPATH"] = folder  # for programs that tests start
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
         said = StringIO()
@@ -74,6 +72,7 @@ def run_tests(tests: Collection[str], mutation: Mutation | None) -> Run:
                         "--tb=native",
                         "--assert=plain",
                         f"-c{ROOT}/pyproject.toml",
+                        f"-opythonpath={folder} {ROOT}",  # the copy before the sources
                         f"--junitxml={results}",
                     ),
                     *(f"--confcutdir={TESTS}", f"--timeout={TEST_LIMIT_S}"),

@@ -16,7 +16,7 @@ def kinds_in(documents: list[Document], namespace: str) -> set[str]:
     return {d["kind"] for d in documents if d["metadata"].get("namespace") == namespace}
 
 
-def test_nobody_gets_an_agent_unasked(render: Render) -> None:
+def test_no_release_gets_an_agent_unasked(render: Render) -> None:
     documents = render()
     assert not {"Namespace", "DaemonSet"} & {d["kind"] for d in documents}
     (harness,) = [d for d in documents if d["metadata"]["name"] == "zq-harness"]
@@ -37,7 +37,7 @@ def test_what_is_privileged_is_alone_in_a_namespace_of_its_own(render: Render, o
     }
 
 
-def test_the_agent_listens_to_nobody_and_may_ask_the_api_server_nothing(
+def test_the_agent_opens_no_port_and_may_ask_the_api_server_nothing(
     render: Render, one: One
 ) -> None:
     documents = render(sets=[ON])
@@ -55,7 +55,9 @@ def test_the_agent_listens_to_nobody_and_may_ask_the_api_server_nothing(
     assert policy == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
-def test_whoever_drives_the_agent_may_exec_there_and_nothing_else(render: Render, one: One) -> None:
+def test_the_harness_account_may_exec_at_the_agent_and_nothing_else(
+    render: Render, one: One
+) -> None:
     documents = render(
         sets=[ON, "faultAgent.drivers[0].kind=User", "faultAgent.drivers[0].name=ann"]
     )

@@ -217,7 +217,7 @@ def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render:
     assert not policies.lets_out(operator, store, Port(7003))
 
 
-def test_without_the_api_servers_addresses_it_can_be_reached_but_reaches_nobody(
+def test_without_the_api_servers_addresses_it_can_be_reached_but_reaches_no_pod(
     render: Render,
 ) -> None:
     policies = Policies(render(sets=["networkPolicy.enabled=true"]), namespace=NAMESPACE)

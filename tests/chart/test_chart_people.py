@@ -42,7 +42,7 @@ def test_an_editor_writes_zones_and_tables_and_never_what_the_operator_decides(
     assert resources == {"distributionzones", "tables"}
 
 
-def test_roles_are_bound_to_nobody_and_can_be_left_out(render: Render) -> None:
+def test_roles_are_not_bound_and_can_be_left_out(render: Render) -> None:
     bound = {d["roleRef"]["name"] for d in render() if d["kind"] == "RoleBinding"}
     assert not bound & {"zq-viewer", "zq-editor", "zq-node-reports", "zq-kv"}
     left = {d["metadata"]["name"] for d in render(sets=["roles.create=false"])}

@@ -124,7 +124,7 @@ class Release:
         assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
         self._installed = (fault, agent, more)
 
-    def installed_by_somebody_else(self) -> None:
+    def installed_by_another_tool(self) -> None:
         """A test installed the release in its own way: the next one has it again."""
         self._installed = None
 

@@ -74,7 +74,7 @@ def test_after_a_kill_clean_leaves_and_proves_nothing_left(
         pytest.param(*("mortal-mind", "clock", CLOCK, "vDSO of process"), marks=pytest.mark.long),
     ],
 )
-def test_a_debt_that_nobody_recorded_is_found_by_inspection_and_by_looking(
+def test_an_unrecorded_debt_is_found_by_inspection_and_by_looking(
     scenario: str, fault: str, deed: str, trace: str, kills: Sweep
 ) -> None:
     entry = (*PLANTED, "forgetful")

@@ -146,7 +146,7 @@ def of_a_foreign_cluster(kubeconfig: Path) -> str:
 @pytest.fixture
 def pipeline(release: Release, tmp_path: Path) -> Iterator[Pipeline]:
     yield Pipeline(release, tmp_path)
-    release.installed_by_somebody_else()
+    release.installed_by_another_tool()
 
 
 def short_scenario(folder: Path) -> Path:

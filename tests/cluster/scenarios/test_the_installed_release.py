@@ -230,7 +230,7 @@ def test_an_image_that_is_not_there_ends_a_run_at_once_and_can_be_loaded(
         assert "ImagePull" in said, said
         assert took_s < 90, "it does not wait for the end of the set-up"
     finally:
-        release.installed_by_somebody_else()
+        release.installed_by_another_tool()
     archive = tmp_path / "absent.tar"
     archive.write_bytes(
         program_archive(b"none", image=absent, machine=platform.machine(), path="program")

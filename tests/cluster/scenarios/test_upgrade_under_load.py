@@ -95,11 +95,11 @@ def change(release: Release, old: Old) -> Any:
         images = (
             old.images | {"load": release.images["store"]} if which == "old" else release.images
         )
-        release.installed_by_somebody_else()
+        release.installed_by_another_tool()
         return asyncio.run(install_release(release.place, images=images, chart=chart))
 
     yield to
-    release.installed_by_somebody_else()
+    release.installed_by_another_tool()
 
 
 @pytest.mark.parametrize(("begin", "end"), [("old", "present"), ("present", "old")])

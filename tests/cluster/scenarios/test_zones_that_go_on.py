@@ -37,7 +37,7 @@ def test_a_survivor_goes_on_alone_and_gives_up_exactly_what_it_lacked(run_scenar
 
 
 @pytest.mark.long
-def test_whoever_is_back_first_of_a_stopped_group_waits_for_the_others(run_scenario: Any) -> None:
+def test_the_first_node_back_of_a_stopped_group_waits_for_the_others(run_scenario: Any) -> None:
     """Steps 4 to 6 of the A-D scenario: nothing is reset, and no acknowledged write lost."""
     judged = run_scenario("ha-stopped", SHORT)
     assert judged.exit_code == 0, judged.output

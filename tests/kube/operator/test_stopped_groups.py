@@ -62,7 +62,7 @@ async def fault_by_hand(machine: Machine) -> Proof:
         return await life.wait_until_effective(injury)
 
 
-def test_whoever_of_a_stopped_group_is_back_first_waits_for_the_majority(
+def test_the_first_node_back_of_a_stopped_group_waits_for_the_majority(
     machine: Machine, loop: Relay
 ) -> None:
     registers = begin(machine, loop)

@@ -310,7 +310,7 @@ async def test_what_a_killed_harness_broke_is_healed_by_another_process(
 
 
 @pytest.mark.parametrize("harm", ['"lost_percent": 100', '"delay_ms": 400'])
-async def test_what_a_killed_harness_broke_ends_by_itself_though_nobody_comes_back(
+async def test_what_a_killed_harness_broke_ends_by_itself_though_no_harness_comes_back(
     pods: list[FakePod], tmp_path: Path, harm: str
 ) -> None:
     _killed_after_it_broke(tmp_path, pods[0], harm, seconds=LASTS_S)

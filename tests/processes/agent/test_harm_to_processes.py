@@ -160,7 +160,7 @@ def test_a_process_goes_on_when_its_strace_is_killed(
         tampering.end(UID, TamperingKind.FAILING)
 
 
-def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
+def test_syncs_pass_again_by_themselves_when_no_harness_comes_back(
     tmp_path: Path, pod_of: Callable[[int], None]
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:
@@ -330,7 +330,7 @@ def test_a_volume_is_filled_to_the_last_block_and_emptied(
             assert filling.empty(UID, path).free_bytes == 1 << 20
 
 
-def test_a_fill_file_that_nobody_remembers_is_found_and_taken_away(
+def test_an_unrecorded_fill_file_is_found_and_taken_away(
     pod_of: Callable[[int], None], tmp_path: Path
 ) -> None:
     path = str(tmp_path / "volume")
@@ -344,7 +344,7 @@ def test_a_fill_file_that_nobody_remembers_is_found_and_taken_away(
         assert filling.look(UID, path).free_bytes == 1 << 20
 
 
-def test_a_stepped_clock_that_nobody_remembers_is_found_and_set_right(
+def test_an_unrecorded_step_of_a_clock_is_found_and_set_right(
     pod_of: Callable[[int], None],
 ) -> None:
     with running(CLOCK) as victim:
@@ -358,7 +358,7 @@ def test_a_stepped_clock_that_nobody_remembers_is_found_and_set_right(
         assert are_off(victim, 0)
 
 
-def test_tampering_that_nobody_remembers_are_found_and_somebody_elses_strace_stays(
+def test_unrecorded_tampering_is_found_and_another_programs_strace_stays(
     tmp_path: Path, pod_of: Callable[[int], None]
 ) -> None:
     with running(SYNCS, str(tmp_path / "file")) as victim:

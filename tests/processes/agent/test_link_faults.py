@@ -173,7 +173,7 @@ def test_jitter_spreads_the_delays(pods: list[FakePod]) -> None:
     assert at_best(lambda: least(other.reaches(victim, 25)), below_ms=25)
 
 
-def test_the_kernel_ends_a_fault_at_its_deadline_though_nobody_is_left(
+def test_the_kernel_ends_a_fault_at_its_deadline_though_no_process_is_left(
     pods: list[FakePod],
 ) -> None:
     victim, other, _ = pods

@@ -63,7 +63,7 @@ async def test_the_operator_reads_and_orders_also_after_its_certificate_was_repl
         assert found.group == "z.00000000.0"
 
 
-async def test_whoever_shows_another_certificate_than_the_operators_learns_and_orders_nothing(
+async def test_a_client_with_another_certificate_than_the_operators_learns_and_orders_nothing(
     tls_nodes: LocalNodes, node: Node
 ) -> None:
     certificates = tls_nodes.certificates

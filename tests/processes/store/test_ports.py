@@ -63,7 +63,7 @@ def test_what_one_process_holds_no_other_gets_until_it_ends(ports: Callable[[], 
     assert len(ports().take(1)) == 1
 
 
-def test_a_port_that_somebody_listens_on_is_passed_over(ports: Callable[[], Ports]) -> None:
+def test_a_port_on_which_a_process_listens_is_passed_over(ports: Callable[[], Ports]) -> None:
     mine = ports()
     (port,) = mine.take(1)
     with socket.create_server(("127.0.0.1", port + 1)):

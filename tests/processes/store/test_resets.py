@@ -168,7 +168,7 @@ async def test_a_repeated_reset_is_harmless_and_one_with_an_older_token_is_refus
     assert (await client.read(group, "list")).value == [*range(1, 31), 100]
 
 
-async def test_an_old_majority_that_nobody_told_ends_when_it_meets_the_survivor(
+async def test_an_old_majority_that_was_not_told_ends_when_it_meets_the_survivor(
     nodes: LocalNodes,
 ) -> None:
     """n0 and n1 are started without permission while the survivor hangs: they lead, and can't know

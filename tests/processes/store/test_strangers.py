@@ -273,7 +273,7 @@ async def test_a_length_of_four_gibibytes_closes_the_connection_at_once(
     assert 'reason="silent"' not in await nodes.metrics("n0")
 
 
-async def test_thousands_who_connect_and_say_nothing_keep_nobody_out_and_are_let_go(
+async def test_thousands_of_silent_connections_keep_no_client_out_and_are_closed(
     nodes: LocalNodes, zone: Zone
 ) -> None:
     leader = nodes.nodes[await nodes.leader(zone.groups[0])]

@@ -168,7 +168,7 @@ def flipped(chance: random.Random, spoken: bytes) -> bytes:
 
 
 @pytest.mark.long
-async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
+async def test_thousands_of_connections_without_a_handshake_keep_no_client_out_and_are_closed(
     tls_nodes: LocalNodes, node: Node
 ) -> None:
     nodes = tls_nodes

@@ -35,7 +35,7 @@ def log_of(nodes: LocalNodes, node: str) -> str:
     return (nodes.directory / f"{node}.log").read_text()
 
 
-async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
+async def test_every_port_refuses_clients_that_it_isnt_for_and_says_which_and_why(
     tls_nodes: LocalNodes,
 ) -> None:
     nodes, certificates = tls_nodes, tls_nodes.certificates
@@ -132,7 +132,7 @@ async def test_dumps_are_open_where_that_was_asked_for(tls_nodes: LocalNodes) ->
         assert response.status == 200
 
 
-async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along(
+async def test_a_client_that_leaves_at_any_moment_of_the_handshake_ends_no_node(
     tls_nodes: LocalNodes,
 ) -> None:
     nodes, certificates = tls_nodes, tls_nodes.certificates

@@ -220,7 +220,9 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
         await until(is_well, "the next files are taken")
 
 
-async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
+async def test_a_connection_that_is_not_renewed_is_ended_when_its_time_is_up(
+    tmp_path: Path,
+) -> None:
     """As of a client whose certificate has been withdrawn and who holds on to what it has."""
     async with released(tmp_path) as (nodes, certificates, _):
         words = certificates.to_store(TlsRole.LOAD)

@@ -117,7 +117,7 @@ def pieces_of_two_snapshots_mixed(patch: pytest.MonkeyPatch) -> None:
             snapshot.number = demand.staged.snapshot
         begin_round(supplier, session, demand)  # type: ignore[arg-type]
 
-    def from_anybody(demander: Demander) -> None:
+    def from_any_node(demander: Demander) -> None:
         if demander.staging is not None and demander._supplier is not None:
             demander.staging = demander._received = msgspec.structs.replace(
                 demander.staging, supplier=demander._supplier
@@ -125,7 +125,7 @@ def pieces_of_two_snapshots_mixed(patch: pytest.MonkeyPatch) -> None:
         new_demand(demander)
 
     patch.setattr(Supplier, "_begin_round", go_on)
-    patch.setattr(Demander, "_demand", from_anybody)
+    patch.setattr(Demander, "_demand", from_any_node)
 
 
 def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:

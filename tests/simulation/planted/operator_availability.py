@@ -43,7 +43,7 @@ def leave_the_chosen_out_of_planned(patch: Patch) -> None:
         changed_result(patch, module, "two_phases", without_chosen)
 
 
-def let_whoever_is_back_first_go_on(patch: Patch) -> None:
+def let_the_first_node_back_go_on(patch: Patch) -> None:
     patch.setattr(cold_start, "has_just_stopped", lambda *_: False)
 
 
@@ -110,7 +110,7 @@ def reset_once_and_never_again(patch: Patch) -> None:
     patch.setattr(Pacer, "due", once)
 
 
-def tell_nobody_of_resets(patch: Patch) -> None:
+def tell_no_node_of_resets(patch: Patch) -> None:
     for module in (reset, reset_orders):
         patch.setattr(module, "forced_token", lambda keys: 0)
 
@@ -183,7 +183,7 @@ PLANTED = [
     planted(
         _AVAILABLE,
         "holes 7 and 9: of a group that stopped as a whole, whoever is back first goes on",
-        let_whoever_is_back_first_go_on,
+        let_the_first_node_back_go_on,
         "stopped-group-reset",
     ),
     planted(
@@ -231,7 +231,7 @@ PLANTED = [
     planted(
         _AVAILABLE,
         "hole 12: start orders carry no enforced token",
-        tell_nobody_of_resets,
+        tell_no_node_of_resets,
         "nobody-is-told-of-resets",
     ),
     planted(

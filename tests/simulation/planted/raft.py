@@ -227,11 +227,11 @@ def count_a_cut_link_as_refused(patch: pytest.MonkeyPatch) -> None:
 def count_a_closed_connection_as_an_end(patch: pytest.MonkeyPatch) -> None:
     greeted = EndDetector.greeted
 
-    def whoever_greets(ending: EndDetector, address: str, process: str) -> str | None:
+    def each_node_that_greets(ending: EndDetector, address: str, process: str) -> str | None:
         before = ending._process if ending._is_lost else None
         return greeted(ending, address, process) or before
 
-    patch.setattr(EndDetector, "greeted", whoever_greets)
+    patch.setattr(EndDetector, "greeted", each_node_that_greets)
 
 
 def promise_votes_beside_a_leader(patch: pytest.MonkeyPatch) -> None:

@@ -52,14 +52,14 @@ def votes_before_it_is_prepared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Participant, "prepare", hasty)
 
 
-def commits_when_nobody_answers(patch: pytest.MonkeyPatch) -> None:
+def commits_without_an_answer(patch: pytest.MonkeyPatch) -> None:
     def commit(participant: Participant, transaction: TransactionId, *, again: bool) -> None:
         participant._output.proposals.append(CommitCommand(transaction))
 
     patch.setattr(Participant, "_ask", commit)
 
 
-def aborts_when_nobody_answers(patch: pytest.MonkeyPatch) -> None:
+def aborts_without_an_answer(patch: pytest.MonkeyPatch) -> None:
     tick = Participant.tick
 
     def impatient(participant: Participant) -> None:
@@ -169,12 +169,12 @@ PLANTED = [
     _planted(
         "commit-on-time-out",
         "a participant that hears nothing commits its prepared part",
-        commits_when_nobody_answers,
+        commits_without_an_answer,
     ),
     _planted(
         "abort-on-time-out",
         "a participant that hears nothing rolls its prepared part back",
-        aborts_when_nobody_answers,
+        aborts_without_an_answer,
     ),
     _planted(
         "abort-before-own-term-applied",

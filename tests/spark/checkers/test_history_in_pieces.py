@@ -84,7 +84,7 @@ def test_a_history_in_pieces_some_with_column_files_is_judged_by_the_lines_of_on
     assert {name for name in tables if in_pieces[name] != tables[name]} == set()
 
 
-def test_a_piece_that_is_missing_in_the_middle_makes_it_unknown_and_accuses_nobody(
+def test_a_piece_that_is_missing_in_the_middle_makes_it_unknown_and_no_violation(
     spark: SparkSession, sound: Sound, tmp_path: Path
 ) -> None:
     assert sound.judgement.verdict is Verdict.PASSED, "with all of its pieces"

@@ -219,7 +219,7 @@ def test_an_answer_of_the_old_majority_beside_the_survivor_is_forbidden(judge: J
     assert "after a newer one led" in checks["forbidden-availability"].summary
 
 
-def test_a_reset_that_nobody_expected_is_a_violation(legal: Legal) -> None:
+def test_an_unexpected_reset_is_a_violation(legal: Legal) -> None:
     assert violated(expecting(legal, resets=1)) == {"resets"}
     assert expecting(legal, resets=3)["resets"].verdict is Verdict.SLO_BREACHED
 
@@ -237,7 +237,7 @@ def test_an_unwind_to_no_link_of_the_chain_is_a_violation(judge: Judge) -> None:
     assert violated(judge(told=told)) == {"resets"}
 
 
-def test_a_lineage_whose_begin_nobody_recorded_makes_the_run_unknown(judge: Judge) -> None:
+def test_a_lineage_whose_begin_was_not_recorded_makes_the_run_unknown(judge: Judge) -> None:
     told = [event for event in events() if event["kind"] != "group.reset"]
     checks = judge(told=told, resets=None, restored_at_least=0)
     assert checks["resets"].verdict is Verdict.UNKNOWN

@@ -254,7 +254,7 @@ def test_a_reset_behind_a_dead_survivor_is_a_persons_and_no_unwind() -> None:
     assert last(*UNCOPIED, begun_to_ask(39), TO_A, asked(41, survivor=None)) == (True, (), "")
 
 
-def test_nobody_goes_on_by_itself_from_before_a_link_that_was_not_there_to_be_asked() -> None:
+def test_no_node_goes_on_by_itself_from_before_a_link_that_was_not_there_to_be_asked() -> None:
     dead = (False, (), "no majority of the newer link [C] was alive")
     assert last(*UNCOPIED, TO_A) == dead
     cut = [{"nodes": list("ABC"), "term": 1, "index": 4}]
@@ -268,7 +268,7 @@ def test_nobody_goes_on_by_itself_from_before_a_link_that_was_not_there_to_be_as
     assert last(*UNCOPIED, TO_A, *clocks) == back, "who knows what came before what"
 
 
-def test_a_request_that_nobody_saw_carried_out_may_have_been_it() -> None:
+def test_a_request_that_was_not_seen_carried_out_may_have_been_it() -> None:
     assert last(*UNCOPIED, begun_to_ask(39), TO_A)[0] is True
     assert last(*UNCOPIED, TO_A, begun_to_ask(41))[0] is False
 

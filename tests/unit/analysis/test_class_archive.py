@@ -113,7 +113,7 @@ def test_an_archive_left_behind_is_removed_after_an_hour(cache: Path) -> None:
     assert [left.exists() for left in (old, new, file)] == [False, True, True]
 
 
-def test_an_archive_that_nobody_has_read_for_a_week_is_removed_by_who_writes_another(
+def test_an_archive_unread_for_a_week_is_removed_by_the_session_that_writes_another(
     cache: Path, tmp_path: Path
 ) -> None:
     longest_s = class_archive._UNREAD_S

@@ -127,7 +127,7 @@ def test_the_events_alone_tell_it_where_no_dump_was_kept() -> None:
     assert [one.kind for one in audit((), events, ()).disagreements] == ["digest"]
 
 
-def test_a_member_that_says_no_digest_differs_from_nobody() -> None:
+def test_a_member_without_a_digest_differs_from_no_other() -> None:
     assert [
         one.kind for one in audit((), [told("a", 9, "d"), told("b", 9, "")], ()).disagreements
     ] == []

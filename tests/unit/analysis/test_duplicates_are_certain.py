@@ -50,7 +50,7 @@ def test_where_members_have_diverged_it_is_no_duplicate_but_diverged() -> None:
         assert named["diverged"].violations >= 3
 
 
-def test_where_nobody_can_tell_it_is_named_neither() -> None:
+def test_where_it_is_not_known_it_is_named_neither() -> None:
     for audit in (NO_DUMPS, ONE_DUMP_EACH, UNSETTLED):
         named = checks({sets.TWO_PLACES: 2}, audit)
         assert named["duplicates"].verdict is Verdict.PASSED

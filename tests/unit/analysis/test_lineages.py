@@ -102,7 +102,7 @@ def test_exactly_what_lies_behind_the_survivors_end_is_sacrificed(tmp_path: Path
     assert is_clean(tmp_path, operations, RESET_E)
 
 
-def test_a_write_that_the_survivor_had_and_nobody_serves_is_lost_not_sacrificed(
+def test_a_write_that_the_survivor_had_and_no_node_serves_is_lost_not_sacrificed(
     tmp_path: Path,
 ) -> None:
     operations = [*TEN, append(17, 21, (7, 2, 7)), read([1, 2, 3, 4, 17], 22, (7, 2, 7))]
@@ -120,7 +120,7 @@ def test_what_the_old_lineage_lost_by_itself_is_found_beside_a_reset(tmp_path: P
     assert is_clean(tmp_path, operations, RESET_E)
 
 
-def test_a_lineage_whose_reset_nobody_recorded_is_named(
+def test_a_lineage_whose_reset_was_not_recorded_is_named(
     tmp_path: Path,
 ) -> None:
     operations = [*TEN, read([1, 2, 3, 4, 5], 22, (7, 2, 6))]

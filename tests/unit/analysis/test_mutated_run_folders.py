@@ -357,7 +357,7 @@ def test_a_folder_of_no_run_is_wrong_usage_and_stays_as_it_is(
     assert "is no run folder: found none of history, run.yaml" in capsys.readouterr().err
 
 
-def test_an_error_that_nobody_expected_is_a_sentence_and_its_trace_a_file(
+def test_an_unexpected_error_is_a_sentence_and_its_trace_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "history").mkdir()

@@ -79,7 +79,7 @@ def test_an_analysis_without_a_history_leaves_nothing_of_the_one_before(run: Pat
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "harness-failed"
 
 
-def test_a_run_yaml_that_nobody_can_read_is_no_reason_to_say_nothing(run: Path) -> None:
+def test_an_unreadable_run_yaml_is_no_reason_to_say_nothing(run: Path) -> None:
     (run / "run.yaml").write_text("- [")
     assert cli.analyze(run) == 255
     assert "run.yaml" in json.loads((run / "verdict.json").read_text())["headline"]

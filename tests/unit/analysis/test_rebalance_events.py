@@ -90,7 +90,7 @@ def pending(at: int, token: int, **data: object) -> RecordedEvent:
     return RecordedEvent(kind="partition.changed", time=at, zone="z1", partition=0, data=asked)
 
 
-def test_a_pending_that_nobody_took_up_has_not_ended() -> None:
+def test_a_pending_that_no_leader_took_up_has_not_ended() -> None:
     (found,) = rebalances([pending(1, 4)])
     assert (found.token, found.peers, found.adding) == (4, ("n2", "n3"), ("n3",))
     assert (found.stage_ns, found.attempts, found.ended_ns) == ({}, 0, None)

@@ -76,7 +76,7 @@ def test_no_reset_where_none_was_expected_has_passed_and_is_told_as_such() -> No
     )
 
 
-def test_without_a_data_nodes_journal_nobody_looked_and_nothing_is_said_to_have_passed() -> None:
+def test_without_a_data_nodes_journal_nothing_is_said_to_have_passed() -> None:
     checks = judged(0, **NONE)
     for name in ("resets", "sacrificed-writes"):
         assert not checks[name].judged

@@ -84,7 +84,7 @@ COMMIT
     assert second == "ZQ-00000002 at the pod with UID 2 was undone"
 
 
-def test_who_takes_no_notice_of_an_end_is_killed_and_nobody_is_left() -> None:
+def test_a_process_that_ignores_its_end_is_killed_and_none_is_left() -> None:
     code = DEAF.format("time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout is not None

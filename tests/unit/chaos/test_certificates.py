@@ -180,7 +180,7 @@ async def test_an_authority_is_replaced_and_all_let_each_other_in_at_every_momen
     assert "zq-tls-operator: CN=operator, by CN=zonequake " in lines[2]
 
 
-async def test_without_the_overlap_somebody_would_be_locked_out(
+async def test_without_the_overlap_a_client_would_be_locked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the test above can fail."""
@@ -208,7 +208,7 @@ async def test_who_doesnt_follow_is_named_and_the_next_call_goes_on_from_there(
     assert cluster.secrets["zq-tls-authority"]["tls.crt"] == begun
 
 
-async def test_what_the_chart_did_not_make_is_left_to_whoever_did(tmp_path: Path) -> None:
+async def test_what_the_chart_did_not_make_is_left_to_its_maker(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, all_shake)
     with pytest.raises(UsageError, match="ConfigMap bundle"):
         await command(cluster, authorities="bundle").replace_authority()

@@ -52,7 +52,7 @@ async def test_a_node_that_never_leaves_is_named(observer: Any) -> None:
         await zones.wait_departed(operator, observer, timeout_s=0)
 
 
-async def test_without_a_topology_nobody_is_waited_for(observer: Any) -> None:
+async def test_without_a_topology_no_node_is_waited_for(observer: Any) -> None:
     class Nobody:
         async def get(self, kind: str, name: str) -> dict[str, Any]:
             raise NotFound("no operator has run yet", status=404)

@@ -101,7 +101,7 @@ def test_one_follower_is_drawn_by_the_seed(view: ClusterView) -> None:
     assert sides(view, ["leader"], ["follower"], 3) == sides(view, ["leader"], ["follower"], 3)
 
 
-def test_nobody_is_on_both_sides_and_an_empty_side_is_no_target(view: ClusterView) -> None:
+def test_no_node_is_on_both_sides_and_an_empty_side_is_no_target(view: ClusterView) -> None:
     with pytest.raises(NoTarget, match="no leader apart from n0"):
         sides(view, ["n0"], ["leader"])
     with pytest.raises(NoTarget, match="nobody-0"):
@@ -129,9 +129,7 @@ def test_a_link_that_is_as_good_as_cut_counts_as_cut(worse: dict[str, Any], whom
     assert list(objections(plan(**(worse | better), **for_whom))) == []
 
 
-def test_the_smaller_side_of_a_partition_counts_as_away_and_a_slow_link_leads_to_everybody() -> (
-    None
-):
+def test_the_smaller_side_of_a_partition_counts_as_away_and_a_slow_link_leads_everywhere() -> None:
     assert list(objections(plan(between=[["leader"], ["followers"]]))) == []
     three = [["default-0", "default-1", "default-2"], ["default-3", "default-4", "leader"]]
     (refused,) = objections(plan(between=three))

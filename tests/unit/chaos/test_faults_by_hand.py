@@ -255,7 +255,7 @@ async def test_without_a_survivor_it_goes_on_from_the_newest_data(journal: Clean
     assert (only["survivor"], only["given_up"]) == ("B", [GIVEN_UP])
 
 
-async def test_a_choice_that_nobody_saw_in_the_keys_is_told_by_the_newest_link(
+async def test_a_choice_that_was_not_seen_in_the_keys_is_told_by_the_newest_link(
     journal: CleanupJournal,
 ) -> None:
     cluster = Cluster(DEAD)
@@ -265,7 +265,7 @@ async def test_a_choice_that_nobody_saw_in_the_keys_is_told_by_the_newest_link(
     assert (only["survivor"], only["token"]) == ("B", 8)
 
 
-async def test_who_went_on_unseen_is_whom_the_request_names_or_nobody(
+async def test_the_node_that_went_on_unseen_is_the_one_that_the_request_names_or_none(
     journal: CleanupJournal,
 ) -> None:
     untold = Cluster(DEAD)

@@ -299,7 +299,7 @@ async def test_a_fault_without_effect_is_not_proven(
 
 
 @pytest.mark.parametrize("fault", LIVES)
-async def test_a_fault_that_somebody_ended_before_its_time_says_so(
+async def test_a_fault_that_was_ended_before_its_time_says_so(
     fault: str, injection: Injection, node: Node, api: Api
 ) -> None:
     life = LIVES[fault][0]()
@@ -541,7 +541,7 @@ async def begun(life: ComponentKill, injection: Injection) -> asyncio.Task[None]
     return kills
 
 
-async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
+async def test_kills_that_have_stopped_are_told_with_their_cause(
     injection: Injection, api: Api, sleeping: int
 ) -> None:
     node = Component(sleeping)

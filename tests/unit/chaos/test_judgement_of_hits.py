@@ -89,7 +89,7 @@ def test_a_leader_died_in_the_last_stage_that_it_recorded_itself(store_event: Re
     assert "JOINT" in only.reason
 
 
-def test_whoever_led_no_more_when_it_was_hit_is_a_miss(store_event: Recorder) -> None:
+def test_a_node_that_led_no_more_when_it_was_hit_is_a_miss(store_event: Recorder) -> None:
     events = [
         store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP"),
         store_event("leader.change", 90, "n1", leader="n1", term=4),

@@ -112,7 +112,7 @@ def test_a_dry_run_names_targets_where_the_trigger_holds_now(moving: ClusterView
     assert plans[0].step("fault:kill-catching-up").note == "now: n3"
 
 
-def test_a_dry_run_says_where_nobody_can_be_named_yet(
+def test_a_dry_run_says_where_no_node_can_be_named_yet(
     view_of: Callable[..., ClusterView], group: type
 ) -> None:
     run = manifest.load("kill-during-catchup")

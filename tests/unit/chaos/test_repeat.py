@@ -252,7 +252,7 @@ def test_wrong_usage_ends_with_254_and_leaves_a_junit_file(
     assert JUnitXml.fromfile(str(junit)).errors == 1
 
 
-def test_a_cluster_that_nobody_answers_for_ends_with_255_and_leaves_a_junit_file(
+def test_a_cluster_without_an_answer_ends_with_255_and_leaves_a_junit_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"

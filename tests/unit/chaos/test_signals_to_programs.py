@@ -49,7 +49,7 @@ def test_a_signal_reaches_the_processes_of_that_name_and_no_others(
     assert program.wait(timeout=60) == -15
 
 
-def test_nothing_is_signalled_if_whoever_asked_is_gone_before_the_word(
+def test_nothing_is_signalled_if_the_caller_is_gone_before_the_word(
     program: subprocess.Popen[bytes],
 ) -> None:
     assert signalled(15, PROGRAM, said="") == []

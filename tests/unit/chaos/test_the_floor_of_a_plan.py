@@ -86,7 +86,7 @@ def test_more_kills_than_a_majority_survives_are_refused_with_what_would_allow_t
     check_plan(plan(kill("two", 2), floor=1))
 
 
-def test_a_reset_by_hand_takes_nobody_away_and_is_onto_a_node_that_there_is() -> None:
+def test_a_reset_by_hand_takes_no_node_away_and_is_onto_a_node_that_there_is() -> None:
     by_hand = {"name": "by-hand", "type": "reset_by_hand"}
     assert not list(objections(plan(by_hand | {"survivor": "default-2"}, kill("one"))))
     (refused,) = objections(plan(by_hand | {"survivor": "default-3"}))
@@ -115,7 +115,7 @@ def test_faults_that_are_held_count_together_and_are_named() -> None:
     assert "while 'first' may still be active" in refused
 
 
-def test_whoever_nobody_waited_for_is_away_until_the_cluster_has_settled() -> None:
+def test_a_node_that_was_not_waited_for_is_away_until_the_cluster_has_settled() -> None:
     first = kill("first", waitRecovered=False)
     assert list(objections(plan(first, kill("second"))))
     assert not list(objections(plan(first, kill("second", **SETTLED))))
@@ -128,7 +128,7 @@ def test_a_fault_that_is_released_is_away_until_the_cluster_has_settled() -> Non
     assert not list(objections(plan(held, end, kill("next", **SETTLED))))
 
 
-def test_repetitions_that_nobody_waits_for_add_up() -> None:
+def test_repetitions_that_are_not_waited_for_add_up() -> None:
     assert list(objections(plan(kill("often", times=2, waitRecovered=False))))
     assert not list(objections(plan(kill("often", times=2))))
     assert not list(objections(plan(kill("often", times=2, waitRecovered=False, **SETTLED))))
@@ -288,7 +288,7 @@ def _plans(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @settings(max_examples=100, deadline=None)
 @given(_plans(), st.integers(0, 5))
-def test_a_plan_that_is_accepted_never_breaks_its_floor_whoever_is_chosen(
+def test_a_plan_that_is_accepted_never_breaks_its_floor_whichever_node_is_chosen(
     faults: list[dict[str, Any]], floor: int
 ) -> None:
     run = plan(*faults, floor=floor, replicas=5, nodes=5)

@@ -75,7 +75,7 @@ def test_a_filler_is_no_part_of_the_keys_that_are_dumped() -> None:
     assert not filler_of("z", "r").startswith(key_of("z", ""))
 
 
-def test_what_nobody_wrote_is_shown_as_it_is() -> None:
+def test_a_value_that_no_client_wrote_is_shown_as_it_is() -> None:
     assert [read(raw) for raw in (b"7", b"[1,2]", b'{"a":1}', b"\xff")] == [
         7, [1, 2], '{"a":1}', "\N{REPLACEMENT CHARACTER}"
     ]  # fmt: skip

@@ -255,7 +255,7 @@ async def test_a_write_whose_every_attempt_was_refused_has_failed(etcd: Referenc
     assert "no leader" in outcome.error
 
 
-async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_attempt(
+async def test_a_write_for_which_no_member_could_be_reached_has_failed_without_an_attempt(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     await etcd.stop_one(etcd.endpoints[0])

@@ -97,7 +97,7 @@ def test_turns_go_through_all_members() -> None:
     assert {known.member(0, turn) for turn in range(3)} == {A, B, C}
 
 
-def test_a_node_whose_address_nobody_names_is_asked_where_it_answered() -> None:
+def test_a_node_whose_address_no_other_names_is_asked_where_it_answered() -> None:
     known = RoutingTable("z")
     known.merge(RouteReply("z", 1, [PartitionRoute(0, "z.1.0", ["na"], "na", None, 1)], {}), A, 0)
     assert (known.leader(0), known.member(0, 3)) == (None, A)

@@ -96,7 +96,7 @@ def test_a_run_has_a_row_for_its_verdict_and_one_for_each_objective(tmp_path: Pa
     assert len({one.time_ns for one in rows.values()}) == 1
 
 
-def test_a_run_that_nobody_probed_has_no_window_rather_than_one_of_0_ms(tmp_path: Path) -> None:
+def test_a_run_without_probes_has_no_window_rather_than_one_of_0_ms(tmp_path: Path) -> None:
     rows = rows_in(tmp_path, [JudgedRun(probed=False)])
     assert WINDOW not in {one.objective for one in rows}
 

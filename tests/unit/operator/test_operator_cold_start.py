@@ -212,7 +212,7 @@ def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> Non
     assert after.planned is None
 
 
-def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
+def test_no_node_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     now = holders(waiting(EVERYONE), {})
     found = decision(keys(), now)
     assert found.withheld
@@ -235,7 +235,7 @@ def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     assert told == []
 
 
-def test_a_link_that_is_judged_asks_nobody_else() -> None:
+def test_a_link_that_is_judged_asks_no_further_node() -> None:
     now = holders(waiting(EVERYONE), {n: EXAMPLE_2[n] for n in "EG"})
     found = decision(keys(), now)
     assert found.inspect == frozenset()

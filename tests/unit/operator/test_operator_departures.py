@@ -168,7 +168,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("lost", [2, 5, 20])
-async def test_a_silent_node_delays_nobody_who_is_proven_to_have_left(lost: int) -> None:
+async def test_a_silent_node_delays_no_node_that_is_proven_to_have_left(lost: int) -> None:
     async with running(lost + 2) as world:
         silent, *gone = [f"n-{number}" for number in range(lost + 1)]
         world.nodes.hanging.add(silent)
@@ -350,7 +350,7 @@ async def test_the_round_behind_a_loss_reads_a_topology_that_a_zone_knows_to_be_
     assert world.fleet.view.topology.version >= newer
 
 
-async def test_a_late_word_of_an_end_counts_out_nobody_who_may_begin_a_session_meanwhile() -> None:
+async def test_a_late_word_of_an_end_counts_out_no_node_with_a_session_meanwhile() -> None:
     """The pod's status tells of a process before the one that we know, whose Lease it still is."""
     world = World(["n-0", "n-1"])
     world.api.holders["n-0"] = "before"
@@ -418,7 +418,7 @@ class HangingStore:
         return await asyncio.Future()
 
 
-async def test_nobody_is_waited_for_over_orders_once_somebody_was_counted_out() -> None:
+async def test_no_node_is_waited_for_over_orders_once_one_was_counted_out() -> None:
     store: Any = HangingStore()
     sender = OrderSender(store, monotonic_s=lambda: 0.0)
     assert isinstance(sender.inspections, Inspections)

@@ -22,7 +22,7 @@ def held(holder: str = "b", version: str = "1", transitions: int = 3) -> Ballot:
     return Ballot(holder=holder, transitions=transitions, version=version)
 
 
-def test_a_lease_that_nobody_holds_is_taken_at_once() -> None:
+def test_a_lease_without_a_holder_is_taken_at_once() -> None:
     candidate = Candidate("a", DURATION_S)
     assert candidate.wants(NOBODY, 0.0) == Ballot(holder="a", transitions=1, version=None)
     assert not candidate.leads(0.0), "it isn't stored yet"

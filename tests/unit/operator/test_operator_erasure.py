@@ -224,7 +224,7 @@ async def test_a_zone_tries_to_create_no_partition_whose_namesake_is_still_there
     assert decided.settled, "it waits for a person"
 
 
-async def test_nothing_counts_as_erased_before_anybody_was_heard() -> None:
+async def test_nothing_counts_as_erased_before_a_node_was_heard() -> None:
     """Of a restarted operator: its first round takes longer than the erasure waits for a view."""
     edges = Edges("z.01234567.0")
     heard = edges.view

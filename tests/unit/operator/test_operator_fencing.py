@@ -161,7 +161,7 @@ async def test_a_node_is_fenced_before_the_topology_is_written_without_it() -> N
     assert not fleet.view.reports, "what it reports counts for nothing until it joins again"
 
 
-async def test_nobody_is_permitted_in_a_session_before_the_topology_has_it() -> None:
+async def test_no_node_is_permitted_in_a_session_before_the_topology_has_it() -> None:
     nodes = FakeNodes()
     fleet, api = await joined(nodes)
     nodes.session = 2

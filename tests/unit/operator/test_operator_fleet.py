@@ -141,7 +141,7 @@ async def test_what_another_container_of_its_pod_does_is_nothing_of_the_node() -
     assert list(fleet.view.topology.nodes) == ["n-0"]
 
 
-async def test_nobody_is_counted_out_before_pods_and_pools_were_listed() -> None:
+async def test_no_node_is_counted_out_before_pods_and_pools_were_listed() -> None:
     """An operator that has just been started knows no pod, and no pool that wants one."""
     _, api, nodes = before = made()
     await before[0]._once(hurried=False)

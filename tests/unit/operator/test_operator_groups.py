@@ -62,7 +62,7 @@ def test_of_two_leaders_the_one_with_the_newer_term_leads() -> None:
         assert (found.leader, found.confirmed) == (new, True)
 
 
-def test_a_leader_of_whose_members_one_is_in_a_newer_term_leads_nobody() -> None:
+def test_a_leader_of_whose_members_one_is_in_a_newer_term_does_not_lead() -> None:
     members = {n: replica(n, configuration=ABC) for n in "BC"}
     leads = replica("A", role=ReplicaRole.LEADER, configuration=ABC)
     assert observe(GROUP, {"A": leads, **members}, EVERYONE).leader == "A"
@@ -201,7 +201,7 @@ def test_who_is_in_stable_pending_or_the_leaders_configuration_is_not_stopped() 
     assert stopped(keys("ABC"), group("ABCD", also="E")) == ["E"], "D still votes"
 
 
-def test_nobody_is_stopped_by_a_leader_that_may_be_deposed() -> None:
+def test_no_node_is_stopped_by_a_leader_that_may_be_deposed() -> None:
     alone = group("ABC", also="D", absent="BC", answered=frozenset("AD"))
     assert stopped(keys("ABC"), alone) == []
 

@@ -302,7 +302,7 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
         SCENES[scene].explore(mode)
 
 
-def test_a_late_grant_whose_newcomer_is_lost_twice_holds_nobody_back() -> None:
+def test_a_late_grant_whose_newcomer_is_lost_twice_holds_no_node_back() -> None:
     """Found by the search with more events: JOINT is gone with its leader, but D stayed in
     switchReduce, and pending waited for it forever."""
     settings = settings_of(U, V)

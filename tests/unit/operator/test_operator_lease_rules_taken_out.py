@@ -30,7 +30,7 @@ from zonequake_operator.resources.model import Topology
 Patch = pytest.MonkeyPatch
 
 
-def time_that_counts_though_nobody_looked(patch: Patch) -> None:
+def time_that_counts_though_the_operator_did_not_look(patch: Patch) -> None:
     patch.setattr(leases, "LOOKED_SHARE", 1e9)
 
 
@@ -38,7 +38,7 @@ def leases_that_run_out_at_once_with_their_duration(patch: Patch) -> None:
     patch.setattr(leases, "RUN_OUT", 1.0)
 
 
-def nobody_is_fenced(patch: Patch) -> None:
+def no_node_is_fenced(patch: Patch) -> None:
     async def fence(of: Fencing, names: Iterable[str], why: str) -> None:
         of.leases = {n: replace(x, fenced=why) if n in names else x for n, x in of.leases.items()}
 
@@ -117,7 +117,7 @@ def sessions_told_apart_by_their_numbers(patch: Patch) -> None:
     )
 
 
-def a_reset_that_waits_for_nobody_to_know(patch: Patch) -> None:
+def a_reset_that_waits_for_no_node_to_know(patch: Patch) -> None:
     patch.setattr(reset_orders, "_untold", lambda *_: frozenset())
 
 
@@ -156,17 +156,17 @@ def test_whose_lease_is_wanted() -> None:
 
 
 FENCE_FIRST = ran(fencing.test_a_node_is_fenced_before_the_topology_is_written_without_it)
-NEXT_SESSION = ran(fencing.test_nobody_is_permitted_in_a_session_before_the_topology_has_it)
+NEXT_SESSION = ran(fencing.test_no_node_is_permitted_in_a_session_before_the_topology_has_it)
 RULES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
-    (time_that_counts_though_nobody_looked,
-     judged.test_time_in_which_nobody_could_look_does_not_count),
+    (time_that_counts_though_the_operator_did_not_look,
+     judged.test_time_in_which_the_operator_could_not_look_does_not_count),
     (leases_that_run_out_at_once_with_their_duration,
      judged.test_a_lease_has_run_out_a_quarter_after_its_duration_since_its_renewal_was_seen),
-    (nobody_is_fenced, FENCE_FIRST),
+    (no_node_is_fenced, FENCE_FIRST),
     (a_fence_that_is_refused_counts,
      ran(fencing.test_a_node_whose_fence_is_refused_stays_in_the_topology)),
     (left_without_a_fence,
-     judged.test_nobody_leaves_whose_lease_is_not_fenced_whatever_else_is_seen),
+     judged.test_no_node_leaves_whose_lease_is_not_fenced_whatever_else_is_seen),
     (a_fence_of_any_session_counts,
      lambda: judged.test_a_fence_of_a_session_before_the_topologys_proves_nothing(
          "p1", topologies.pod())),
@@ -187,7 +187,7 @@ RULES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
      ran(fencing.test_the_keys_are_read_again_after_each_session_that_a_node_has_begun)),
     (permitted_in_sessions_that_the_topology_does_not_know, NEXT_SESSION),
     (the_next_session_is_not_written, NEXT_SESSION),
-    (a_reset_that_waits_for_nobody_to_know,
+    (a_reset_that_waits_for_no_node_to_know,
      resets.test_the_survivor_is_reset_only_after_the_others_know_it),
     (a_reset_that_is_judged_by_older_reports,
      ran(fencing.test_after_a_reset_was_written_only_newer_reports_are_judged)),

@@ -73,7 +73,7 @@ def test_each_renewal_begins_anew() -> None:
     assert run_out(looks, [str(n // 20) for n in range(len(looks))]) == frozenset()
 
 
-def test_time_in_which_nobody_could_look_does_not_count() -> None:
+def test_time_in_which_the_operator_could_not_look_does_not_count() -> None:
     """Else the first look after an outage of the API server would give up every node."""
     assert run_out([0.0, 0.5, 600.0, 600.5]) == frozenset()
     assert run_out([0.0, 0.5, 600.0, *(600.0 + s for s in every(0.5, 8.5))]) == {NODE}
@@ -167,7 +167,7 @@ def test_who_answers_from_its_next_session_joins_though_our_lease_is_older() -> 
     assert joined.nodes[NODE].lease_session == 2
 
 
-def test_nobody_leaves_whose_lease_is_not_fenced_whatever_else_is_seen() -> None:
+def test_no_node_leaves_whose_lease_is_not_fenced_whatever_else_is_seen() -> None:
     gone = {"pods": {NODE: pod(terminated=True)}}
     assert after({NODE: lease()}, **gone).nodes  # type: ignore[arg-type]
     assert after({NODE: lease()}, pods={}, wanted={}).nodes
@@ -290,7 +290,7 @@ async def test_a_lease_is_deleted_as_it_was_read() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"resourceVersion": "2"}, {"uid": "another"}])
-async def test_a_lease_that_somebody_wrote_or_made_anew_meanwhile_stays(
+async def test_a_lease_that_was_written_or_made_again_meanwhile_stays(
     changed: dict[str, str],
 ) -> None:
     api = FakeLeases()
@@ -397,7 +397,7 @@ def test_a_replica_is_permitted_in_each_session_of_its_node_with_the_newest_line
         assert order.lease_holder == "p", "another process may count its sessions anew"
 
 
-def test_nobody_is_permitted_twice_nor_without_a_session_nor_where_none_is_needed() -> None:
+def test_no_node_is_permitted_twice_nor_without_a_session_nor_where_none_is_needed() -> None:
     assert not permissions(HA, RESET, 3)
     assert not permissions(replace(HA, sessions={}), RESET, 0)
     assert not permissions(replace(HA, needs_lease=False), RESET, 0)

@@ -95,7 +95,7 @@ async def orders_are_answered() -> None:
     await asyncio.wait(list(tasks))
 
 
-async def test_a_node_that_hangs_over_its_orders_holds_up_nobody_else() -> None:
+async def test_a_node_that_hangs_over_its_orders_holds_up_no_other() -> None:
     edges = Edges()
     edges.hangs = asyncio.get_running_loop().create_future()
     reconciler = edges.reconciler()
@@ -117,7 +117,7 @@ async def test_orders_that_timed_out_are_sent_again() -> None:
     assert await edges.step(reconciler) == ["a", "b"]
 
 
-async def test_what_nobody_expected_of_an_answer_ends_the_step_that_finds_it() -> None:
+async def test_an_unexpected_answer_ends_the_step_that_finds_it() -> None:
     edges = Edges()
     edges.hangs = asyncio.get_running_loop().create_future()
     reconciler = edges.reconciler()

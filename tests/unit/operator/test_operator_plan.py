@@ -216,7 +216,7 @@ def test_orders_follow_stored_keys_not_those_that_are_about_to_be_written() -> N
     assert [type(order) for order in sent] == [ResetPeers]
 
 
-def test_a_filter_that_matches_nobody_keeps_the_assignments() -> None:
+def test_a_filter_that_matches_no_node_keeps_the_assignments() -> None:
     snapshot = healthy()
     changed = replace(
         snapshot,

@@ -115,7 +115,7 @@ def test_a_majority_of_dead_nodes_blocks_a_pending() -> None:
     assert not is_blocked(keys("ABC", "ABD"), frozenset("AD"))
 
 
-def test_nobody_is_erased_without_a_leader() -> None:
+def test_no_replica_is_erased_without_a_leader() -> None:
     group = model.StoreGroup()
     for node in "ABCD":
         group.replicas[node] = model.Replica(incarnation=node, token=1)
@@ -364,7 +364,7 @@ def test_a_change_that_meets_faults_at_any_stage_settles(seed: int) -> None:
             raise
 
 
-def test_a_leader_that_departs_leaves_nobody_waiting_for_a_grant() -> None:
+def test_a_leader_that_departs_leaves_no_node_waiting_for_a_grant() -> None:
     world = World()
     world.wish("ABC")
     world.run(30)
@@ -467,7 +467,7 @@ def test_a_group_is_formed_of_replicas_that_no_older_order_may_erase() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["ABC", "ABD"])
-def test_a_change_that_nobody_wants_any_more_is_brought_to_an_end(wanted: str) -> None:
+def test_a_change_that_is_no_longer_wanted_is_brought_to_an_end(wanted: str) -> None:
     world = World()
     world.wish("ABC")
     world.run(30)

@@ -272,7 +272,7 @@ def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
     assert (after.pending, after.planned) == (of("C", force=True), None)
 
 
-def test_hole_7_nobody_alive_makes_the_reset_void() -> None:
+def test_hole_7_without_an_alive_node_the_reset_is_void() -> None:
     nobody = holders(topology("X", departed=left("ABC")), {})
     stopped = decision(keys("ABC"), nobody).keys
     assert stopped == keys("ABC", stopped_token=5)
@@ -398,7 +398,7 @@ def test_a_forced_pending_ends_with_the_survivor_that_leads_alone_by_this_reset_
     assert bool(asked) is not ends, "until then it is asked for"
 
 
-def test_nobody_is_erased_before_the_reset_group_leads() -> None:
+def test_no_replica_is_erased_before_the_reset_group_leads() -> None:
     # A leader of the old majority that is still confirmed erases nobody.
     members = {n: replica("AB", leader="B", enforced_lineage=5) for n in "AX"}
     members["B"] = replica("AB", role=ReplicaRole.LEADER, leader="B", commit=9, enforced_lineage=5)
@@ -406,7 +406,7 @@ def test_nobody_is_erased_before_the_reset_group_leads() -> None:
     assert not [o for _, o in told(RESETTING, now) if isinstance(o, StopReplica)]
 
 
-def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
+def test_a_node_that_runs_without_knowing_the_last_reset_is_told() -> None:
     chain = (AssignmentsLink(nodes=("A",), term=5_000_000_001, index=11, token=5),)
     leads = replica("A", role=ReplicaRole.LEADER, commit=10, enforced_lineage=5)
     now = holders(topology("AB"), {"A": leads, "B": replica("ABC")})

@@ -200,7 +200,7 @@ def test_a_partition_without_a_first_leader_shows_no_state() -> None:
     assert status["stage"] == "NONE"
 
 
-def test_conditions_of_a_newer_operator_or_of_somebody_else_are_no_obstacle() -> None:
+def test_conditions_of_a_newer_operator_or_of_another_controller_are_no_obstacle() -> None:
     """An operator that was rolled back could read none of its zones any more."""
     status = rendered({}, 0)
     status["conditions"] += [

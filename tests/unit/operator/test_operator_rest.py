@@ -274,7 +274,7 @@ async def test_a_report_that_says_the_same_is_decoded_once() -> None:
             await client.close()
 
 
-async def test_the_last_report_of_an_address_that_nobody_asks_any_more_is_forgotten(
+async def test_the_last_report_of_an_address_that_is_no_longer_asked_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with node([msgspec.json.encode(report())]) as server:
@@ -311,7 +311,7 @@ async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
     assert edges.ordered == []
 
 
-async def test_a_transition_that_somebody_elses_write_delays_is_told_once() -> None:
+async def test_a_transition_that_another_writer_delays_is_told_once() -> None:
     edges = Edges()
     reconciler = edges.reconciler()
     edges.refusals = 3

@@ -56,7 +56,7 @@ def test_a_node_that_says_nothing_has_lost_nothing() -> None:
     assert decide(keys("ABC"), silent, wish("ABC"), EVERYONE) == keys("ABC")
 
 
-def test_without_a_majority_nothing_is_written_and_nobody_starts() -> None:
+def test_without_a_majority_nothing_is_written_and_no_node_starts() -> None:
     left = group("ABC", absent="BC")
     assert not left.confirmed
     assert decide(keys("ABC"), left, wish("ABC"), EVERYONE) == keys("ABC")
@@ -79,7 +79,7 @@ def test_only_who_is_counted_is_written_to_switch_reduce(
     assert "".join(decide(before, found, wish("ABC"), EVERYONE).switch_reduce) == reduce, name
 
 
-def test_a_forced_pending_has_nobody_to_reduce() -> None:
+def test_a_forced_pending_has_no_node_to_reduce() -> None:
     before = keys("ABC", of("A", force=True))
     found = group("A", token=5, absent="C", also="B")
     assert decide(before, found, wish("ABC"), EVERYONE).switch_reduce == ()
@@ -264,7 +264,7 @@ def test_a_replica_that_does_not_run_shows_nothing_and_is_not_known_to_be_empty(
     assert decide(keys("ABC"), fresh, wish("ABC"), EVERYONE).bootstrap is None
 
 
-def test_nobody_begins_anew_beside_a_leader_that_does_not_know_yet_that_it_leads_nobody() -> None:
+def test_no_node_starts_over_beside_a_leader_without_followers_that_does_not_know_it_yet() -> None:
     """C has the majority of [C, D, E] no more; until it steps down it may answer its clients."""
     moved = ConfigurationReport(peers=peers("CDE"), token=5, index=9)
     leads = replica("C", role=ReplicaRole.LEADER, configuration=moved, leader="C")

@@ -96,7 +96,7 @@ def test_an_ordinary_pending_during_which_a_replica_was_lost_is_no_switch_step()
     assert not is_switch_step(keys("ABC", reduce="C"))
 
 
-def test_what_replaces_a_set_of_a_reset_and_adds_nobody_stays_one() -> None:
+def test_what_replaces_a_set_of_a_reset_and_adds_no_node_stays_one() -> None:
     nobody = Group(name=GROUP, replicas={})
     forced = keys("ABC", of("A", force=True), of("ABC", from_reset=True))
     same = decide(forced, nobody, wish("ABC", due=True), EVERYONE)
@@ -144,7 +144,7 @@ def test_a_lost_replica_that_leaves_pending_no_majority_replaces_it() -> None:
     assert shown(after) == ("ABC", "D", "", "C", "")
 
 
-def test_a_node_that_nobody_counts_any_more_leaves_switch_reduce_with_the_lock() -> None:
+def test_a_node_that_no_longer_counts_leaves_switch_reduce_with_the_lock() -> None:
     """C was lost while [A, B] → [A, B, C] was JOINT, and that was lost with its leader."""
     before = keys("AB", "ABC", reduce="C", lock=True)
     after = decide(before, group("AB", absent="C"), wish("ABC"), EVERYONE)

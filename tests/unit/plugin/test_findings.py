@@ -93,7 +93,7 @@ def test_a_member_that_does_not_serve_is_explained(
     assert one.why[0].startswith(f"c {why}")
 
 
-def test_nodes_that_nobody_may_ask_are_no_loss(view: Callable[..., NamespaceView]) -> None:
+def test_nodes_that_may_not_be_asked_are_no_loss(view: Callable[..., NamespaceView]) -> None:
     unheard = dict.fromkeys("abc", "you lack the right to ask it")
     (one,) = found(view({0: "abc"}, silent="abc", unheard=unheard))
     assert one.severity is Severity.WARNING
@@ -150,7 +150,7 @@ def test_a_condition_that_is_well_is_no_finding_whichever_status_that_is(
 
 
 @pytest.mark.parametrize("of", ConditionType)
-def test_each_condition_that_is_not_well_is_a_finding_where_nobody_says_it_newer(
+def test_each_condition_that_is_not_well_is_a_finding_where_no_report_is_newer(
     view: Callable[..., NamespaceView], of: ConditionType
 ) -> None:
     well = view({0: "abc"})
@@ -332,7 +332,7 @@ def all_stopped(view: Callable[..., NamespaceView], **more: object) -> Namespace
     return view({0: "abc"}, spec=spec, keys=keys, changes=STOPPED, **more)
 
 
-def test_a_stopped_group_whose_replicas_nobody_looked_at_says_that_it_rests_on_them(
+def test_a_stopped_group_whose_replicas_were_not_asked_says_that_it_rests_on_them(
     view: Callable[..., NamespaceView],
 ) -> None:
     (lost,) = found(all_stopped(view))

@@ -82,7 +82,7 @@ def test_a_shorter_timer_brings_the_moves_forward(view: Callable[..., NamespaceV
     assert step.moves
 
 
-def test_a_filter_that_matches_nobody_moves_nothing_and_says_why(
+def test_a_filter_that_matches_no_node_moves_nothing_and_says_why(
     view: Callable[..., NamespaceView],
 ) -> None:
     (step,) = foretold(view(placed("abc", 8, 3), spec={"replicas": 3}), filter='"nobody"')

@@ -84,7 +84,7 @@ def test_a_follower_that_is_cut_off_grows_older_with_its_own_clock() -> None:
     assert age_ms(cluster, "b") == before + 5000
 
 
-def test_a_leader_without_a_quorum_makes_nobody_fresher() -> None:
+def test_a_leader_without_a_quorum_makes_no_replica_fresher() -> None:
     cluster = running("abcde")
     since = since_ms(cluster, "b")
     cluster.isolate("a", "b")
@@ -146,7 +146,7 @@ def test_a_leader_alone_is_as_fresh_as_its_last_heartbeat() -> None:
     assert age_ms(cluster, "a") == 0
 
 
-def test_nothing_is_said_about_it_while_nobody_asks_and_the_first_answer_comes_soon() -> None:
+def test_nothing_is_said_about_it_until_it_is_asked_and_the_first_answer_comes_soon() -> None:
     cluster = SmallCluster()
     cluster.elect("a")
     cluster.tick(3)

@@ -49,7 +49,7 @@ def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
 
 
 @pytest.mark.parametrize("names", ["ab", "abc", "a"])
-def test_a_change_that_adds_nobody_is_caught_up_at_once(names: str) -> None:
+def test_a_change_that_adds_no_node_is_caught_up_at_once(names: str) -> None:
     cluster = loaded()
     assert change(cluster, 2, names) is RECEIVED
     assert cluster.status("a").caught_up

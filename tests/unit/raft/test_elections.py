@@ -21,7 +21,7 @@ def test_three_replicas_elect_one_leader_and_say_so_once_its_entry_is_committed(
         assert cluster.status(name).commit == 2
 
 
-def test_an_isolated_replica_raises_no_term_and_disturbs_nobody_when_it_returns() -> None:
+def test_an_isolated_replica_raises_no_term_and_disturbs_no_leader_when_it_returns() -> None:
     cluster = SmallCluster()
     cluster.elect("a")
     term = cluster.status("a").term
@@ -77,7 +77,7 @@ def test_a_transfer_to_a_dead_follower_ends_and_writes_go_on() -> None:
     assert cluster.commands("a") == [b"x", b"y"]
 
 
-def test_nobody_to_hand_over_to_is_said() -> None:
+def test_no_node_to_hand_over_to_is_said() -> None:
     alone = SmallCluster("a")
     assert not alone.elect("a").transfer_leadership()
     cluster = SmallCluster()
@@ -119,7 +119,7 @@ def test_a_stuck_leader_of_an_old_term_learns_of_the_new_one() -> None:
         (MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY),
     ],
 )
-def test_whoever_speaks_in_an_old_term_is_told_the_present_one(
+def test_a_sender_in_an_old_term_is_told_the_present_one(
     kind: MessageKind, answer: MessageKind
 ) -> None:
     cluster = SmallCluster()

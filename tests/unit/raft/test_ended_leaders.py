@@ -63,7 +63,7 @@ def test_who_has_no_proof_refuses_as_long_as_it_heard_the_leader() -> None:
     assert cluster.status("b").role is RaftRole.PRE_CANDIDATE
 
 
-def test_whoever_refused_answers_when_its_own_proof_comes() -> None:
+def test_a_replica_that_refused_answers_when_its_own_proof_comes() -> None:
     cluster = led_by_a()
     cluster.down = {"a"}
     cluster.rafts["b"].node_ended("a")
@@ -74,7 +74,7 @@ def test_whoever_refused_answers_when_its_own_proof_comes() -> None:
     assert leader(cluster) == "b", "without being asked again"
 
 
-def test_whoever_refused_grants_nothing_to_a_shorter_log_when_its_own_proof_comes() -> None:
+def test_a_replica_that_refused_grants_nothing_to_a_shorter_log_when_its_own_proof_comes() -> None:
     cluster = led_by_a()
     cluster.lose = lambda message: message.to == peer("b")
     cluster.rafts["a"].propose([b"y"])
@@ -159,7 +159,7 @@ def test_who_refuses_leadership_does_not_stand() -> None:
     assert leader(cluster) == "c"
 
 
-def test_a_candidate_asks_again_who_has_not_answered_and_nobody_else() -> None:
+def test_a_candidate_asks_again_those_that_have_not_answered_and_no_other() -> None:
     cluster = led_by_a("abcde")
     cluster.down = {"a", "d", "e"}
     for name in "bc":

@@ -103,7 +103,7 @@ def test_who_abstains_neither_campaigns_nor_votes_nor_follows_a_hand_over() -> N
     assert b.status().role is RaftRole.FOLLOWER
 
 
-def test_an_old_leader_hears_of_the_reset_from_anybody_even_a_stranger() -> None:
+def test_an_old_leader_hears_of_the_reset_from_any_node_even_a_stranger() -> None:
     cluster = SmallCluster()
     a = cluster.elect("a")
     stranger = Peer("e", "1")
@@ -146,7 +146,7 @@ def test_a_vote_that_a_later_lineage_asks_for_is_refused_and_its_lineage_taken_n
         assert cluster.stores["b"].hard_state.vote is None
 
 
-def test_a_refusal_in_a_later_lineage_ends_a_leadership_whoever_it_comes_from() -> None:
+def test_a_refusal_in_a_later_lineage_ends_a_leadership_from_any_sender() -> None:
     cluster = SmallCluster()
     a = cluster.elect("a")
     cluster.isolate("a")
@@ -381,7 +381,7 @@ def test_only_what_it_has_applied_makes_an_old_follower_need_a_state() -> None:
     assert state == set(range(applied - 4, applied + 1)), "behind that a truncation is enough"
 
 
-def test_a_snapshot_older_than_what_was_acknowledged_breaks_nobody() -> None:
+def test_a_snapshot_older_than_what_was_acknowledged_breaks_no_replica() -> None:
     """Whoever sends it applies more slowly than it reads its log. Its heartbeats go on from what b
     acknowledged before."""
     cluster = apart()

@@ -68,7 +68,7 @@ def test_every_package_is_in_the_wheel_and_typed() -> None:
         assert (ROOT / package / "py.typed").is_file(), package
 
 
-def test_no_tracked_file_names_a_folder_of_somebodys_machine() -> None:
+def test_no_tracked_file_names_a_folder_of_one_machine() -> None:
     own = re.compile(r"/(?:root|work|home/[a-z]+)/[\w.]")
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"

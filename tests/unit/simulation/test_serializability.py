@@ -30,7 +30,7 @@ def test_operations_that_stand_in_one_order_are_right() -> None:
     judge([ONE, TWO, reading("r", 15, 16, a=(1,), b=(1,)), reading("s", 30, 31, a=(1, 2))], LISTS)
 
 
-def test_what_nobody_answered_may_be_there_as_a_whole_or_not() -> None:
+def test_an_unanswered_transaction_may_be_there_as_a_whole_or_not() -> None:
     judge([ONE, appending("?", 2, 5, None, "a", "b")], LISTS)
     judge([ONE, TWO, appending("?", 3, 5, None, "a", "b")], LISTS)
     with pytest.raises(Violation, match="all of a transaction is there, or nothing"):

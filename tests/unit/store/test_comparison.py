@@ -119,7 +119,7 @@ class Group:
         return "".join(name for name, member in self.members.items() if member.broken)
 
 
-def test_equal_counters_break_nobody_and_nobody_goes_on_reporting() -> None:
+def test_equal_counters_break_no_replica_and_none_goes_on_reporting() -> None:
     group = Group(5, 5, 5)
     group.tick(REPEAT_TICKS)
     assert group.broken == ""
@@ -170,7 +170,7 @@ def test_where_no_majority_agrees_the_leader_is_right() -> None:
     assert group.broken == "bc"
 
 
-def test_a_report_of_an_older_entry_is_answered_and_judges_nobody() -> None:
+def test_a_report_of_an_older_entry_is_answered_and_judges_no_replica() -> None:
     group = Group(5, 5, 5)
     group.members["a"].apply(12, 6)
     group.sent.clear()
@@ -243,7 +243,7 @@ def test_a_copy_of_an_older_lineage_at_the_same_index_is_not_judged() -> None:
     assert group.broken == ""
 
 
-def test_a_leader_that_nobody_has_agreed_with_yet_judges_no_copy_that_comes_back() -> None:
+def test_a_leader_that_no_member_has_agreed_with_yet_judges_no_copy_that_comes_back() -> None:
     group = Group(4, 5, 5, down="bc")
     group.members["a"].stand_at(20, 14)
     group.down.remove("c")
@@ -252,7 +252,7 @@ def test_a_leader_that_nobody_has_agreed_with_yet_judges_no_copy_that_comes_back
     assert group.broken == ""
 
 
-def test_a_verdict_about_other_counters_than_the_reported_ones_breaks_nobody() -> None:
+def test_a_verdict_about_other_counters_than_the_reported_ones_breaks_no_replica() -> None:
     group = Group(5, 5, 5)
     stale = ReportVerdict(
         "z.0.0", Peer("c", "1"), group.leader, 3, 9, (Checkpoint(9, 1, 1), Checkpoint(9, 5, 5))

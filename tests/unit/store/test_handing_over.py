@@ -97,7 +97,7 @@ async def test_who_was_to_be_succeeded_and_is_elected_again_serves_those_who_wai
 
 
 @pytest.mark.parametrize("voted", [False, True])
-async def test_nobody_waits_for_long_for_a_successor_that_is_not_heard(
+async def test_no_leader_waits_long_for_a_successor_that_is_not_heard(
     group: PlayedGroup, voted: bool
 ) -> None:
     await group.hand_over()

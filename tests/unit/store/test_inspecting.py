@@ -193,7 +193,7 @@ async def test_a_leaders_bookkeeping_is_no_user_input_and_what_a_client_was_prom
         assert found.last_user_index == last
 
 
-async def test_bookkeeping_that_nobody_committed_is_no_user_input_either(tmp_path: Path) -> None:
+async def test_uncommitted_bookkeeping_is_no_user_input_either(tmp_path: Path) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
         me = PeerName("n0", replica.me.incarnation)

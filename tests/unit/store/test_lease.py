@@ -102,9 +102,7 @@ def test_it_is_renewed_at_a_quarter_of_its_duration() -> None:
     assert lease.session == 1
 
 
-def test_a_session_goes_on_when_nobody_took_the_lease_meanwhile_however_long_it_had_run_out() -> (
-    None
-):
+def test_a_session_goes_on_if_the_lease_was_not_taken_meanwhile_however_late() -> None:
     api = Object()
     lease = begun(api)
     assert not lease.holds(100.0)
@@ -384,7 +382,7 @@ class Both:
 
 @settings(max_examples=200)
 @given(phases=PHASES, node_rate=RATES, operator_rate=RATES, deletes=st.booleans())
-def test_nobody_acknowledges_in_a_session_that_was_given_up(
+def test_no_node_acknowledges_in_a_session_that_was_given_up(
     phases: list[tuple[tuple[str, ...], list[tuple[int, float]]]],
     node_rate: float,
     operator_rate: float,

@@ -28,7 +28,7 @@ def permission_that_always_holds(patch: Patch) -> None:
     patch.setattr(Permission, "holds", property(lambda _: True))
 
 
-def answers_that_nobody_guards(patch: Patch) -> None:
+def unguarded_answers(patch: Patch) -> None:
     patch.setattr(Permission, "guard", lambda _, answer: answer)
 
 
@@ -99,7 +99,7 @@ def trouble_that_is_never_told(patch: Patch) -> None:
 OF_THE_LEASE: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (permission_that_always_holds,
      leases.test_a_fence_ends_the_session_and_the_node_begins_another),
-    (answers_that_nobody_guards,
+    (unguarded_answers,
      lambda: leases.test_only_acknowledgements_are_held_back(ReplyStatus.OK)),
     (a_lease_that_holds_for_ever,
      leases.test_a_lease_holds_for_its_duration_since_it_was_asked_for),
@@ -110,7 +110,7 @@ OF_THE_LEASE: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (a_refusal_that_counts_as_a_renewal,
      leases.test_a_fence_ends_the_session_and_the_node_begins_another),
     (a_session_for_each_renewal,
-     leases.test_a_session_goes_on_when_nobody_took_the_lease_meanwhile_however_long_it_had_run_out),
+     leases.test_a_session_goes_on_if_the_lease_was_not_taken_meanwhile_however_late),
     (permission_in_any_session,
      leases.test_a_fence_ends_the_session_and_the_node_begins_another),
     (permission_of_any_process,
@@ -137,7 +137,7 @@ def test_a_rule_of_the_lease_that_is_taken_out_is_missed(
 OF_REPLICAS: list[tuple[Callable[[Patch], None], Callable[[OneNode], Awaitable[None]]]] = [
     (permission_that_always_holds,
      permission.test_a_leader_without_permission_refuses_and_with_it_serves),
-    (answers_that_nobody_guards,
+    (unguarded_answers,
      permission.test_what_was_taken_before_the_session_ended_is_not_acknowledged_after_it),
     (permission_in_any_session,
      permission.test_an_order_of_another_session_permits_nothing),

@@ -12,7 +12,7 @@ def tx(number: int) -> TransactionId:
     return TransactionId("g", 1, number)
 
 
-def test_a_lock_is_exclusive_and_goes_to_whoever_has_waited_longest() -> None:
+def test_a_lock_is_exclusive_and_goes_to_the_one_that_has_waited_longest() -> None:
     locks = LockTable()
     assert locks.request(tx(1), ["a"])
     assert locks.request(tx(2), ["c"]), "another key"

@@ -20,9 +20,9 @@ def raised(source: str, filename: str) -> Exception:
 @pytest.mark.parametrize(
     ("filename", "loops"), [("uvloop/sslproto.pyx", True), ("zonequake_store/node/host.py", False)]
 )
-def test_an_error_belongs_to_whoever_took_part_in_it(filename: str, loops: bool) -> None:
+def test_an_error_belongs_to_all_that_took_part_in_it(filename: str, loops: bool) -> None:
     assert is_of_the_loop(raised("raise RuntimeError('closed')", filename)) is loops
 
 
-def test_an_error_without_a_traceback_is_nobodys_excuse() -> None:
+def test_an_error_without_a_traceback_is_no_excuse() -> None:
     assert not is_of_the_loop(RuntimeError("closed"))

@@ -207,7 +207,7 @@ async def test_a_log_that_cannot_take_the_snapshot_breaks_the_replica_and_not_th
         assert node.failures == []
 
 
-async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_it(
+async def test_a_state_that_is_no_longer_supplied_stays_open_until_it_has_no_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []

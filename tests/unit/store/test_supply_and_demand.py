@@ -386,7 +386,7 @@ def test_a_state_that_is_opened_after_its_change_was_given_up_serves_the_next() 
     assert world.installed == world.state
 
 
-def test_a_state_that_nobody_came_back_for_is_closed() -> None:
+def test_a_state_whose_demander_did_not_come_back_is_closed() -> None:
     world = World(50, compacted_to=45)
     world.run(most=12)
     give_up(world)
@@ -405,7 +405,7 @@ def test_what_did_not_leave_counts_neither_as_progress_nor_against_the_rate() ->
     assert progress.bytes_sent == 0
 
 
-def test_a_leader_that_most_members_contradict_blames_nobody() -> None:
+def test_a_leader_that_most_members_contradict_blames_no_member() -> None:
     world = World(50, compacted_to=45)
     world.counters[world.index] = Checkpoint(world.index, 5, 5)
     world.lwm = 5

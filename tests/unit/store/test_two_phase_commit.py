@@ -32,7 +32,7 @@ def run(seed: int, *, steps: int = 600, loss: float, leader_changes: float) -> G
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_transactions_are_atomic_once_and_in_one_order_whatever_is_lost_and_whoever_dies(
+def test_transactions_are_atomic_once_and_in_one_order_whatever_is_lost_and_whichever_node_dies(
     seed: int,
 ) -> None:
     run(seed, loss=0.15, leader_changes=0.01)

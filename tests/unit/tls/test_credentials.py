@@ -58,7 +58,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def test_whoever_was_let_in_before_is_also_after_a_good_and_then_an_unusable_version(
+def test_a_client_accepted_before_is_also_accepted_after_a_good_and_then_an_unusable_version(
     files: Files, clock: list[float]
 ) -> None:
     ours, another = (Authority.made(name, datetime.now(UTC)) for name in ("ours", "nobody's"))

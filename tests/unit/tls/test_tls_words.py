@@ -26,7 +26,7 @@ def test_without_a_folder_there_is_no_tls_and_with_one_everything_has_a_default(
     assert settings.longest_s == 600.0
 
 
-def test_an_empty_list_of_clients_lets_nobody_in() -> None:
+def test_an_empty_list_of_clients_lets_no_client_in() -> None:
     settings = tls_from({**GOOD, "ZQ_TLS_CLIENTS": ""})
     assert settings is not None
     assert allowed_by(settings.clients, DOMAIN) == frozenset()
@@ -67,7 +67,7 @@ def test_a_word_is_a_role_of_this_release_and_a_name_with_a_dot_is_itself() -> N
         {"subject": ((("commonName", f"store.{DOMAIN}"),),)},
     ],
 )
-def test_nobody_is_let_in_but_by_the_very_name(certificate: dict[str, object] | None) -> None:
+def test_no_client_is_let_in_but_by_the_very_name(certificate: dict[str, object] | None) -> None:
     context = ExaminingContext(ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(IdentityRefused):
         context.examine(certificate)  # nobody is allowed yet

@@ -115,7 +115,7 @@ async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
         assert ("configmaps", "zq-run") not in cluster.objects
 
 
-async def test_a_debt_that_nobody_recorded_is_found_by_looking(
+async def test_an_unrecorded_debt_is_found_by_looking(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
@@ -406,7 +406,7 @@ async def test_a_foreign_namespace_says_both_that_and_how_long(
     assert ("configmaps", "zq-run") not in cluster.objects
 
 
-async def test_a_place_is_not_embedded_because_somebody_says_so(
+async def test_a_place_is_not_embedded_because_it_is_called_so(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.namespace_labels.clear()

@@ -91,7 +91,7 @@ async def test_rules_stand_in_the_run_folder_with_where_they_held(tmp_path: Path
 
 
 @pytest.mark.parametrize("status", [403, 503])
-async def test_a_release_that_lets_nobody_ask_for_rules_is_a_problem_in_words(
+async def test_a_release_without_the_right_to_ask_for_rules_is_a_problem_in_words(
     status: int, tmp_path: Path
 ) -> None:
     (problem,) = await pulled(Proxy(refuses=status), tmp_path)

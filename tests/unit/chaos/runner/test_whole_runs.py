@@ -221,7 +221,7 @@ async def test_a_load_that_does_nothing_makes_the_run_unknown(
     assert any("without load" in problem for problem in report.problems)
 
 
-async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators_words(
+async def test_a_zone_whose_filter_matches_no_node_fails_at_once_in_the_operators_words(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     message = 'There are no data nodes that match $[?(@.disk == "gold")].'

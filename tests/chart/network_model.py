@@ -30,7 +30,7 @@ def port_of(text: str) -> Port:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """A pod of a namespace, or whoever has an address."""
+    """A pod of a namespace, or a host with an address."""
 
     labels: dict[str, str] = field(default_factory=dict)
     namespace: str = ""

@@ -42,7 +42,7 @@ ELSEWHERE = End(address="192.0.2.1")
 OUTSIDE = {"api-server": [API_SERVER], "run-store": [RUN_STORE]}
 NOT_OURS = {*OUTSIDE, "other"}
 NEVER = (Port(22), Port(10250), Port(65535))
-"""Ports that nobody of us has."""
+"""Ports that none of our pods has."""
 
 
 def labels(component: str, *, release: str = RELEASE) -> dict[str, str]:
@@ -92,7 +92,7 @@ def made_by_runs(documents: list[Document]) -> list[Document]:
 
 
 def ends(documents: list[Document]) -> dict[str, list[End]]:
-    """Everybody there is, by kind: the pods that the chart and runs make, the API server, and
+    """All ends there are, by kind: the pods that the chart and runs make, the API server, and
     those who look like ours and aren't."""
     found: dict[str, list[End]] = {}
     templates = [

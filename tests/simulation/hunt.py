@@ -1,4 +1,4 @@
-"""Hunts with seeds that nobody ran before, over all scenarios of `zonequake simulate`.
+"""Hunts with seeds that were never run before, over all scenarios of `zonequake simulate`.
 
     python -m tests.simulation.hunt [--seeds N] [--base SEED] [--only SCENARIO ...] [--jobs N]
 

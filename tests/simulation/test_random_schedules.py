@@ -23,7 +23,7 @@ MOST_SEEDS = 60
 
 
 def died_at_each_write(reached: Counter[str]) -> bool:
-    """Whether nodes died before a write was stored, and after it, before anybody heard of it."""
+    """Returns whether nodes died before a write was stored, and after it, still unheard of."""
     return all(
         reached[f"crashed {moment} log write{end}"] + reached[f"crashed {moment} data write{end}"]
         for moment, end in (("before a", ""), ("between a", " and its word"))

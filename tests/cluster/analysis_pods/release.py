@@ -126,7 +126,7 @@ class Analysis:
         return done.stdout
 
     def check_rights(self) -> None:
-        """Nobody was refused anything."""
+        """No request was refused."""
         assert lacking(self.logs) == set(), "rights that the chart's accounts lack"
 
     @contextlib.contextmanager

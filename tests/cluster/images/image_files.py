@@ -54,7 +54,7 @@ class ImageFiles:
 
 
 def set_uid(files: ImageFiles) -> list[str]:
-    """Programs by which a process becomes somebody else."""
+    """Programs by which a process changes its user."""
     return sorted(
         path for path, info in files.found.items() if info.isfile() and info.mode & 0o6000
     )

@@ -92,7 +92,7 @@ class Inspector:
         seen = {}
         networks: dict[int, int] = {}
         mounts: dict[int, int] = {}
-        # What is behind the kernel's code is out of anybody's reach.
+        # What is behind the kernel's code is out of reach.
         code = _vdso("self").rstrip(b"\0")
         for pid in sorted(_processes_of(self.kubeconfig.parent)):  # the init first
             try:

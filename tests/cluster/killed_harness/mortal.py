@@ -6,8 +6,8 @@ A step is whatever the harness changes: each writing request, each command in a 
 under way, too), each command and signal on the node, each line of the journal before and after it
 is on disk, each replaced file. They are noted in STEPS_FILE, one a line, with the run's phase,
 while faults are done that of the fault. At the NUMBER-th step that matches PATTERN, by its kind or
-by `phase: kind`, it dies: `before` the step; `after` it was done, when nobody has heard of it yet;
-or `during` it, when whatever it began goes on without it.
+by `phase: kind`, it dies: `before` the step; `after` it was done, before another process has heard
+of it; or `during` it, when whatever it began goes on without it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def forgetful() -> None:
 
 
 def blind() -> None:
-    """Only debts are paid: nobody looks what is there."""
+    """Only debts are paid: what is there isn't looked at."""
     leftovers.LOOKS.clear()
 
 

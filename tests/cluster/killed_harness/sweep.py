@@ -102,7 +102,7 @@ class Sweep:
         events = (run / "events.jsonl").read_text()
         assert '"fault.missed"' not in events, "a fault that wasn't done has steps that are unknown"
         left = self.inspector.until_as(self.before, self.kinds, within_s=AS_BEFORE_S)
-        assert not left, f"a run that nobody killed left {left}"
+        assert not left, f"a run that was not killed left {left}"
         return [
             Step(scenario=scenario.stem, phase=phase, kind=kind, number=int(number))
             for phase, kind, number in found

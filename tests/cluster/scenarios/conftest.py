@@ -90,10 +90,10 @@ class Release:
         """Refusals that a test asked for."""
 
     def check_rights(self, since: datetime) -> None:
-        """A run begun then was made under the chaos account, and nobody was refused anything."""
+        """A run begun then was made under the chaos account, and no request was refused."""
         refused = lacking(self.logs) - self.provoked
         assert refused == set(), "rights that the chart's accounts lack (docs/security.md)"
-        assert self.calls(since) > 20, "the run was somebody else"
+        assert self.calls(since) > 20, "the run had another account"
 
     def calls(self, since: datetime) -> int:
         """How often the chaos account has called the API server from then on."""

@@ -1,6 +1,6 @@
 """An etcd of the embedded node's own build, put through the same scenarios and checks as our store.
 
-What nobody here wrote must pass, and what it says on purpose and stale must be found.
+What no client here wrote must pass, and what it says on purpose and stale must be found.
 """
 
 from __future__ import annotations

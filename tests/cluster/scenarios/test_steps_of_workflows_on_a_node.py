@@ -1,7 +1,7 @@
 """The shell steps of the workflows, run as they stand there against the embedded node.
 
 It is named by $KUBECONFIG and a context, and its authority stands in a bundle, so that for
-`zonequake` it is a foreign cluster: nobody's consent is taken for granted. What needs a Docker
+`zonequake` it is a foreign cluster: consent is not taken for granted. What needs a Docker
 engine or a registry is left out by name; an unknown step fails the test.
 
 The planted fault comes first: the tests before this file leave it planted.

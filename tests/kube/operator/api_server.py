@@ -52,7 +52,7 @@ _idle: dict[str, list[HTTPSConnection]] = {}
 
 
 def _connection(url: str) -> HTTPSConnection:
-    """One that nobody uses; it is opened by its first request, and again after a `close`."""
+    """One without a user; it is opened by its first request, and again after a `close`."""
     try:
         return _idle.setdefault(url, []).pop()
     except IndexError:

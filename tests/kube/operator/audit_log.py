@@ -39,9 +39,9 @@ def refusals(folder: Path) -> set[Refusal]:
 
 
 def lacking(folder: Path) -> set[Refusal]:
-    """Refusals of what their account was never allowed, where nobody takes rights away.
+    """Refusals of what their account was never allowed, where no test takes rights away.
 
-    An API server that has just begun refuses everybody everything until it has read its rules.
+    An API server that has just begun refuses every request until it has read its rules.
     """
     return refusals(folder) - _decided(folder, "allow")
 

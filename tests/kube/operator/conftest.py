@@ -44,7 +44,7 @@ def machine(
 
 @pytest.fixture
 def loop(api_server: ApiServer) -> Iterator[Relay]:
-    """A relay for its loop alone, in which clients run: nobody speaks through it."""
+    """A relay for its loop alone, in which clients run: none speaks through it."""
     found = Relay(api_server.url, api_server.token, UNVERIFIED)
     try:
         yield found

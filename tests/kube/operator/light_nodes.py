@@ -58,7 +58,7 @@ class LightNodes:
         return f"{self._base}/pods/zq-default-{ordinal}/status"
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Closes the ports."""
         self._do(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

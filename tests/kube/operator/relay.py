@@ -117,7 +117,7 @@ class Relay:
         self.run(self._listen(at, port, f"http://{address}:{port}", None))
 
     def at_close(self, ending: Callable[[], Awaitable[None]]) -> None:
-        """Await this in the relay's loop when it closes: whoever fails before leaves nothing."""
+        """Await this in the relay's loop when it closes: a failure before leaves nothing."""
         self._endings.push_async_callback(ending)
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class Relay:
         return int(runner.addresses[0][1])
 
     async def _close(self) -> None:
-        # A coroutine that nobody waits for any more would open again what is closed here.
+        # A coroutine that isn't waited for any more would open again what is closed here.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -252,7 +252,7 @@ class Relay:
         if way is not None:
             self._dead = True
             armed.kill()
-            armed.hit = call.kind  # last: whoever waits for it may revive at once
+            armed.hit = call.kind  # last: its waiter may revive at once
         return _dropped(request)
 
     async def _disarm(self) -> None:

@@ -28,7 +28,7 @@ class Line:
         self._listen()
 
     def sever(self) -> None:
-        """Nobody is let in, and all connections end."""
+        """No client is let in, and all connections end."""
         with self._lock:
             self._is_severed = True
             for connection in (self._listener, *self._open):
@@ -36,7 +36,7 @@ class Line:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def hang(self) -> None:
-        """Everybody is let in and connections stay, but nothing passes any more."""
+        """Every client is let in and connections stay, but nothing passes any more."""
         self._flows.clear()
 
     def mend(self) -> None:

@@ -48,7 +48,7 @@ def fired_at(running: Rebalances, timer: dict[str, Any]) -> float:
         found = status(running)
         if name(FOURTH) in found["dataNodes"]:
             return True
-        assert found["scaleUp"] == timer, "nobody arms it anew"
+        assert found["scaleUp"] == timer, "no operator arms it again"
         return False
 
     wait_until(has_fired)

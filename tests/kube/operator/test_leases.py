@@ -148,7 +148,7 @@ def test_without_the_api_server_high_availability_stops_and_strong_consistency_g
     wait_until(lambda: writes(range(3), available, 3))  # the operator stands still
     os.kill(machine.operator.pid, signal.SIGCONT)
     time.sleep(2 * LEASE_S)
-    assert "departed" not in machine.api.get("topo", "topology")["status"], "nobody has left"
+    assert "departed" not in machine.api.get("topo", "topology")["status"], "no node has left"
 
 
 def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
@@ -207,7 +207,7 @@ def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
         wait_until(is_served)
         time.sleep(0.3)
 
-    # One of them does end, and nobody tells: its Lease does.
+    # One of them does end, and only its Lease tells.
     machine.kill_unseen(0)
     wait_until(lambda: machine.present() == ["zq-default-1", "zq-default-2"])
     wait_until(lambda: writes([1, 2], name, 3))

@@ -40,7 +40,7 @@ def scene(
     api_server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Losses, dict[Loss, list[str]]]]:
-    """The zone, and which writes each loss takes if nobody is killed."""
+    """The zone, and which writes each loss takes if no process is killed."""
     spec, cycle = SPECS[request.param]
     with losses(api_server, tmp_path_factory.mktemp(f"killed-{request.param}"), spec) as running:
         undisturbed = {}

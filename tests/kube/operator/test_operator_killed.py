@@ -62,7 +62,7 @@ def describe(run: Run, killed: list[Moment]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A zone, and how each rebalance of the cycle goes if nobody is killed."""
+    """A zone, and how each rebalance of the cycle goes if no process is killed."""
 
     rebalances: Rebalances
     undisturbed: dict[Move, Run]

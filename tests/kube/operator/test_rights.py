@@ -87,7 +87,7 @@ def asked(request: pytest.FixtureRequest) -> WayToAsk:
 
 
 @pytest.fixture(scope="module")
-def everybodys(api: ApiServer, asked: WayToAsk) -> set[Granted]:
+def of_every_account(api: ApiServer, asked: WayToAsk) -> set[Granted]:
     """What an account without any Role may do: to ask what it may do."""
     found = asked(api, user_of("nobody"), namespace=api.namespace)
     assert {verb for _, _, verb in found} == {"create"}
@@ -96,43 +96,49 @@ def everybodys(api: ApiServer, asked: WayToAsk) -> set[Granted]:
 
 
 def allowed_beyond(
-    api: ApiServer, user: str, asked: WayToAsk, everybodys: set[Granted], expected: set[Granted]
+    api: ApiServer,
+    user: str,
+    asked: WayToAsk,
+    of_every_account: set[Granted],
+    expected: set[Granted],
 ) -> set[Granted]:
-    """What this user may do in the namespace beyond what everybody may, once it is as expected, or
-    at last: a server heeds a Role a moment after it has stored it."""
+    """Returns what this user may do in the namespace beyond what every account may, once it is as
+    expected, or at last: a server heeds a Role a moment after it has stored it."""
     give_up_s = time.monotonic() + PATIENCE_S
     while True:
-        found = asked(api, user, namespace=api.namespace) - everybodys
+        found = asked(api, user, namespace=api.namespace) - of_every_account
         if found == expected or time.monotonic() > give_up_s:
             return found
 
 
 @pytest.mark.parametrize("account", ["operator", "store", "chaos", "target", *PEOPLE])
 def test_an_account_may_do_what_is_listed_and_nothing_else(
-    api: ApiServer, asked: WayToAsk, everybodys: set[Granted], account: str
+    api: ApiServer, asked: WayToAsk, of_every_account: set[Granted], account: str
 ) -> None:
     user = user_of(account if account in PEOPLE else f"zq-{account}")
     own = wanted(account)
     everywhere = wanted(EVERYWHERE.get(account, "nobody"))
-    found = allowed_beyond(api, user, asked, everybodys, own | everywhere)
+    found = allowed_beyond(api, user, asked, of_every_account, own | everywhere)
     assert found - own - everywhere == set(), "may be done and is not listed"
     assert own | everywhere == found, "is listed and may not be done"
 
 
 def test_an_account_has_no_right_beyond_its_namespace(
-    api: ApiServer, asked: WayToAsk, everybodys: set[Granted]
+    api: ApiServer, asked: WayToAsk, of_every_account: set[Granted]
 ) -> None:
     for account in ("operator", "store", "chaos", "target"):
-        found = asked(api, user_of(f"zq-{account}"), namespace=None) - everybodys
+        found = asked(api, user_of(f"zq-{account}"), namespace=None) - of_every_account
         assert found == wanted(EVERYWHERE.get(account, "nobody")), account
 
 
 @pytest.mark.parametrize("account", IN_THE_ANALYSIS)
 def test_an_account_may_do_in_the_analysis_what_is_listed_and_nothing_else(
-    analysis: ApiServer, asked: WayToAsk, everybodys: set[Granted], account: str
+    analysis: ApiServer, asked: WayToAsk, of_every_account: set[Granted], account: str
 ) -> None:
     listed_there = wanted(IN_THE_ANALYSIS[account])
-    there = allowed_beyond(analysis, user_of(f"zq-{account}"), asked, everybodys, listed_there)
+    there = allowed_beyond(
+        analysis, user_of(f"zq-{account}"), asked, of_every_account, listed_there
+    )
     assert there - listed_there == set(), "may be done and is not listed"
     assert listed_there == there, "is listed and may not be done"
 
@@ -153,7 +159,7 @@ def test_the_analysis_and_the_others_may_do_nothing_with_each_other(
 
 @pytest.mark.parametrize("role", ["analysis", "analysis-runner"])
 def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
-    analysis: ApiServer, asked: WayToAsk, everybodys: set[Granted], role: str
+    analysis: ApiServer, asked: WayToAsk, of_every_account: set[Granted], role: str
 ) -> None:
     (account,) = (name for name, row in IN_THE_ANALYSIS.items() if row == role)
     rules = analysis.get("role", f"zq-{role}")["rules"]
@@ -164,7 +170,9 @@ def test_an_extra_right_of_the_analysis_and_a_missing_one_are_found(
     try:
         user = user_of(f"zq-{account}")
         extra, missing = {Granted("", "pods", "patch")}, {Granted("", "pods", "create")}
-        found = allowed_beyond(analysis, user, asked, everybodys, (wanted(role) | extra) - missing)
+        found = allowed_beyond(
+            analysis, user, asked, of_every_account, (wanted(role) | extra) - missing
+        )
         assert found - wanted(role) == extra
         assert wanted(role) - found == missing
     finally:
@@ -185,7 +193,7 @@ def test_the_server_tells_an_account_the_same_rules_when_it_asks_for_its_own(
 
 
 def test_an_extra_right_and_a_missing_one_are_found(
-    api: ApiServer, asked: WayToAsk, everybodys: set[Granted]
+    api: ApiServer, asked: WayToAsk, of_every_account: set[Granted]
 ) -> None:
     role = api.get("role", "zq-store")
     (rule,) = role["rules"]
@@ -195,7 +203,7 @@ def test_an_extra_right_and_a_missing_one_are_found(
         leases = ("coordination.k8s.io", "leases")
         extra, missing = {Granted(*leases, "delete")}, {Granted(*leases, "update")}
         expected = (wanted("store") | extra) - missing
-        found = allowed_beyond(api, user_of("zq-store"), asked, everybodys, expected)
+        found = allowed_beyond(api, user_of("zq-store"), asked, of_every_account, expected)
         assert found - wanted("store") == extra
         assert wanted("store") - found == missing
     finally:

@@ -96,7 +96,7 @@ def test_a_dead_run_is_found_by_its_lock_and_undone_as_the_lock_remembers(
                 }
             )
             for name in ("data-zq-default-1", "history-zq-load-z-0"):
-                # The controller that lets unused volumes go is not there, and nobody plays it.
+                # The controller that lets unused volumes go is not there, and isn't played.
                 server.patch("pvc", name, {"metadata": {"finalizers": None}})
             other = await clean_up(
                 kube, node=None, shell=None, release=RELEASE, run="another", journal=None

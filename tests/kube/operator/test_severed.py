@@ -1,4 +1,4 @@
-"""A line that is severed lets nothing through, whoever was on the way in."""
+"""A line that is severed lets nothing through, whichever client was on the way in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever reaches the operator's port neither ends it nor fills it, nor sees anything secret."""
+"""A stranger at the operator's port neither ends it nor fills it, nor sees anything secret."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_garbage_and_silence_at_the_operators_port_do_no_harm(machine: Machine) 
         with ExitStack() as silent:
             for _ in range(400):
                 silent.enter_context(socket.create_connection(("127.0.0.1", port), 5))
-            assert answers(port) is not None, "the silent ones keep nobody out"
+            assert answers(port) is not None, "the silent ones keep no client out"
         assert operator.poll() is None
         assert log.read_text().count("Error handling request") <= 10, "no flood"
         assert "Traceback" not in log.read_text()

@@ -113,7 +113,7 @@ def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay, eye: Ey
     pending_s = eye.until(lambda: all(_is_forced(keys) for keys in eye.partitions()))
     writable_s = is_writable(registers)
 
-    # Everybody ends, and comes back: the chain has two links.
+    # All nodes end, and come back: the chain has two links.
     eye.until(lambda: all(len(keys["chain"]) == 2 for keys in eye.partitions()))
     machine.kill(0)
     eye.until(lambda: not eye.status("logicaltopologies", "topology")["status"].get("nodes"))

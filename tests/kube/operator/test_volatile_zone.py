@@ -58,7 +58,7 @@ def test_the_documents_example_and_the_ends_of_a_volatile_partition(
     assert loop.run(load.unreadable()) == ()
     loop.run(load.close())
 
-    # Two at once: nobody is left to remove them, and they don't start with nothing.
+    # Two at once: no leader is left to remove them, and they don't start with nothing.
     machine.kill(2, 3)
     machine.start(2, 3)
     waits = f"Partition 0 can only be reset by hand: {C}, {D} came back with nothing."

@@ -172,7 +172,7 @@ def test_every_moment_of_watches_and_lists(
 
 @pytest.mark.parametrize("ill", [Ill.GONE, pytest.param(Ill.DROPPED, marks=pytest.mark.long)])
 def test_a_pod_that_vanished_behind_an_expired_watch_is_no_ghost(scene: Scene, ill: Ill) -> None:
-    """Its deletion came in no event; whoever decides from an index of pods keeps it forever."""
+    """Its deletion came in no event; a decision from an index of pods keeps it forever."""
     assert scene.rebalances.go(Move.JOIN).problems == []
     run, hit = scene.go(Move.LOSS, Disturbance(ill=ill, number=1, of="/pods"))
     assert hit is not None

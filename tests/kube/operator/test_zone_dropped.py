@@ -77,7 +77,7 @@ class Scene:
         finally:
             # A drop may have fewer writes than the one before. Without this, a moment that didn't
             # come would be one of the next zone's creation, and a write held to the end would
-            # make a partition of a zone that is gone: here nobody collects garbage.
+            # make a partition of a zone that is gone: here no controller collects garbage.
             self.running.relay.disarm()
 
     def _left_in_the_end(self) -> list[str]:
@@ -220,7 +220,7 @@ def test_a_zone_is_let_go_by_force_and_another_gets_its_name_at_once(scene: Scen
             scene.drop()
             scene.api.kubectl(*release)
             wait_until(lambda: scene.api.get("dz", DROPPED) is None)
-            for partition in scene.partitions():  # nobody collects garbage here
+            for partition in scene.partitions():  # no controller collects garbage here
                 scene.api.kubectl("delete", "zp", partition)
             scene.create()
             new = scene.group_prefix()

@@ -24,7 +24,7 @@ from zonequake_agent.disk.tampering import FAILING_SYNCS, TamperingKind
 
 UID = str(uuid.uuid4())
 """Of each worker its own: strace's file is named by it in a folder that all of the machine's share,
-and whoever ends it ends every strace that writes there."""
+and its end ends every strace that writes there."""
 DAY_S = 86_400
 
 CLOCK = """
@@ -80,7 +80,7 @@ def running(
 
 @pytest.fixture
 def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes these processes the whole of a pod, for whoever asks for its processes."""
+    """Makes these processes the whole of a pod, for each call that asks for its processes."""
 
     def of(*pids: int) -> None:
         all_ = [pods.PodProcess(pid=pid, name="python", container="c") for pid in pids]
@@ -177,7 +177,7 @@ def test_syncs_pass_again_by_themselves_when_no_harness_comes_back(
 def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
     tmp_path: Path, pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is dead before anybody can look whether strace has attached to it."""
+    """It is dead before the agent can look whether strace has attached to it."""
     tracers = tampering._tracers
 
     def looked_for_too_late(pids: list[int]) -> dict[int, int]:

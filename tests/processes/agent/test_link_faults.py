@@ -186,7 +186,7 @@ def test_the_kernel_ends_a_fault_at_its_deadline_though_no_process_is_left(
     while any("delayer" in one for one in left):
         assert time.monotonic() < give_up_s, left
         left = victim.agent("leftovers")
-    assert left, "rules that match nothing any more, for whoever sweeps up"
+    assert left, "rules that match nothing any more, for the cleanup"
     swept = subprocess.run(
         [sys.executable, "-m", "zonequake_agent", "sweep"],
         capture_output=True,

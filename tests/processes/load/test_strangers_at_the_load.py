@@ -1,4 +1,4 @@
-"""Whoever reaches a load pod's port learns nothing, ends nothing and fills nothing."""
+"""A stranger at a load pod's port learns nothing, ends nothing and fills nothing."""
 
 from __future__ import annotations
 

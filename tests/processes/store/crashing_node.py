@@ -3,7 +3,7 @@
     ZQ_CRASH=log:before:7 python crashing_node.py
 
 ends the process at the seventh writing transaction of the environment `log` (`log` or `data`):
-`before` everything is put and not committed, `during` the commit, or `after` it, when nobody has
+`before` everything is put and not committed, `during` the commit, or `after` it, when no client has
 heard of it yet. `ZQ_CRASH=file:before:2` does so at the second file or folder that is synced by
 itself: the mark that a commit failed, and the environment that is written again for it. Everything
 else is the node as it is shipped.

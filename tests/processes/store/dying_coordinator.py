@@ -4,8 +4,8 @@
 
 While the file is there, the coordinator that reaches the moment named in it deletes it and dies:
 `voted` (its own part is prepared), `deciding` (all parts are, nothing is proposed), `proposed` (the
-decision is about to be written), `decided` (it is applied, and nobody was told), `told` (some group
-has applied its commit). Everything else is the node as it is shipped.
+decision is about to be written), `decided` (it is applied, and no client was told), `told` (some
+group has applied its commit). Everything else is the node as it is shipped.
 """
 
 from __future__ import annotations

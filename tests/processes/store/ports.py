@@ -1,13 +1,13 @@
 """Ports on loopback for the processes that tests and benchmarks start.
 
 A port is handed out a second before its process listens there, and a process that was killed must
-find it again: nobody else may be given it meanwhile. Therefore
+find it again: no other test may be given it meanwhile. Therefore
 
 - ports lie below those that the kernel gives to outgoing connections, one of which would take the
   port of a dead node, or even connect to itself there;
 - they come from blocks that a process holds until it ends. The first port of a block is its lock:
   the kernel lets one process bind it. So an xdist worker, another run of the tests and a benchmark
-  have disjoint ports, whoever starts first;
+  have disjoint ports, whichever starts first;
 - a process hands out each port once.
 """
 
@@ -25,7 +25,7 @@ LOWEST = LOWEST_OUTGOING // 2
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on 127.0.0.1 that nobody listens on, and that nobody else is given.
+    """Free ports on 127.0.0.1, each of which is given only once.
 
     Raises RuntimeError if there are no more.
     """
@@ -61,13 +61,13 @@ class Ports:
         self._locks.clear()
 
     def _all(self, blocks: range) -> Iterator[int]:
-        """Block after block of those that are held by nobody."""
+        """Block after block of those that no process holds."""
         for first in random.sample(blocks, k=len(blocks)):
             if self._hold(first):
                 yield from range(first + 1, first + BLOCK_PORTS)
 
     def _hold(self, first: int) -> bool:
-        # Neither shared (SO_REUSEADDR) nor listened on: it can be bound once, and nobody gets in.
+        # Neither shared (SO_REUSEADDR) nor listened on: it can be bound once, and accepts nothing.
         lock = socket.socket()
         try:
             lock.bind(("127.0.0.1", first))

@@ -81,7 +81,7 @@ class Client:
             return await future
 
     async def _connection(self, node: str) -> _Connection:
-        """The one open connection to a node, opened by whoever comes first."""
+        """The one open connection to a node, opened by the first caller."""
         async with self._connecting[node]:
             connection = self._connections.get(node)
             if connection is None or not connection.is_open:
@@ -98,7 +98,7 @@ class Client:
     async def at_leader(
         self, body: Body, *, deadline_s: float = PATIENCE_S, attempt_s: float = 2.0
     ) -> Reply:
-        """Retry at whoever leads until the request is answered with ok or invalid.
+        """Retry at the present leader until the request is answered with ok or invalid.
 
         `attempt_s`: after so long without an answer it is sent again.
         """

@@ -1,4 +1,4 @@
-"""Whoever reaches a port: raw connections that say anything, and what that may cost a node."""
+"""Strangers at a port: raw connections that say anything, and what that may cost a node."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def by_hand(
     understood.
 
     It says hello (flight 0), shows its certificate (1) and says `words` (2); one of them is
-    `changed`, and whatever comes of that is let be. Whoever gives the node nothing to answer
+    `changed`, and whatever comes of that is let be. A client that gives the node nothing to answer
     listens no longer than `listen_s` for it.
     """
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

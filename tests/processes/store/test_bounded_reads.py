@@ -54,7 +54,7 @@ async def test_a_follower_answers_within_its_bound_and_not_beyond(nodes: LocalNo
 async def test_a_follower_that_was_paused_does_not_believe_that_no_time_has_passed(
     nodes: LocalNodes,
 ) -> None:
-    """Its process stands still, then nobody is there to tell it anything."""
+    """Its process stands still, then no leader is there to tell it anything."""
     zone, client, follower = await a_fresh_follower(nodes)
     group = zone.groups[0]
     nodes.nodes[follower].pause()

@@ -32,7 +32,7 @@ PLANTED = {
 
 @pytest.fixture
 def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
-    """Makes one process the whole of a pod, for whoever asks for its processes; the pod's UID.
+    """Makes one process the whole of a pod, for calls that ask for its processes; the pod's UID.
 
     Each test has a UID of its own: strace's file is named by it in a folder that all tests of the
     machine share, and who begins or ends faults ends every strace that writes to that file.

@@ -49,7 +49,7 @@ async def test_acknowledge_before_commit_loses_writes_with_the_leader(nodes: Loc
     leader = ""
 
     async def has_acknowledged() -> bool:
-        """With nobody there to be told of it; a leader that was alone for too long refuses."""
+        """Without a follower that learns of it; a leader that was alone for too long refuses."""
         nonlocal leader
         leader = await nodes.leader(group)
         others = [name for name in THREE if name != leader]
@@ -61,7 +61,7 @@ async def test_acknowledge_before_commit_loses_writes_with_the_leader(nodes: Loc
         await nodes.restart(zone, *others)
         return reply.status is ReplyStatus.OK
 
-    await until(has_acknowledged, "a leader acknowledges what nobody else has")
+    await until(has_acknowledged, "a leader acknowledges what no other node has")
     assert not (await client.read(group, "list")).value, "what was acknowledged has gone with it"
 
 

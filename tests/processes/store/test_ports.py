@@ -1,4 +1,4 @@
-"""Ports for the processes of a test: nobody else is given them."""
+"""Ports for the processes of a test: no other test is given them."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ async def test_leadership_goes_where_it_is_ordered_while_clients_write(nodes: Lo
 
 
 async def test_replicas_are_looked_at_without_taking_part(nodes: LocalNodes) -> None:
-    """All nodes were stopped: what each has is asked for before anybody is started."""
+    """All nodes were stopped: what each has is asked for before any of them is started."""
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE)
     group, client = zone.groups[0], nodes.client()

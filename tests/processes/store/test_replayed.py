@@ -70,7 +70,7 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     leader = await nodes.leader(group)
     was = await nodes.status(leader, group)
     assert was is not None
-    # With TLS by clients with stolen certificates, since nobody else is heard.
+    # With TLS by clients with stolen certificates, since no other client is heard.
     client_context, peer_context = opening(nodes, "client_port"), opening(nodes, "peer_port")
     async with harmless(nodes):
         for name in NAMES:
@@ -114,7 +114,7 @@ async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: Lo
     await nodes.finish_change(zone, ["n0", "n1", "n3"])
     now = ["n0", "n1", "n3"]
     for name in now:
-        # Whoever is told of the token of now knows which orders are of before it.
+        # A node that has the present token knows which orders are of before it.
         await nodes.order(name, nodes.start_order(zone, 0))
     await nodes.until_equal(group, now)
     async with harmless(nodes):

@@ -330,7 +330,7 @@ async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads
     leader, error = "", ""
 
     async def is_refused() -> bool:
-        """By whoever leads just then: they hand that on to each other."""
+        """By the present leader: leaders hand over to each other."""
         nonlocal leader, error
         leader = await nodes.leader(group)
         reply = await load.client.once(leader, Write(group, "more", 1))

@@ -65,13 +65,13 @@ async def node(tls_nodes: LocalNodes) -> AsyncIterator[Node]:
 
 
 def append() -> bytes:
-    """What would be there afterwards, if anybody listened."""
+    """What would be there afterwards, if a process listened."""
     body = Append("z.00000000.0", "list", 1, RequestId("stranger", 1, 0))
     return framed(msgspec.msgpack.encode(Request(1, body)))
 
 
 def strangers(certificates: Certificates, port: str) -> dict[str, str]:
-    """Folders of certificates that let nobody in at this port, and the reason that is counted."""
+    """Folders of certificates that this port refuses, and the reason that is counted."""
     another = Authority.made("another authority", datetime.now(UTC))
     past = Authority.read(certificates.authority.credential, datetime.now(UTC) - timedelta(days=9))
     own = identity_of(OPENS[port], DOMAIN)

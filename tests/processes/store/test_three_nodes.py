@@ -269,7 +269,7 @@ async def test_a_node_that_is_stopped_reports_all_of_its_replicas_as_long_as_it_
     client = nodes.client()
     for partition, group in enumerate(zone.groups):
         await client.write(group, key_of(partition, 16, 0), 1)  # which has to be flushed
-    # While nobody can take its groups over it doesn't end: until it has reported once.
+    # While no node can take its groups over it doesn't end: until it has reported once.
     for name in ("n1", "n2"):
         nodes.nodes[name].pause()
     nodes.nodes["n0"].signal_stop()

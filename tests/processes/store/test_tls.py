@@ -84,7 +84,7 @@ async def test_every_port_refuses_clients_that_it_isnt_for_and_says_which_and_wh
 
             await until(is_told, f"{name} says why it refused {folder}")
         assert b"4711" not in await say(port, words, listen_s=10)
-    # And nobody did harm: who may come in is served.
+    # And no client did harm: an allowed one is served.
     assert (await nodes.client().read(zone.groups[0], "secret")).value == 4711
     metrics = await nodes.metrics("n0")
     assert 'zonequake_connections_refused_total{port="clients",reason="identity"} 3.0' in metrics

@@ -140,7 +140,7 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
         async def is_shut_out() -> bool:
             return not await gets_in(nodes, certificates, "stolen")
 
-        await until(is_shut_out, "the old authority's certificate lets nobody in")
+        await until(is_shut_out, "the old authority's certificate is refused")
 
         async def is_told() -> bool:
             return "its certificate can't be trusted" in (tmp_path / "n0.log").read_text()
@@ -160,7 +160,7 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
 
 
 async def gets_in(nodes: LocalNodes, certificates: Certificates, folder: str) -> bool:
-    """Whether a data node answers whoever holds these files."""
+    """Returns whether a data node answers a client with these files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     there = certificates.directory / folder

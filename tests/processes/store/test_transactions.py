@@ -124,7 +124,7 @@ async def test_a_coordinator_that_dies_at_any_moment_leaves_nothing_half_done(
         if moment in ("decided", "told"):
             assert count == 1, "what is decided is done"
         elif moment in ("voted", "deciding") and not retried:
-            assert count == 0, "what nobody decided is not done"
+            assert count == 0, "what was not decided is not done"
 
         for group, key in zip(place.zone.groups, (A, B), strict=True):
             plain = await place.client.append(group, key, 1_000 + next(elements))
@@ -203,8 +203,8 @@ async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the
     async with asyncio.TaskGroup() as group:
         for number, keys in enumerate(["AB", "BA", "AB", "BA"]):
             group.create_task(transact(nodes.client(f"c{number}"), keys))
-    assert acknowledged, "somebody must go on"
-    assert met(), "nobody met: the test is too tame"
+    assert acknowledged, "a client must go on"
+    assert met(), "no transactions met: the test is too tame"
     assert {reply.status for reply in refused} == {ReplyStatus.LOCKED}
     await place.until_resolved(THREE)
     first, second = await place.lists()

@@ -155,7 +155,7 @@ def erase_what_the_leader_still_needs(patch: Patch) -> None:
 
 
 class _Unconfigured:
-    """A group whose leader needs nobody."""
+    """A group whose leader needs no follower."""
 
     configured_nodes: frozenset[str] = frozenset()
 

@@ -108,7 +108,7 @@ def heed_the_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 class _Everybody:
-    """A leader's table of peers in which everybody seems to be, for the rule on later terms."""
+    """A leader's table of peers in which every node seems to be, for the rule on later terms."""
 
     def __init__(self) -> None:
         self._tables: dict[int, dict[Peer, ReplicationProgress]] = {}

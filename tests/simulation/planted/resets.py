@@ -95,7 +95,7 @@ def take_old_commits_for_a_match(patch: pytest.MonkeyPatch) -> None:
 
 
 def _as_if_taking_part(patch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-    """Within this function nobody abstains."""
+    """Within this function no replica abstains."""
     abstains: property = RaftState.__dict__["abstains"]
     inside: list[RaftState] = []
     patch.setattr(

@@ -130,7 +130,7 @@ class Cluster(Simulation):
         return found[0].name if found is not None else None
 
     def rests(self) -> bool:
-        """Whether the partition serves, and nobody has anything left to do for it."""
+        """Whether the partition serves, and no node has anything left to do for it."""
         keys = self.keys
         return (
             self.leader in self.stable
@@ -268,7 +268,7 @@ class Cluster(Simulation):
         self.alter(dataNodesFilter=named(names))
 
     def restore(self, copy: Object) -> None:
-        """Somebody puts an older copy of an object in its place; no rule of writes holds for it."""
+        """Puts an older copy of an object in its place; no rule of writes holds for it."""
         objects = self.plane.objects
         told, objects.written = objects.written, []
         objects.put("partitions", copy, copy["metadata"]["name"])
@@ -285,7 +285,7 @@ class Cluster(Simulation):
         self.plane.start_operator()
 
     def _died(self, node: SimulatedNode) -> None:
-        # Nobody starts it again before the script does.
+        # It isn't started again before the script does.
         self.plane.pods.died(node)
 
 

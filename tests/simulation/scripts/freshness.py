@@ -27,7 +27,7 @@ def is_not_fresh(stage: Stage, name: str, *, leader: str, committed_ms: int) -> 
 
 
 def asked(stage: Stage, name: str, *, leader: str) -> int:
-    """Somebody asks the node how fresh it is; the time there when it is told for the first time."""
+    """A client asks the node how fresh it is; the time there when it is told for the first time."""
     raft = stage.rafts[name]
     for _ in range(6):
         stage.tick(name)

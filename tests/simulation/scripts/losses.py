@@ -13,7 +13,7 @@ LONG_MS = 6_000
 
 
 def goes_on_alone(cluster: Cluster, survivor: str) -> None:
-    """The others have left; whoever remains is reset."""
+    """The others have left; those that remain are reset."""
     cluster.promised(
         lambda: cluster.is_stable(survivor) and cluster.leader == survivor,
         "a reset is carried out",
@@ -61,7 +61,7 @@ def nobody_is_reset_whose_majority_is_back() -> None:
 
 
 def a_wish_that_a_reset_overwrote_comes_true() -> None:
-    """Hole 8: D was to join, and nobody could be caught up before B and C died."""
+    """Hole 8: D was to join, and no node could be caught up before B and C died."""
     with Cluster(4, data_nodes=(A, B, C), is_highly_available=True) as cluster:
         cluster.forms()
         cluster.lead(A)
@@ -141,7 +141,7 @@ def silence_proves_nothing() -> None:
 
 
 def who_returns_is_taken_though_another_is_away() -> None:
-    """Hole 14: A is alone and B returns; C is waited for by nobody."""
+    """Hole 14: A is alone and B returns; C is not waited for."""
     with Cluster(3, is_highly_available=True) as cluster:
         cluster.forms()
         cluster.kill(B, C)
@@ -235,7 +235,7 @@ def the_newest_user_entry_of_a_link_goes_on() -> None:
 
 
 def a_rollback_stops_no_unwind() -> None:
-    """Hole 9: as before, but A goes on with a part that nobody decided, and rolls it back alone:
+    """Hole 9: as before, but A goes on with a part that was not decided, and rolls it back alone:
     it stands under the newest link, and no client wrote it."""
     with Cluster(3, is_highly_available=True) as cluster:
         cluster.forms()

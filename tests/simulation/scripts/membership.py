@@ -141,7 +141,7 @@ def an_old_half_decides_nothing_alone() -> None:
 def a_leader_dies_between_the_halves() -> None:
     """abc → bcd: joint is committed, the leader dies with the final entry unsent.
 
-    Whoever leads next finishes the change with nobody asking.
+    The next leader finishes the change without being asked.
     """
     stage = Stage("abc", passive="d")
     stage.elect("a", "bc")

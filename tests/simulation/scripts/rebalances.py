@@ -27,7 +27,7 @@ def a_filter_that_matches_nobody_moves_nothing() -> None:
 
 
 def a_lost_leader_comes_back_without_another_event() -> None:
-    """Hole 5: its return was handled while nobody led; only switchReduce says what is to be done.
+    """Hole 5: its return was handled without a leader; only switchReduce says what is to be done.
 
     A loses its replica with its process, and is back before the others could elect one of them.
     """
@@ -66,7 +66,7 @@ def a_locked_change_is_seen_through() -> None:
 
 
 def stay_joint(cluster: Cluster) -> None:
-    """Let the change begin that is wished for, and its leader A reach nobody when it is granted."""
+    """Lets the wanted change begin, and its leader A reach no other when it is granted."""
     cluster.until(lambda: cluster.keys.pending_lock is not None, "the lock is taken")
     cluster.cut({A}, cluster.others(A))
     cluster.until(lambda: cluster.stage_of(A) is Stage.JOINT, "A is between two sets")
@@ -162,7 +162,7 @@ def a_first_member_is_safe_from_a_late_erasure() -> None:
 
 
 def a_replica_stays_while_its_group_goes_by_it() -> None:
-    """Hole 15: somebody restores an old copy of the keys; D, which they don't know, is a member."""
+    """Hole 15: a client restores an old copy of the keys; D, which they don't know, is a member."""
     with Cluster(4, data_nodes=(A, B, C)) as cluster:
         cluster.forms()
         copy = cluster.plane.objects.get("partitions", partition_name("z", 0))

@@ -28,7 +28,7 @@ def figure_8() -> None:
 
     stage.restart("a")
     stage.elect("a", "bc")
-    for follower in "cd":  # x gets to a majority, the entry of a's own term to nobody
+    for follower in "cd":  # x gets to a majority, the entry of a's own term to no other
         stage.deliver("a", follower, MessageKind.APPEND)  # does it match? no
         stage.deliver(follower, "a")
         stage.deliver("a", follower, MessageKind.APPEND)  # x
@@ -105,7 +105,7 @@ def a_late_append_removes_nothing() -> None:
 
 
 def a_longer_old_log_wins_no_vote() -> None:
-    """a has stored much that nobody has; b and c have committed something newer."""
+    """a has stored much that no other has; b and c have committed something newer."""
     stage = Stage("abc")
     stage.elect("a", "bc")
     stage.exchange("abc")
@@ -138,7 +138,7 @@ def a_deposed_leader_overwrites_nothing() -> None:
     stage.hand(late)
     stage.crash("b")
     stage.lose()
-    stage.tick("a", 2 * stage.settings.election_ticks)  # it hears that nobody follows
+    stage.tick("a", 2 * stage.settings.election_ticks)  # it learns that no other follows
     stage.campaign("c", "a")
     stage.lose()
     stage.settle("abc", leader="c")
@@ -237,7 +237,7 @@ def a_new_leader_reads_nothing_old() -> None:
     stage.propose("a", b"x")
     stage.exchange(
         "ac", MessageKind.APPEND, MessageKind.APPEND_REPLY
-    )  # committed, b has it, nobody told b
+    )  # committed, b has it, and was not told
     stage.deliver("a", "b", MessageKind.APPEND)
     stage.crash("a")
     stage.lose()

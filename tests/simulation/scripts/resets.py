@@ -25,7 +25,7 @@ def an_old_majority_that_comes_back_acknowledges_nothing() -> None:
     stage.exchange("abc")
     begin_lineage(stage, "c", 5)
     stage.propose("a", b"y")
-    stage.exchange("ab")  # they can't know: nobody has told them
+    stage.exchange("ab")  # they can't know: they were not told
 
     stage.propose("a", b"z")
     z = stage.rafts["a"].status().last_index
@@ -175,7 +175,7 @@ def a_second_reset_shuts_the_first_survivor_out() -> None:
     stage.rafts["b"].enforce(7)
     stage.turn("b")
     for _ in range(2 * stage.settings.election_ticks):
-        stage.tick("c")  # it leads itself again, as nobody has told it
+        stage.tick("c")  # it leads itself again, as it was not told
     if not stage.leads("c"):
         raise Unplayable("the first survivor does not lead itself again")
     c = stage.rafts["c"]

@@ -141,7 +141,7 @@ class Stage:
             settings=self.settings,
             log=store,
             hard_state=store.hard_state,
-            random=lambda n: n - 1,  # the longest time-out: nobody campaigns unless told to
+            random=lambda n: n - 1,  # the longest time-out: none campaigns unless told to
             applied=store.first_index - 1,
         )
 

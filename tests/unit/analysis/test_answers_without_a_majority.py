@@ -221,7 +221,7 @@ UNCOPIED = [
     began(25, "A"),
     began(25, "B"),
 ]
-"""C went on alone, and died before anybody had a copy of its log."""
+"""C went on alone, and died before another node had a copy of its log."""
 
 TO_A = lineage(8, 40, "A", (0, 1, 7))
 

@@ -154,7 +154,7 @@ def test_an_answer_of_the_old_lineage_that_began_after_the_survivor_led_is_besid
     assert cut.beside == 1
     assert cut.examples == ["append of list at (lineage 0, term 1, index 11) by zq-default-0"]
     (cut,) = cuts(ops_of(tmp_path, operations), known(RESET_E), one_clock=False)
-    assert cut.beside == 0, "nobody can say which came first"
+    assert cut.beside == 0, "it isn't known which came first"
     in_time = replace(late, inv_ns=int(19.9 * SECOND))
     (cut,) = cuts(ops_of(tmp_path, [*TEN, in_time]), known(RESET_E))
     assert cut.beside == 0, "begun before, answered after: its answer was on its way"

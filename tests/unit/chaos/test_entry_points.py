@@ -1,4 +1,4 @@
-"""The installed programs: their exit codes, without packages, and when nobody reads the output."""
+"""The installed programs: exit codes, without their packages, when no process reads their output."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ async def test_the_node_that_went_on_unseen_is_the_one_that_the_request_names_or
     untold.then = [AGAIN]
     of_a = ResetByHandSpec(name="by-hand", survivor="A")
     (only,) = (await done(of_a, made_injection(untold, journal, "A")))["partitions"]
-    assert only["survivor"] == "A", "nobody saw another one"
+    assert only["survivor"] == "A", "the run saw no other one"
 
 
 async def test_only_partitions_that_lost_their_majority_are_reset(journal: CleanupJournal) -> None:

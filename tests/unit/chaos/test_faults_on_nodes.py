@@ -514,7 +514,7 @@ async def test_a_paused_component_is_proven_by_the_kernel_and_watched_to_its_end
     assert proof == {"component": "kube-apiserver", "pid": sleeping}
     if resumed:
         os.kill(sleeping, signal.SIGCONT)
-        while is_stopped(sleeping):  # noqa: ASYNC110 - the kernel tells nobody
+        while is_stopped(sleeping):  # noqa: ASYNC110 - the kernel has no event for it
             await asyncio.sleep(0.01)
     await life.recover(injection)
     assert (injection.ended_early is not None) == resumed

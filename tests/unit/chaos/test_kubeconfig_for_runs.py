@@ -1,4 +1,4 @@
-"""The kubeconfig of the release's account for runs holds a token: nobody but its owner reads it."""
+"""The kubeconfig of the release's account for runs holds a token: only its owner may read it."""
 
 from __future__ import annotations
 

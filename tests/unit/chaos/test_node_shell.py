@@ -64,7 +64,7 @@ async def test_a_command_under_way_is_waited_for_by_who_is_cancelled(
     begun, done = tmp_path / "begun", tmp_path / "done"
     script = f"touch {begun}; sleep 0.5; touch {done}"
     running = asyncio.create_task(shell.run(ABSENT, ["sh", "-c", script]))
-    while not begun.exists():  # noqa: ASYNC110  a file tells nobody
+    while not begun.exists():  # noqa: ASYNC110  a file has no event for it
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Signals reach all victims at the same moment, and none that nobody asked for."""
+"""Signals reach all victims at the same moment, and only those that were asked for."""
 
 from __future__ import annotations
 

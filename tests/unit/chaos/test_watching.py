@@ -1,4 +1,4 @@
-"""An observer that can't go on says so to whoever waits, and not that nothing came."""
+"""An observer that can't go on says so to its caller, and not that nothing came."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Saying(DataNodeSource):
 
 
 async def test_what_a_process_said_before_it_was_killed_is_not_believed_any_more() -> None:
-    """Else a trigger after a kill that nobody waits for sees the dead one answer, and lead."""
+    """Else a trigger after a kill that is not waited for sees the dead one answer, and lead."""
     clock = SystemClock()
     source = Saying(cast("Kube", None))
     observer = Observer(

@@ -56,7 +56,7 @@ class Held(MadeUpTarget):
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what it waits for tells nobody
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0.002)
 
 

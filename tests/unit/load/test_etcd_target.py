@@ -119,7 +119,7 @@ async def of_two(two: ReferenceEtcd) -> AsyncIterator[EtcdTarget]:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what it waits for tells nobody
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0.002)
 
 

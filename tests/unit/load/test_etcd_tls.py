@@ -182,7 +182,7 @@ async def test_a_member_that_falls_silent_does_not_hide_why_it_refused_before(
         address = f"127.0.0.1:{member.getsockname()[1]}"
         refused = await not_sent(wire, address)
         assert "by TLS as 127.0.0.1: [Errno 111]" in refused
-        member.listen()  # and nobody accepts
+        member.listen()  # and accepts nothing
         monkeypatch.setattr(connect_timeout, 0.5)
         silent = await not_sent(wire, address)
         before = refused.partition("127.0.0.1: ")[2]

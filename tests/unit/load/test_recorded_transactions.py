@@ -205,7 +205,7 @@ async def history_of(folder: Path, store: ListStore, seconds: int) -> list[dict[
     stop = StopSignal()
 
     async def enough(count: int) -> None:
-        while store.begun < count:  # noqa: ASYNC110 - the store tells nobody
+        while store.begun < count:  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0.001)
         stop.asked = True
 

@@ -145,7 +145,7 @@ async def test_a_target_that_refuses_at_once_is_not_asked_in_a_spin(
     assert target.refusals >= before - 1
     assert load.status().problem == "no member answers"
     target.refusals = 0
-    while not load.status().complete:  # noqa: ASYNC110 - a status tells nobody
+    while not load.status().complete:  # noqa: ASYNC110 - a status has no event
         await asyncio.sleep(0.01)
     load.end()
     await running
@@ -163,7 +163,7 @@ async def test_a_phase_that_could_not_be_kept_is_not_taken_and_may_be_asked_for_
     assert load.status().phase is Phase.QUIET
     running = asyncio.create_task(load.run())
     load.enter(Phase.PRELOAD)
-    while not load.status().complete:  # noqa: ASYNC110 - a status tells nobody
+    while not load.status().complete:  # noqa: ASYNC110 - a status has no event
         await asyncio.sleep(0.01)
     load.end()
     await running

@@ -6,7 +6,7 @@ CATCHING_UP → JOINT → STABLE → NONE, a configuration needs a majority of e
 And what it must live with, as `zonequake_store.raft.reconfigure` has it: a new leader appends its
 configuration again, so that it shows it uncommitted for a while; an uncommitted configuration may
 be lost with its leader; a leader outside its final configuration departs; a change that adds
-nobody is accepted under a higher token, and waits for its grant forever.
+no member is accepted under a higher token, and waits for its grant forever.
 
 `zonequake_ctl.what_if.group` can't stand in for it: it believes a file's reports, loses no entry
 and no leader by itself, and a change of peers waits there for an event.
@@ -196,7 +196,7 @@ class StoreGroup:
     def lose(self, node: str) -> None:
         """The node comes back at once, and without this replica; perhaps its group doesn't survive.
 
-        Nothing is left of the group once nobody holds anything of it.
+        Nothing is left of the group once no node holds anything of it.
         """
         if self.replicas.pop(node, None) is None:
             return

@@ -70,7 +70,7 @@ class Search:
     settings: ReplicaSettings
     may_leave: frozenset[str]
     for_good: bool
-    """Does nobody come back who left?"""
+    """Does no node come back that left?"""
     check: Callable[[State, State], None]
     """Raises AssertionError if the second may not follow the first."""
     seen: set[bytes] = field(default_factory=set)
@@ -224,7 +224,7 @@ class Search:
             assert keys.pending_lock is None
             assert (keys.switch_reduce, keys.switch_append) == ((), ())
             assert group.leader is not None
-            assert group.stage is Stage.NONE, "nobody waits for a grant that never comes"
+            assert group.stage is Stage.NONE, "no leader waits for a grant that never comes"
             assert keys.stable is not None
             assert set(group.replicas) - state.away == set(keys.stable.nodes)
 

@@ -77,7 +77,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """`late`: orders on their way. `acknowledged`: writes that nobody has given up."""
+    """`late`: orders on their way. `acknowledged`: writes that no reset has given up."""
 
     replicas: tuple[tuple[str, Replica], ...]
     up: frozenset[str]

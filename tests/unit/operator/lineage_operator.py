@@ -72,7 +72,7 @@ def _check_write(before: PartitionKeys, after: PartitionKeys) -> None:
     assert after.chain, "a chain is never empty"
     assert after.chain[-1].nodes == after.stable.nodes, "the newest link is stable"
     if after.pending is None:
-        assert after.planned is None, "nobody would ever promote it"
+        assert after.planned is None, "it would never be promoted"
         assert after.pending_lock is None
     elif after.pending.force:
         assert len(after.pending.nodes) == 1
@@ -83,9 +83,9 @@ def _check_write(before: PartitionKeys, after: PartitionKeys) -> None:
 
 
 def _check_survivor(world: World, survivor: str) -> None:
-    """Nothing acknowledged is given up that somebody still has who is there, and may speak.
+    """Nothing acknowledged is given up that a present node still has, and may report.
 
-    In a group that stopped as a whole nobody speaks before its newest set can be judged: then
+    In a group that stopped as a whole no node reports before its newest set can be judged: then
     nothing is given up.
     """
     replicas, keys = world.of(), world.keys
@@ -93,7 +93,7 @@ def _check_survivor(world: World, survivor: str) -> None:
     nodes = stable | set(keys.pending.nodes if keys.pending else ())
     unwinds = not any(r.had_leader for n, r in replicas.items() if n in nodes)
     gone = not is_majority(len(stable & world.up), len(stable))
-    assert unwinds or gone or {reset.forced_node(keys)} - world.up - {None}, "nobody is missing"
+    assert unwinds or gone or {reset.forced_node(keys)} - world.up - {None}, "no node is missing"
     newest = set(keys.chain[-1].nodes)
     back = is_majority(len(newest & world.up), len(newest))
     assert back or not unwinds, f"the whole group stopped, and {survivor} goes on first"
@@ -211,7 +211,7 @@ def tell(world: World, found: ZonePlan) -> World:
 
 
 def _check_erasure(world: World, node: str) -> None:
-    """Nobody is erased who holds an acknowledged write that nobody else has who is there."""
+    """No node is erased that holds an acknowledged write that no other present node has."""
     others = [r.writes for n, r in world.replicas if n != node and n in world.up and r.takes_part]
     lost = (world.of()[node].writes & world.acknowledged) - frozenset().union(*others)
     assert not lost, f"{node} is erased, and alone has {sorted(lost)}"

@@ -103,7 +103,7 @@ class World:
         self.late += told
 
     def deliver(self) -> None:
-        """What was under way arrives, unless it is too old for anybody to act on it."""
+        """What was under way arrives, unless it is too old for a node to act on it."""
         late, self.late = self.late, []
         for node, order in late:
             self.group.obey(node, order)

@@ -15,7 +15,7 @@ from zonequake_operator.fleet.fleet import FleetView
 
 
 class Fleet:
-    """Nobody is ever heard."""
+    """No node is ever heard."""
 
     view = FleetView()
 

@@ -162,7 +162,7 @@ async def running(count: int) -> AsyncIterator[World]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that wait forever for whoever hangs."""
+    """Rounds that wait forever for nodes that hang."""
     monkeypatch.setattr("zonequake_operator.fleet.polling.PATIENCE_S", 1e6)
 
 
@@ -256,7 +256,7 @@ async def no_leases() -> list[dict[str, Any]]:
 
 
 async def test_an_answer_that_was_asked_for_behind_the_event_shows_that_its_process_lives() -> None:
-    """The kubelet told of the process before it, under a restart count that nobody had seen."""
+    """The kubelet told of the process before it, under a restart count that was not seen before."""
     world = World(["n-0", "n-1"])
     await world.fleet._once(hurried=False)
     world.fleet.pods_changed(pod("n-0", ended=True))

@@ -28,7 +28,7 @@ def test_a_lease_without_a_holder_is_taken_at_once() -> None:
     assert not candidate.leads(0.0), "it isn't stored yet"
     candidate.wrote(0.0)
     assert candidate.leads(5.9)
-    assert not candidate.leads(6.0), "it stops before anybody else may begin"
+    assert not candidate.leads(6.0), "it stops before another process may begin"
 
 
 def test_a_held_one_is_taken_once_it_was_seen_unrenewed_for_its_duration() -> None:

@@ -110,7 +110,7 @@ class Edges:
         return "2"
 
     async def post(self, *_: object) -> None:
-        """Events are nobody's concern here."""
+        """Events play no part here."""
 
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""
@@ -182,7 +182,7 @@ async def test_an_order_that_no_step_waits_for_any_more_comes_before_the_erasure
 
 
 async def test_a_zone_that_was_let_go_by_force_is_not_erased_in_its_namesake() -> None:
-    """Somebody took the finalizer away while a silent node was waited for, and made it again."""
+    """An account took the finalizer away while a silent node was waited for, and made it again."""
     edges = Edges("z.fedcba98.0", "z.01234567.0")
     reconciler = edges.reconciler()
     edges.uid = "fedcba9876"

@@ -171,11 +171,11 @@ async def test_no_node_is_permitted_in_a_session_before_the_topology_has_it() ->
     await rounds(fleet, api, 1)
     assert api.writes == ["write topology"]
     assert fleet.view.sessions == {NODE: LeaseSession(holder="p", number=2)}
-    assert fleet.view.topology.version == version, "nobody has left, nobody has joined"
+    assert fleet.view.topology.version == version, "no node has left, none has joined"
 
 
 async def test_who_is_in_its_next_session_by_another_operator_is_not_counted_out_late() -> None:
-    """Whoever fences may stand still before it writes the topology without the node."""
+    """The operator that fences may stand still before it writes the topology without the node."""
     nodes = FakeNodes()
     fleet, api = await joined(nodes)
 
@@ -310,7 +310,7 @@ class Counting(Edges):
 
 
 async def test_the_keys_are_read_again_after_each_session_that_a_node_has_begun() -> None:
-    """Whoever is permitted in it must be told of every reset that was decided before."""
+    """A node that is permitted in it must be told of every reset that was decided before."""
     edges = Counting()
     edges.answers.set()
     reconciler = edges.reconciler()

@@ -22,7 +22,7 @@ def pod(name: str, uid: str, **state: Any) -> dict[str, Any]:
 
 
 class Api:
-    """Pods, and one LogicalTopology that anybody may delete."""
+    """Pods, and one LogicalTopology that any client may delete."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

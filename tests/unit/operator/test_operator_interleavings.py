@@ -68,7 +68,7 @@ def may_follow(before: Any, after: Any) -> None:
     if keys.pending is None:
         assert keys.planned is None, "an orphan"
         assert keys.pending_lock is None
-        assert keys.switch_append == (), "nobody would ever add them"
+        assert keys.switch_append == (), "they would never be added"
     if keys.bootstrap is not None and keys.stable != was.stable:
         committed = group.committed
         assert committed is not None

@@ -50,7 +50,7 @@ def steps(world: Any, budget: Budget) -> Iterator[tuple[str, Any, Budget]]:
         for node, replica in world.replicas:
             if replica.leads and replica.takes_part:
                 others = sorted(n for n, r in world.replicas if n != node and r.takes_part)
-                for first in others or [node]:  # whoever else is lagging
+                for first in others or [node]:  # any other that lags
                     name = f"w{budget.writes}"
                     written = model.write(world, node, name, frozenset({first}))
                     yield f"write {name} at {node}", written, spent
@@ -186,14 +186,14 @@ def test_two_losses() -> None:
 def test_a_restart_of_all_after_a_reset() -> None:
     tally = search(all_stopped(written=False), Budget(kills=0, writes=1), 20_000)
     assert tally["in a reset"]
-    assert tally["restored"], "nobody wrote before, so the chain goes back"
+    assert tally["restored"], "no client wrote before, so the chain goes back"
 
 
 def test_a_stop_of_all() -> None:
     tally = search(stopped_at_once(), Budget(kills=0, writes=1), 20_000)
     assert tally["stopped"]
     assert not tally["most resets"], "there is nothing to give up"
-    assert not tally["given up"], "whoever comes back first"
+    assert not tally["given up"], "whichever node comes back first"
 
 
 @pytest.mark.long
@@ -201,7 +201,7 @@ def test_a_stop_of_all_in_the_middle_of_a_reset() -> None:
     tally = search(stopped_in_a_reset(), Budget(kills=0, writes=0), 20_000)
     assert tally["stopped"]
     assert tally["in a reset"]
-    assert tally["most resets"] == 2, "once C, and once whoever is a majority without C"
+    assert tally["most resets"] == 2, "once C, and once a majority without C"
 
 
 # ----------------------------------------------------------------------------------- planted faults

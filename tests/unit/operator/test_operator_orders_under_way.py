@@ -48,7 +48,7 @@ class Edges:
         return "2"
 
     async def post(self, *_: object) -> None:
-        """Events are nobody's concern here."""
+        """Events play no part here."""
 
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""

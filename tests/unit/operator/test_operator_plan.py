@@ -72,7 +72,7 @@ def test_a_zone_whose_group_still_runs_a_change_is_neither_settled_nor_synced() 
     for number, partition in after.partitions.items():
         before = snapshot.partitions[number].keys
         assert partition.keys.pending == before.stable
-        assert partition.keys.configuration_token > 7, "the change that nobody wants is replaced"
+        assert partition.keys.configuration_token > 7, "the unwanted change is replaced"
     sent = [send.order for send in decided.orders]
     assert {type(order) for order in sent} == {ChangePeers}
     paused = replace(snapshot.zone, spec=ZoneSpec(partitions=4, paused=True), generation=2)
@@ -465,7 +465,7 @@ def test_partitions_keep_a_set_whose_nodes_are_fewer_than_replicas() -> None:
 
 
 def bootstrapped(nodes: str = "ABC") -> ZoneSnapshot:
-    """A new zone whose members all know their group and haven't elected anybody yet."""
+    """A new zone whose members all know their group and haven't elected a leader yet."""
     snapshot = healthy(nodes=nodes)
     return replace(
         snapshot,
@@ -528,7 +528,7 @@ def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced()
 
 
 def without_replicas(snapshot: ZoneSnapshot, *nodes: str) -> ZoneSnapshot:
-    """These nodes came back with nothing; nobody leads a group that needs them."""
+    """These nodes came back with nothing; no node leads a group that needs them."""
     found = {}
     for name, report in snapshot.reports.items():
         kept = [] if name in nodes else [follow(replica) for replica in report.replicas]

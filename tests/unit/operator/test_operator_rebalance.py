@@ -312,7 +312,7 @@ def assert_it_settles(world: World) -> None:
     assert world.keys.stable is not None
     assert set(world.group.replicas) == set(world.keys.stable.nodes)
     assert world.group.leader is not None
-    assert world.group.stage is Stage.NONE, "nobody waits for a grant that never comes"
+    assert world.group.stage is Stage.NONE, "no leader waits for a grant that never comes"
     assert world.tokens == sorted(world.tokens), "the token never falls"
     assert not world.step(), "a settled partition causes no write and no order"
 

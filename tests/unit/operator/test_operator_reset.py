@@ -215,7 +215,7 @@ def test_a_leader_whose_read_index_works_forbids_a_reset() -> None:
     assert decision(before, now).keys == before
     deposed = replica(
         "ABC", role=ReplicaRole.LEADER
-    )  # leads nobody any more, and doesn't know it yet
+    )  # has no followers any more, and doesn't know it yet
     now = holders(topology("A", departed=left("BC")), {"A": deposed})
     assert decision(keys("ABC"), now).keys.pending == of("A", force=True)
 
@@ -310,7 +310,7 @@ def test_a_reset_overwrites_a_running_change_and_its_switch_keys() -> None:
 
 
 def test_a_reset_takes_the_lock_of_a_running_change_away() -> None:
-    """Or the peers of that change would be counted on though nobody commits it any more."""
+    """Or the peers of that change would be counted on though no leader commits it any more."""
     lock = TokenPeers(token=5, peers=tuple(peers("ABD")))
     after = decision(keys("ABC", of("ABD"), pending_lock=lock), ALONE).keys
     assert (after.pending, after.pending_lock) == (of("A", force=True), None)

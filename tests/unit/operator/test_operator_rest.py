@@ -122,7 +122,7 @@ class Edges:
         self, plural: str, _kind: str, _name: str, _version: str, status: dict[str, Any]
     ) -> str:
         if plural == "distributionzones" and self.refusals:
-            # Somebody else has written the zone meanwhile.
+            # Another client has written the zone meanwhile.
             self.refusals -= 1
             self.version += 1
             self.zone["metadata"]["resourceVersion"] = str(self.version)

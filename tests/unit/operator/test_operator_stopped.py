@@ -274,7 +274,7 @@ def test_the_stop_of_a_running_reset_ends_with_its_stable_switch() -> None:
 
 
 def test_once_all_are_back_and_too_many_hold_nothing_the_rest_is_all_that_there_is() -> None:
-    """Nobody is left to wait for; a broken replica may still be repaired."""
+    """No node is left to wait for; a broken replica may still be repaired."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
     assert decision(STOPPED, holders(present, {"D": RUNS})).keys.pending == of("D", force=True)
     broken = {"D": RUNS, "C": replica(role=ReplicaRole.BROKEN, configuration=None)}
@@ -298,7 +298,7 @@ def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_
 
 
 def test_a_silent_member_of_a_stopped_group_must_answer_before_the_others_are_given_up() -> None:
-    """It is there: nobody is left to wait for but for its word."""
+    """It is there: its report is the only one to wait for."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
     found = decision(STOPPED, holders(present, {}, answered="CD"))
     assert (found.keys, found.awaits) == (STOPPED, UndecidedReset(unheard=("B",)))
@@ -450,7 +450,7 @@ def test_a_dead_survivor_leaves_its_partition_to_a_person() -> None:
         "No live node holds the newest data of partition 0: it waits for one of A, or is reset by "
         "hand to older data (zonequake reset)."
     )
-    assert decision(DEAD, FOUR, by_hand=ASKED).keys == DEAD, "nobody has said which"
+    assert decision(DEAD, FOUR, by_hand=ASKED).keys == DEAD, "no request has said which"
 
 
 @pytest.mark.parametrize("node", "BCDE")

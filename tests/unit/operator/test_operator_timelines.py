@@ -286,7 +286,7 @@ ONE_WAY = st.lists(
     ),
     max_size=20,
 )
-"""Nobody goes while he waits to be added: he is one or not, as an operator was there or not."""
+"""No node goes while it waits to be added: it is a member or not, as an operator ran or not."""
 
 
 @settings(deadline=None)
@@ -294,7 +294,7 @@ ONE_WAY = st.lists(
 def test_an_operator_that_looks_only_at_events_sees_the_timers_that_ran_out_between(
     history: list[tuple[int, tuple[str, Any]]],
 ) -> None:
-    """So a timer doesn't depend on anybody being there at its deadline."""
+    """So a timer doesn't depend on an operator that runs at its deadline."""
     nodes = Nodes("ABC")
     zones = [OverTime(nodes, {SCALE_UP: 4, SCALE_DOWN: 7}) for _ in range(2)]
     attentive, rare = zones

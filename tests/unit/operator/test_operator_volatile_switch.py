@@ -251,7 +251,7 @@ def test_no_other_restart_begins_anew(name: str, found: Group, storage: StorageK
     asked = replace(wish("ABC"), storage=storage)
     assert decide(keys("ABC"), found, asked, EVERYONE) == keys("ABC"), name
     told = orders(keys("ABC"), found, SETTINGS, alive=EVERYONE, reachable=found.answered)
-    assert told == [], "nobody starts with nothing while others may hold the data"
+    assert told == [], "no node starts with nothing while others may hold the data"
 
 
 @pytest.mark.parametrize("role", [ReplicaRole.WAITING, ReplicaRole.BROKEN])

@@ -149,7 +149,7 @@ def test_a_report_of_which_nothing_could_be_read_is_not_written(tmp_path: Path) 
 
 
 class Answering:
-    """A cluster with one data node, whose admin port answers with a page of somebody's proxy."""
+    """A cluster with one data node, whose admin port answers with a page of some proxy."""
 
     async def find(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
         if kind != "Pod":

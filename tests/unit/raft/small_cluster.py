@@ -107,7 +107,7 @@ class SmallCluster:
         ]
 
     def supply(self) -> bool:
-        """Supply from the logs who waits for it; whether somebody got something."""
+        """Supplies from the logs each replica that waits; returns whether one got something."""
         moved = False
         for sender, request in self.supplies:
             raft, to = self.rafts[sender.node], self.rafts[request.to.node]

@@ -37,7 +37,7 @@ def running(members: str = "abc") -> SmallCluster:
 
 
 def asked(cluster: SmallCluster) -> None:
-    """Somebody wants to know it of everybody."""
+    """A client asks every replica for it."""
     for raft in cluster.rafts.values():
         raft.fresh_since_ms()
 
@@ -160,7 +160,7 @@ def test_nothing_is_said_about_it_until_it_is_asked_and_the_first_answer_comes_s
     cluster.tick(110)
     cluster.sent.clear()
     cluster.tick(3)
-    assert len(set(cluster.sent)) == 4, "nobody asked again"
+    assert len(set(cluster.sent)) == 4, "no replica asked again"
 
 
 def test_a_change_of_peers_does_not_end_it() -> None:

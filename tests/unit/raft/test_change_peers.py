@@ -26,7 +26,7 @@ from zonequake_store.raft.messages import Configuration, Message, MessageKind
 def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
     cluster = loaded()
     before = cluster.status("a").last_index
-    assert not cluster.status("a").caught_up, "nobody is being caught up"
+    assert not cluster.status("a").caught_up, "no replica is being caught up"
     assert change(cluster, 2, "bcd") is RECEIVED
     waiting = cluster.status("a")
     assert (waiting.stage, waiting.caught_up, waiting.stage_token) == (Stage.CATCHING_UP, True, 2)
@@ -121,7 +121,7 @@ def test_a_higher_token_is_busy_and_nothing_is_cancelled_while_the_final_set_is_
     assert cancel(cluster, 2) is CancelAnswer.BUSY
     cluster.heal()
     cluster.tick(2)
-    assert stages(cluster) == FORWARD, "it went on as if nobody had asked"
+    assert stages(cluster) == FORWARD, "it went on as if it had not been asked"
 
 
 def test_a_change_that_takes_anothers_place_inherits_no_grant() -> None:

@@ -105,7 +105,7 @@ def test_a_leader_that_leaves_under_load_hands_over_once_its_writes_are_committe
     grant(cluster, 2, "bcd")
     assert offered
     assert cluster.leader() in "bcd", "elected without any tick"
-    assert cluster.commands("a")[-1] == b"late", "whoever waits for it is answered"
+    assert cluster.commands("a")[-1] == b"late", "the client that waits for it is answered"
     assert cluster.commands(cluster.leader())[-1] == b"late"
 
 

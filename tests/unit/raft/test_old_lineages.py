@@ -64,7 +64,7 @@ def test_commits_that_were_not_handed_out_when_the_reset_is_heard_of_never_are()
             index=b.last_index,
         )
     )
-    assert a.status().commit == b.last_index, "committed, and not told to anybody yet"
+    assert a.status().commit == b.last_index, "committed, and no other replica knows yet"
     a.enforce(5)
     ready = a.ready()
     assert (ready.committed, ready.reads) == ((), ())
@@ -382,7 +382,7 @@ def test_only_what_it_has_applied_makes_an_old_follower_need_a_state() -> None:
 
 
 def test_a_snapshot_older_than_what_was_acknowledged_breaks_no_replica() -> None:
-    """Whoever sends it applies more slowly than it reads its log. Its heartbeats go on from what b
+    """The sender applies more slowly than it reads its log. Its heartbeats go on from what b
     acknowledged before."""
     cluster = apart()
     propose(cluster, "a", *[b"old"] * 5)

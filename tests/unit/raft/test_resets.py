@@ -231,7 +231,7 @@ def test_a_reset_overrides_a_half_done_joint_change() -> None:
     assert reset(cluster) is ResetAnswer.RECEIVED
     assert cluster.status("c").configuration == FORCED
     cluster.tick(30, "c")
-    assert cluster.status("c").configuration == FORCED, "nobody finishes the old change"
+    assert cluster.status("c").configuration == FORCED, "no replica finishes the old change"
 
 
 def test_later_configurations_and_leaders_keep_the_lineage() -> None:

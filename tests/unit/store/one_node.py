@@ -50,7 +50,7 @@ class Line:
         """Addresses mean nothing here."""
 
     def greet(self, _node: str) -> None:
-        """Nobody else is here."""
+        """No other node is here."""
 
     def client_address(self, _node: str) -> str | None:
         return None
@@ -145,7 +145,7 @@ class OneNode:
         return replica
 
     async def bootstrap(self, peers: list[PeerName]) -> None:
-        """Bootstrap a group of which only this member runs, so that nobody leads it."""
+        """Bootstrap a group of which only this member runs, so that no member leads it."""
         (reply,) = await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=peers)])
         assert reply.status is OrderStatus.RECEIVED, reply
 

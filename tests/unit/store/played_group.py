@@ -31,7 +31,7 @@ class PlayedGroup:
         return group
 
     async def elect(self, voter: Peer) -> None:
-        """Let n0 be asked to campaign, by whoever handed over to it, and be voted for."""
+        """Let n0 be asked to campaign, by the leader that handed over to it, and be voted for."""
         raft = self.replica.core_now()
         self.say(MessageKind.TIMEOUT_NOW, voter, term=raft.term)
         term = raft.term

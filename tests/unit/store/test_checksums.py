@@ -1,4 +1,4 @@
-"""Every value in LMDB is sealed: a bit that flips in key or value is found by whoever reads it."""
+"""Every value in LMDB is sealed: a bit that flips in key or value is found by its reader."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_leader_that_differs_from_the_others_is_the_broken_one() -> None:
 def test_nothing_is_decided_while_a_majority_is_missing() -> None:
     group = Group(4, 5, 5, down="c")
     group.tick(20 * REPEAT_TICKS)
-    assert group.broken == "", "a or b: nobody knows yet"
+    assert group.broken == "", "a or b: it isn't known yet"
     group.down.clear()
     group.members["c"].apply(9, 5)
     assert group.broken == "a"
@@ -201,7 +201,7 @@ def test_a_leader_is_agreed_with_once_most_members_have_its_counters() -> None:
     def is_agreed(group: Group) -> bool:
         return group.members["a"].comparison.is_agreed
 
-    assert is_agreed(Group(5)), "there is nobody else"
+    assert is_agreed(Group(5)), "there is no other member"
     assert is_agreed(Group(5, 5, 5))
     assert not is_agreed(Group(5, 5, 5, down="bc"))
     assert not is_agreed(Group(4, 5, 5, down="c"))

@@ -1,4 +1,4 @@
-"""Who asks a leader that hands over is told who leads, as soon as somebody does."""
+"""A client of a leader that hands over is told the new leader once there is one."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ async def test_a_fake_start_replays_what_is_committed_and_changes_nothing(tmp_pa
         assert GROUP in node.host.waiting
         assert GROUP not in node.host.replicas
         await asyncio.sleep(0.25)
-        assert node.line.sent == [], "nobody ticks it"
+        assert node.line.sent == [], "it gets no ticks"
         replica = await node.start()
         assert replica.core_now().status().term == found.term, "no election, no vote"
 
@@ -139,7 +139,7 @@ async def test_the_last_user_entry_is_that_of_the_log_committed_or_not(tmp_path:
         replica = await node.start()
         me = PeerName("n0", replica.me.incarnation)
         await node.bootstrap([me, PeerName("n1", "b")])
-        # A leader of the group, played by the test, has sent entries that nobody committed.
+        # A leader of the group, played by the test, has sent entries that were not committed.
         await node.append_from("n1", commands=3)
         status = replica_status(replica)
         assert (status.applied, status.last_user_index) == (0, 4)
@@ -206,7 +206,7 @@ async def test_uncommitted_bookkeeping_is_no_user_input_either(tmp_path: Path) -
 async def test_an_unwind_passes_a_link_under_which_only_bookkeeping_was_written(
     tmp_path: Path,
 ) -> None:
-    """n0 was reset alone and told its participants of decisions; then everybody was stopped."""
+    """n0 was reset alone and told its participants of decisions; then all nodes were stopped."""
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         await write(node, replica, 1)

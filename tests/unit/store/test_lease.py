@@ -312,7 +312,7 @@ class Both:
     """A node and an operator, each with its own clock, over one object; calls may arrive late."""
 
     def __init__(self, node_rate: float, operator_rate: float, *, deletes: bool) -> None:
-        """`deletes`: nobody wants the node any more, and the Leases of such nodes are deleted."""
+        """`deletes`: the node is not wanted any more, and the Leases of such nodes are deleted."""
         self.deletes = deletes
         self.now_s = 0.0
         self.api = Object()
@@ -395,13 +395,13 @@ def test_no_node_acknowledges_in_a_session_that_was_given_up(
         for choice, pause_s in steps:
             both.now_s += pause_s
             getattr(both, kinds[choice % len(kinds)].replace(" ", "_"))()
-            # Whoever was permitted once, in whatever session, may act only in one not given up.
+            # A node that was permitted once, in whatever session, may act only in one not given up.
             if both.permission.holds:
                 assert both.permission.session not in both.given_up
 
 
 def test_the_two_clocks_are_compared_where_it_matters() -> None:
-    """The property above would also hold if nobody were ever given up, or ever permitted."""
+    """The property above would also hold if no session were ever given up, or ever permitted."""
     both = Both(1.1, 0.9, deletes=False)
     for done in (both.node, both.answer, both.node, both.answer, both.permit):
         done()

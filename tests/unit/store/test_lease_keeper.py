@@ -28,7 +28,7 @@ class NoApiServer:
 async def test_a_keeper_that_is_told_of_a_change_while_it_ends_ends_all_the_same(
     turns: int,
 ) -> None:
-    """The last replicas close just before the keeper does: nobody wants a Lease any more."""
+    """The last replicas close just before the keeper does: no replica needs a Lease any more."""
     lease = SimpleNamespace(
         session=1,
         unrenewed_since_s=None,

@@ -105,7 +105,7 @@ async def test_only_bounded_reads_without_a_bound_are_answered_without_permissio
 
 
 async def test_letters_of_transactions_wait_for_permission(node: OneNode) -> None:
-    """A leader of an old lineage must tell nobody that its part is prepared, or done."""
+    """A leader of an old lineage must not tell that its part is prepared, or done."""
     replica = await leading(node)
     letter = Letter("other", Finish(TransactionId(GROUP, 1, 1), True), ("n1",))
 

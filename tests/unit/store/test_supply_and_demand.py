@@ -48,7 +48,7 @@ def test_a_log_that_does_not_reach_back_is_replaced_by_the_state_and_the_rest_fo
     assert world.installed == world.state
     assert world.is_caught_up
     assert world.peer.raft.status().first_index == 48
-    assert world.opened == set(), "nobody reads it any more"
+    assert world.opened == set(), "it has no reader any more"
     progress = world.leader.raft.status().progress[0]
     assert progress.fraction == 1.0
     assert progress.bytes_sent > size_of(world.state)
@@ -379,7 +379,7 @@ def test_a_state_that_is_opened_after_its_change_was_given_up_serves_the_next() 
     while not world.opened:
         world.deliver(world.waiting.pop(0))
     give_up(world)
-    world.run()  # the state is open now, and nobody may have it
+    world.run()  # the state is open now, and no demander may have it
     assert world.of(Piece) == []
     ask_again(world)
     world.tick(2 * INVITE_TICKS)

@@ -112,7 +112,7 @@ class Group:
 
     @property
     def leader(self) -> Peer | None:
-        """The newest, found without waking anybody up."""
+        """The newest, found without waking a replica up."""
         terms = {
             message.sender: message.term
             for _, message in self.sent[-200:]
@@ -172,5 +172,5 @@ def test_an_idle_group_is_looked_at_for_its_leader_alone() -> None:
     for now in range(40, 340):
         group.tick(now)
     leader_only = 300 / SETTINGS.heartbeat_ticks
-    passive = 2 * 300 / SETTINGS.election_ticks  # the newcomer hears nobody
+    passive = 2 * 300 / SETTINGS.election_ticks  # the newcomer hears no peer
     assert group.looked_at < leader_only + passive + 5

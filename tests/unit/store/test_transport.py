@@ -50,7 +50,7 @@ def transport(name: str, seen: Seen | None = None, *, process: str = "1") -> Tra
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what it waits for tells nobody
+        while not condition():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0.002)
 
 
@@ -63,7 +63,7 @@ def a_vote(to: str) -> Messages:
 
 @pytest.fixture
 def silent_address() -> Iterator[str]:
-    """Where nobody answers a SYN, as at a pod's old address: a listener whose backlog is full."""
+    """Answers no SYN, as a pod's old address: a listener whose backlog is full."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))

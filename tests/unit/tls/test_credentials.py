@@ -69,7 +69,7 @@ def test_a_client_accepted_before_is_also_accepted_after_a_good_and_then_an_unus
     files.bring(ours, trusted=ours)
     clock[0] += 2
     assert credentials.problem is None
-    assert credentials.expiry_s, "it has looked at the next version, for which nobody came in yet"
+    assert credentials.expiry_s, "it has looked at the next version, by which no client came in yet"
     files.bring(another, trusted=ours)
     clock[0] += 2
     now = credentials.for_accepting(TlsRole.LOAD)

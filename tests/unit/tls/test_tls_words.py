@@ -70,7 +70,7 @@ def test_a_word_is_a_role_of_this_release_and_a_name_with_a_dot_is_itself() -> N
 def test_no_client_is_let_in_but_by_the_very_name(certificate: dict[str, object] | None) -> None:
     context = ExaminingContext(ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(IdentityRefused):
-        context.examine(certificate)  # nobody is allowed yet
+        context.examine(certificate)  # no client is allowed yet
     context.allowed = frozenset([f"store.{DOMAIN}"])
     with pytest.raises(IdentityRefused, match=rf"expected store\.{DOMAIN}"):
         context.examine(certificate)

@@ -266,7 +266,7 @@ async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
     await asyncio.sleep(0.01)
     said: list[str] = []
     aborted = await abort_run(run, said.append)
-    assert said, "somebody held the folder"
+    assert said, "another process held the folder"
     assert cleaning.done()
     assert (aborted.problems, (await cleaning).problems) == ([], [])
 
@@ -292,7 +292,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     assert list((folder.path / "history").iterdir()), "what there was is collected"
     again = await abort_run(find_run(str(tmp_path / "run"), nowhere), said.append)
     assert again.problems == []
-    assert len(said) == 1, "whoever has ended is asked nothing"
+    assert len(said) == 1, "a node that has ended is asked nothing"
 
 
 @pytest.mark.usefixtures("live_runs_may_be_late")
@@ -348,7 +348,7 @@ async def test_a_fault_waits_for_no_later_look_at_the_consent(
 ) -> None:
     monkeypatch.setattr("zonequake_chaos.runner.run_limits._FAR_S", 1000.0)
     running = start(place, tmp_path / "run")
-    while not cluster.phases:  # noqa: ASYNC110  the made-up cluster tells nobody
+    while not cluster.phases:  # noqa: ASYNC110  the made-up cluster has no event for it
         await asyncio.sleep(0.02)
     cluster.namespace_labels.pop("zonequake.io/chaos")
     _, report = await asyncio.wait_for(running, timeout=120)

@@ -23,7 +23,7 @@ _IMPATIENT = (
     "from zonequake_chaos.cleanup import prove, undo; undo.ZONE_GONE_S = 2.0; "
     f"prove.clean_up.__kwdefaults__['within_s'] = 2.0; {_COMMAND}"
 )
-"""The same, by somebody who waits two seconds for what must be gone, not a minute."""
+"""The same, by a caller that waits two seconds for what must be gone, not a minute."""
 
 
 async def started(

@@ -72,7 +72,7 @@ def sql(
 
 @pytest.fixture
 def unreachable(tmp_path: Path) -> Path:
-    """A kubeconfig whose cluster nobody answers for."""
+    """A kubeconfig of a cluster without an answer."""
     path = tmp_path / "kubeconfig"
     path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import yaml
 from rich.console import RenderableType
 
@@ -86,7 +87,8 @@ async def answer(kube: Kube, wish: WantedZone, *, show_all: bool) -> RenderableT
     spec = parse_zone(wanted).spec
     if isinstance(spec, str):
         raise UsageError(f"zone {wish.zone}: {spec}")
-    foretold = await _foretold(kube, zone.snapshot(view), replace(spec, paused=False))
+    going_on = msgspec.structs.replace(spec, paused=False)
+    foretold = await _foretold(kube, zone.snapshot(view), going_on)
     sizes = await copy_bytes(kube, _asked(zone, foretold.steps))
     changes = spec_changes((present or {}).get("spec") or {}, wanted["spec"])
     return forecast_screen(

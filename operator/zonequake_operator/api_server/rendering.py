@@ -155,7 +155,7 @@ def render_partition(zone: Zone, number: int) -> Object:
 def render_partition_status(keys: PartitionKeys, view: PartitionStatus) -> Object:
     """Renders a partition's whole status."""
     status = as_json(copied(keys, WirePartitionStatus))
-    status |= as_json(copied(view, WirePartitionStatus))
+    status |= as_json(view)
     status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default
     return status
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import msgspec
+
 from zonequake_operator.errors import FilterError
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import reset
@@ -184,7 +186,7 @@ def _is_urgent(write: ResourceWrite) -> bool:
 
 
 def _with_waits(health: Health, topology: Topology) -> Health:
-    view = replace(health.view, waits_for=waits_for(health, topology.nodes))
+    view = msgspec.structs.replace(health.view, waits_for=waits_for(health, topology.nodes))
     return replace(health, view=view)
 
 

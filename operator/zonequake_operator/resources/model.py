@@ -85,21 +85,25 @@ class Timers:
     joint: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneSpec:
-    """The spec of a zone, as its user wrote it."""
+class PlainZoneFields(ResourceStruct, frozen=True, kw_only=True):
+    """The fields of a zone's spec that the operator takes as the resource has them."""
 
     partitions: int = DEFAULT_PARTITIONS
     replicas: int = DEFAULT_REPLICAS
-    timers: Timers = Timers()
-    filter: str | None = None
     change_peers: ChangePeersMode = ChangePeersMode.UPDATE
     consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
-    reset_timeout_s: int = DEFAULT_RESET_TIMEOUT_S
     storage: StorageKind = StorageKind.PERSISTENT
     catch_up_bytes_per_second: int = 0
     fsync: bool = True
     paused: bool = False
+
+
+class ZoneSpec(PlainZoneFields, frozen=True, kw_only=True):
+    """The spec of a zone, as its user wrote it."""
+
+    timers: Timers = Timers()
+    filter: str | None = None
+    reset_timeout_s: int = DEFAULT_RESET_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,8 +352,7 @@ def _nodes(value: AssignmentSet | None) -> frozenset[str]:
     return frozenset(value.nodes if value else ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatus:
+class PartitionStatus(ResourceStruct, frozen=True, kw_only=True):
     """The status beside the keys, for people and triggers; written on transitions only.
 
     `state` is None until the group had its first leader: no client can have missed it before.
@@ -370,7 +373,7 @@ class Partition:
     number: int
     resource_version: str
     keys: PartitionKeys = PartitionKeys()
-    view: PartitionStatus = PartitionStatus()
+    view: PartitionStatus = field(default_factory=PartitionStatus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
             )
     except msgspec.ValidationError as error:
         return f"The spec can't be used: {error}."
-    return replace(
+    return msgspec.structs.replace(
         copied(wire, ZoneSpec),
         timers=timers,
         filter=wire.data_nodes_filter or None,

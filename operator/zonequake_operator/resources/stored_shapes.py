@@ -15,22 +15,18 @@ import msgspec
 
 from zonequake_operator.errors import ResourceError
 from zonequake_operator.resources.model import (
-    DEFAULT_PARTITIONS,
-    DEFAULT_REPLICAS,
     DEFAULT_RESET_TIMEOUT_S,
     AssignmentSet,
     AssignmentsLink,
-    ChangePeersMode,
-    ConsistencyMode,
-    PartitionState,
+    PartitionStatus,
     PartitionSummary,
+    PlainZoneFields,
     ResetDue,
     ResetRequest,
     ResourceStruct,
-    StorageKind,
     TokenPeers,
 )
-from zonequake_protocol.admin import PeerName, Stage
+from zonequake_protocol.admin import PeerName
 
 GROUP = "zonequake.io"
 VERSION = "v1alpha1"
@@ -42,20 +38,12 @@ ZONE_LABEL = f"{GROUP}/zone"
 Object = dict[str, Any]
 
 
-class WireZoneSpec(ResourceStruct, frozen=True):
-    partitions: int = DEFAULT_PARTITIONS
-    replicas: int = DEFAULT_REPLICAS
+class WireZoneSpec(PlainZoneFields, frozen=True, kw_only=True):
     data_nodes_auto_adjust: int | str | None = None
     data_nodes_auto_adjust_scale_up: int | str | None = None
     data_nodes_auto_adjust_scale_down: int | str | None = None
     data_nodes_filter: str | None = None
-    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
     partition_distribution_reset_timeout: int = DEFAULT_RESET_TIMEOUT_S
-    storage: StorageKind = StorageKind.PERSISTENT
-    fsync: bool = True
-    change_peers: ChangePeersMode = ChangePeersMode.UPDATE
-    catch_up_bytes_per_second: int = 0
-    paused: bool = False
 
 
 class WireTimer(ResourceStruct, frozen=True):
@@ -98,7 +86,7 @@ class WireZoneStatus(ResourceStruct, frozen=True):
     conditions: tuple[WireCondition, ...] = ()
 
 
-class WirePartitionStatus(ResourceStruct, frozen=True):
+class WirePartitionStatus(PartitionStatus, frozen=True, kw_only=True):
     stable: AssignmentSet | None = None
     pending: AssignmentSet | None = None
     planned: AssignmentSet | None = None
@@ -112,11 +100,6 @@ class WirePartitionStatus(ResourceStruct, frozen=True):
     reset_revision: int = 0
     chain: tuple[AssignmentsLink, ...] = ()
     stopped_token: int = 0
-    leader: str | None = None
-    term: int = 0
-    stage: Stage = Stage.NONE
-    state: PartitionState | None = None  # absent until the first leader
-    waits_for: str = ""
 
 
 class WireNode(ResourceStruct, frozen=True):

@@ -502,11 +502,15 @@ def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced()
         replace(snapshot, topology=topology(*"ABCDE", version=2)),
         replace(
             snapshot,
-            zone=replace(snapshot.zone, spec=replace(FOUR, replicas=2), generation=2),
+            zone=replace(
+                snapshot.zone, spec=msgspec.structs.replace(FOUR, replicas=2), generation=2
+            ),
         ),
         replace(
             snapshot,
-            zone=replace(snapshot.zone, spec=replace(FOUR, filter='"SSD'), generation=2),
+            zone=replace(
+                snapshot.zone, spec=msgspec.structs.replace(FOUR, filter='"SSD'), generation=2
+            ),
             topology=topology(*"ABCDE", version=2),
         ),
         replace(snapshot, zone=zone(FOUR), partitions={}),

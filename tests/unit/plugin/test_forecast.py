@@ -29,7 +29,7 @@ def placed(nodes: str, partitions: int, replicas: int) -> dict[int, str]:
 def foretold(view: NamespaceView, **changes: object) -> tuple[ForecastStep, ...]:
     zone = view.zones[0]
     assert isinstance(zone.zone.spec, ZoneSpec)
-    return forecast(zone.snapshot(view), replace(zone.zone.spec, **changes)).steps  # type: ignore[arg-type]
+    return forecast(zone.snapshot(view), msgspec.structs.replace(zone.zone.spec, **changes)).steps
 
 
 def test_nothing_moves_in_a_zone_that_stays_as_it_is(view: Callable[..., NamespaceView]) -> None:

@@ -8,8 +8,8 @@ configuration again, so that it shows it uncommitted for a while; an uncommitted
 be lost with its leader; a leader outside its final configuration departs; a change that adds
 no member is accepted under a higher token, and waits for its grant forever.
 
-`zonequake_ctl.what_if.group` can't stand in for it: it believes a file's reports, loses no entry
-and no leader by itself, and a change of peers waits there for an event.
+`zonequake_ctl.what_if.group` can't stand in for it: it believes a file's reports, has no log whose
+end can be lost, and refuses no old token or term.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The installed programs: exit codes, without their packages, when no process reads their output."""
+"""The installed programs: exit codes, with packages missing, and when no process reads output."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive",
         action="store_true",
-        help="search all orders of more events (some minutes), not of the few of every day",
+        help="search all orders of more events (hours), not of the few of every day",
     )

@@ -41,7 +41,7 @@ MOST_VOTERS = 5
 
 class IgniteDeployment:
     """One run's Ignite (see `deployment.Deployment`). The scenario is one that
-    `zones.unsuited_zones` accepts.
+    `zone.definition.unsuited_zones` accepts.
     """
 
     def __init__(

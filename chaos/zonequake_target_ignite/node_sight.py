@@ -1,4 +1,4 @@
-"""The answers of `sight`, for itself and for the harness. Pure."""
+"""The answers of `status_server`, for itself and for the harness. Pure."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_chaos.kit.limits.only_one import expected_resets, too_many_pools, too_many_zones
 from zonequake_chaos.scenario.faults import ScaleSpec
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 from zonequake_target_ignite.client.protocol.statements import quoted
@@ -46,15 +47,8 @@ def cluster_configuration(zone: RunZone, *, attempt_ms: int) -> str:
 def unsuited_zones(run: ChaosRun) -> Iterator[str]:
     """Yields each part of zones, pools and expectations that a run can't have, as text."""
     spec = run.spec
-    if len(spec.zones) > 1:
-        kept = spec.zones[0]
-        yield (
-            f"it has {len(spec.zones)} zones, and a run makes the table of one: keep one, for "
-            f"instance by --set 'zones=[{{name: {kept.name}, partitions: {kept.partitions}, "
-            f"replicas: {kept.replicas}}}]'"
-        )
-    if len(spec.pools) > 1:
-        yield f"it has {len(spec.pools)} pools, and the target's nodes are all alike: keep one"
+    yield from too_many_zones(spec, because="a run makes the table of one")
+    yield from too_many_pools(spec, alike="nodes")
     scaled = [fault.replicas for fault in spec.faults if isinstance(fault, ScaleSpec)]
     nodes, replicas = spec.pools[0].replicas, spec.zones[0].replicas
     if max([nodes, *scaled]) < replicas:
@@ -63,9 +57,7 @@ def unsuited_zones(run: ChaosRun) -> Iterator[str]:
         )
     for zone in spec.zones:
         yield from _unsuited_zone(zone)
-    wanted = spec.expectations
-    if wanted.resets or wanted.sacrificed_at_least or wanted.restored_at_least:
-        yield "it expects forced resets, of which Ignite tells no place in a log"
+    yield from expected_resets(spec, but="of which Ignite tells no place in a log")
 
 
 def _unsuited_zone(zone: RunZone) -> Iterator[str]:

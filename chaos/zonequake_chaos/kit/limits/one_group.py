@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_chaos.kit.limits.only_one import expected_resets, too_many_pools, too_many_zones
 from zonequake_chaos.scenario.run import ChaosRun, RunZone
 
 POD_VARIABLE = "POD"
@@ -13,17 +14,10 @@ POD_VARIABLE = "POD"
 def unsuited_to_one_group(run: ChaosRun) -> Iterator[str]:
     """Yields each part of zones, pools and expectations that such a system can't have, as text."""
     spec = run.spec
-    if len(spec.zones) > 1:
-        kept = spec.zones[0]
-        yield (
-            f"it has {len(spec.zones)} zones, and the target is one group: keep one, for instance "
-            f"by --set 'zones=[{{name: {kept.name}, partitions: {kept.partitions}, "
-            f"replicas: {kept.replicas}}}]'"
-        )
+    yield from too_many_zones(spec, because="the target is one group")
     for zone in spec.zones:
         yield from _unsuited_zone(zone)
-    if len(spec.pools) > 1:
-        yield f"it has {len(spec.pools)} pools, and the target's members are all alike: keep one"
+    yield from too_many_pools(spec, alike="members")
     nodes, members = spec.pools[0].replicas, spec.zones[0].replicas
     if nodes != members:
         yield (
@@ -32,9 +26,7 @@ def unsuited_to_one_group(run: ChaosRun) -> Iterator[str]:
         )
     if POD_VARIABLE in spec.target.env:
         yield f"target.env has {POD_VARIABLE}, which the run sets itself: leave it out"
-    wanted = spec.expectations
-    if wanted.resets or wanted.sacrificed_at_least or wanted.restored_at_least:
-        yield "it expects forced resets, which the target does not do by itself"
+    yield from expected_resets(spec, but="which the target does not do by itself")
 
 
 def _unsuited_zone(zone: RunZone) -> Iterator[str]:

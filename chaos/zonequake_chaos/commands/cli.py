@@ -6,8 +6,6 @@ Kubernetes client alone takes half a second), and a missing extra disables only 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -223,10 +221,9 @@ def status(
     where: ReleaseOptions,
 ) -> None:
     """Show each zone as `kubectl zq status` does, also in the embedded cluster."""
-    from zonequake_ctl.zq.status import show_status
+    from zonequake_ctl.zq.status import run_status
 
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends a watch
-        asyncio.run(show_status(where.place(), zone, watch=watch))
+    run_status(where.place(), zone, watch=watch)
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake clean --all")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from zonequake_ctl.closed_output import ends_with_its_reader
 from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.program import run_program
 from zonequake_ctl.zq.look import find_current
-from zonequake_ctl.zq.status import show_status
+from zonequake_ctl.zq.status import run_status
 from zonequake_kube.errors import UsageError
 from zonequake_kube.options import context_option, expanded, kubeconfig_option
 
@@ -71,8 +70,7 @@ def status(
     where: CurrentOptions,
 ) -> None:
     """Show each zone: nodes, timers, partitions by state, moves, risks and their reasons."""
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends a watch
-        asyncio.run(show_status(where.place(), zone, watch=watch))
+    run_status(where.place(), zone, watch=watch)
 
 
 @app.command(epilog="Example: kubectl zq plan orders --set replicas=5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from rich.console import Console, Group, RenderableType
@@ -19,6 +20,12 @@ from zonequake_kube.errors import ClusterError
 
 WATCH_PERIOD_S = 2.0
 console = Console(highlight=False)
+
+
+def run_status(place: ReleasePlace, zone: str | None, *, watch: bool) -> None:
+    """Shows the zones as `show_status` does, for a command: Ctrl-C ends a watch."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(show_status(place, zone, watch=watch))
 
 
 async def show_status(place: ReleasePlace, zone: str | None, *, watch: bool) -> None:

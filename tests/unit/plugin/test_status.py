@@ -25,7 +25,6 @@ def test_both_commands_show_the_same_screen_of_their_cluster(
     config = tmp_path / "config"
     config.write_text("{}")
     monkeypatch.setattr("zonequake_ctl.zq.status.show_status", show_status)
-    monkeypatch.setattr("zonequake_ctl.zq.cli.show_status", show_status)
     words = ["status", "orders", "--watch", "--kubeconfig", str(config), "-n", "shop"]
     monkeypatch.setattr(sys, "argv", ["zonequake", *words])
     with pytest.raises(SystemExit) as ended:
@@ -44,7 +43,6 @@ def test_control_c_is_how_a_watch_ends_and_no_failure(
     config = tmp_path / "config"
     config.write_text("{}")
     monkeypatch.setattr("zonequake_ctl.zq.status.show_status", show_status)
-    monkeypatch.setattr("zonequake_ctl.zq.cli.show_status", show_status)
     words = ["status", "--watch", "--kubeconfig", str(config), "-n", "shop"]
     monkeypatch.setattr(sys, "argv", ["zonequake", *words])
     with pytest.raises(SystemExit) as ended:

@@ -130,7 +130,7 @@ def metric_facts(
             moved=[moved_of(row) for row in shown.strongest],
             saturation=[moved_of(row) for row in shown.saturated],
             server_metrics=server_metrics,
-            not_scraped=not_scraped(declared or (), _names_of_system(tables.series)),
+            not_scraped=_not_scraped(declared, tables.series) if declared else [],
             counted=counted(tables.series, seen.increases),
             alerts=alerts(tables.series),
             rules=rules,
@@ -153,9 +153,9 @@ def metric_facts(
         return MetricFacts(problem=f"metrics/*.parquet can't be read as samples: {told[:_MOST]}")
 
 
-def _names_of_system(series: pa.Table) -> set[str]:
+def _not_scraped(declared: Sequence[ServerMetric], series: pa.Table) -> list[str]:
     rows = zip(series["metric"].to_pylist(), series["labels"].to_pylist(), strict=True)
-    return {metric for metric, labels in rows if of_system(dict(labels))}
+    return not_scraped(declared, {metric for metric, labels in rows if of_system(dict(labels))})
 
 
 def moved_of(row: Change) -> Moved:

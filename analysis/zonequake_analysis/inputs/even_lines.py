@@ -27,6 +27,9 @@ Bools = NDArray[np.bool_]
 _COMMAS = bytes.maketrans(b"{}:", b",,,")
 _NO_MARKS = bytes(set(range(256)) - set(b"{}:,[]\\\n"))
 _QUOTE, _SPACE = b'" '
+_CACHED_BYTES = 1024 * 1024
+"""Bytes that are read at once: they and their columns stay in a core's cache. A longer line is left
+to another reader."""
 
 _UNUSED = [pa.field("attempts", pa.int64()), pa.field("error", pa.string())]
 """Fields of a line that become no column."""
@@ -90,10 +93,10 @@ def _table(rows: bytes, fields: Sequence[pa.Field]) -> pa.Table:
     types |= {f"name of {field.name}": pa.binary(len(_quoted(field))) for field in fields}
     types |= {field.name: field.type for field in fields}
     names = [name for field in fields for name in (f"name of {field.name}", field.name)]
-    return pcsv.read_csv(
+    table = pcsv.read_csv(
         pa.BufferReader(rows),
         read_options=pcsv.ReadOptions(
-            use_threads=False, block_size=len(rows) + 1, column_names=["first", *names, "last"]
+            use_threads=False, block_size=_CACHED_BYTES, column_names=["first", *names, "last"]
         ),
         parse_options=pcsv.ParseOptions(quote_char=False),
         convert_options=pcsv.ConvertOptions(
@@ -105,6 +108,7 @@ def _table(rows: bytes, fields: Sequence[pa.Field]) -> pa.Table:
             false_values=["false"],
         ),
     )
+    return table.combine_chunks()
 
 
 def _columns(

@@ -1,21 +1,20 @@
 """Stable integers for names, and the buckets that they belong to. Pure.
 
-A partition and a key are named by 64 bits of BLAKE2b over their names, the same on every machine
-and in every run. A row's bucket is the one that Spark computes for one of its ids, so that the
-files written from Python are a bucketed table for Spark (MurmurHash 3, 32 bit, seed 42, over the
-low and then the high half of a long; `org.apache.spark.unsafe.hash.Murmur3_x86_32.hashLong`).
+A partition and a key are named by 64 bits of XXH3 over their names, with those of the zone's name
+as the seed: the same on every machine and in every run. A row's bucket is the one that Spark
+computes for one of its ids, so that the files written from Python are a bucketed table for Spark
+(MurmurHash 3, 32 bit, seed 42, over the low and then the high half of a long;
+`org.apache.spark.unsafe.hash.Murmur3_x86_32.hashLong`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import blake2b
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 _SEED = 42
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
@@ -25,14 +24,10 @@ _BACK1, _BACK2 = (np.uint32(pow(int(c), -1, 1 << 32)) for c in (_C1, _C2))
 _SPREAD, _TURN = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
-_MOST_KNOWN = 1 << 18
-
-
-@lru_cache(maxsize=_MOST_KNOWN)
 def name_id(zone: str, name: str) -> int:
     """Returns 64 bits, signed, that stand for a name of a zone."""
-    digest = blake2b(f"{zone}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+    unsigned = xxh3_64_intdigest(_bytes(name), _of_zone(zone))
+    return unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
 
 def name_ids(zones: pa.Array, names: pa.Array) -> NDArray[np.int64]:
@@ -53,31 +48,19 @@ def name_ids(zones: pa.Array, names: pa.Array) -> NDArray[np.int64]:
     return ids[rows]
 
 
-@dataclass(slots=True)
-class _Known:
-    """Names of one zone that were hashed before: a column of them is looked up at once."""
-
-    names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-    ids: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
-_known: dict[str, _Known] = {}
-
-
 def _ids(zone: str, names: pa.Array) -> NDArray[np.int64]:
-    """Returns `name_id` of different names of a zone, as `name_id` keeps those that it hashed."""
-    known = _known.setdefault(zone, _Known())
-    rows = pc.index_in(names, known.names)
-    if rows.null_count:
-        fresh = names.filter(rows.is_null())
-        ids = np.array([name_id(zone, name) for name in fresh.to_pylist()], np.int64)
-        if len(known.names) + len(fresh) > _MOST_KNOWN:
-            _known.clear()
-            return np.array([name_id(zone, name) for name in names.to_pylist()], np.int64)
-        known.names = pa.concat_arrays([known.names, fresh])
-        known.ids = np.concatenate([known.ids, ids])
-        rows = pc.index_in(names, known.names)
-    return np.asarray(known.ids[rows.to_numpy()])
+    """Returns `name_id` of different names of a zone."""
+    texts = names.cast(pa.binary()).to_pylist()
+    digests = map(xxh3_64_intdigest, texts, repeat(_of_zone(zone)))
+    return np.fromiter(digests, np.uint64, len(texts)).view(np.int64)
+
+
+def _of_zone(zone: str) -> int:
+    return xxh3_64_intdigest(_bytes(zone))
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _coded(names: pa.Array) -> pa.DictionaryArray:

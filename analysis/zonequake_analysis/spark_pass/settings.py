@@ -41,6 +41,7 @@ _STATIC = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.shuffle.compress": "false",  # operations are compressed, and hashes can't be
     # Else each step of a query tells the JVM its line of Python, in five calls.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }

@@ -15,22 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import pairwise
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from zonequake_analysis.inputs.ids import by_bucket
 from zonequake_analysis.inputs.shapes import ABSENT, Function
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
-
-_WIDTH = 32
-"""Bytes of a name that are hashed in columns; longer ones are hashed one by one."""
 
 _MIX, _TURN = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 _INVOKE, _PAIRED = np.int64(1), np.int64(2)
@@ -139,26 +136,10 @@ def repeated(name: Ints, carrier: Ints) -> Ints:
 
 def hashed(names: pa.Array | pa.ChunkedArray) -> Ints:
     """Returns 64 bits that stand for each name; 0 for a null."""
-    text = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-    if not len(text):
-        return np.zeros(0, np.int64)
-    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
-    begin, size = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    data = np.frombuffer(text.buffers()[2] or b"\0", np.uint8)
-    if not len(data):
-        data = np.zeros(1, np.uint8)
-    place = np.arange(min(_WIDTH, -(-int(size.max()) // 8) * 8 or 8))
-    window = np.minimum(begin[:, None] + place, len(data) - 1)
-    letters = np.where(place < size[:, None], data[window], 0).astype(np.uint8)
-    result = size.view(np.uint64)
-    for eight in np.ascontiguousarray(letters).view(np.uint64).T:
-        result = _mixed(result, eight)
-    found: Ints = result.view(np.int64).copy()
-    for row in np.flatnonzero(size > _WIDTH).tolist():
-        digest = blake2b(bytes(data[begin[row] : begin[row] + size[row]]), digest_size=8).digest()
-        found[row] = int.from_bytes(digest, "little", signed=True)
-    if text.null_count:
-        found[text.is_null().to_numpy(zero_copy_only=False)] = 0
+    texts = names.cast(pa.binary()).fill_null(b"").to_pylist()
+    found = np.fromiter(map(xxh3_64_intdigest, texts), np.uint64, len(texts)).view(np.int64)
+    if names.null_count:
+        found[names.is_null().to_numpy(zero_copy_only=False)] = 0
     return found
 
 

@@ -68,7 +68,7 @@ def judge_folder(
         _ = record.description  # its errors are reported before Spark starts
         kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
         spark = build_session(
-            size=size_of(history_bytes, record.metrics_bytes),
+            size=size_of(history_bytes),
             master=master,
             remote=remote,
             driver_host=driver_host,

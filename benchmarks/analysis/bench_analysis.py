@@ -4,9 +4,10 @@
     … --partitions 1 --alone        one partition, without DuckDB
     … --columns                     and once more from column files, after writing them
 
-Both judge the same files in the same run, one after the other, each in a process of its own, from
-the cold start to the answer; peak memory is that of the process and its children together, sampled
-from /proc. The last line has the ratio of both and the limit of docs/performance.md.
+Both judge the same files in the same run, one after the other, each in a process of its own (the
+analysis as `zonequake analyze` starts it), from the cold start to the answer; peak memory is that
+of the process and its children together, sampled from /proc. The last line has the ratio of both
+and the limit of docs/performance.md.
 
 With `--columns` the analysis judges the lines and then the column files that are made of them, and
 a line says what both cost, what the conversion did, and whether all checks are equal.
@@ -34,13 +35,15 @@ import duckdb
 
 from benchmarks.analysis.engines import cost_of
 from tests.histories.synthesize import Shape, synthesize
-from zonequake_analysis.cli import analyze
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.one_range import FOLDER
 from zonequake_analysis.storage.location import Location
 
 LIMIT_S = 50
 """For 10 million operations (docs/performance.md)."""
+
+_MODULE = "benchmarks.analysis.bench_analysis"
+_ZONEQUAKE = "from zonequake_ctl.entry_points import zonequake; zonequake()"
 
 _READ = """
 CREATE TABLE line AS SELECT type, f, process, op, role, partition, key, value, expected, found,
@@ -218,17 +221,10 @@ def by_duckdb(run: Path) -> int:
 
 def measured(name: str, run: Path) -> dict[str, float | int | str]:
     """What one engine costs, in a process of its own."""
-    cost = cost_of(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.analysis.bench_analysis",
-            "--only",
-            name,
-            "--folder",
-            str(run),
-        ]
-    )
+    command = [sys.executable, "-m", _MODULE, "--only", name, "--folder", str(run)]
+    if name == "spark":
+        command = [sys.executable, "-c", _ZONEQUAKE, "analyze", str(run)]
+    cost = cost_of(command)
     return {
         "engine": name,
         "exit_code": cost.exit_code,
@@ -273,15 +269,13 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/zonequake-bench"))
-    parser.add_argument("--only", choices=["spark", "duckdb", "columns"])
+    parser.add_argument("--only", choices=["duckdb", "columns"])
     parser.add_argument("--alone", action="store_true", help="measure the analysis alone")
     parser.add_argument("--columns", action="store_true", help="also from column files")
     arguments = parser.parse_args()
     run: Path = arguments.folder
     if arguments.only == "duckdb":
         sys.exit(by_duckdb(run))
-    if arguments.only == "spark":
-        sys.exit(analyze(run))
     if arguments.only == "columns":
         write_column_files(Location.of(run))
         return

@@ -10,7 +10,7 @@ half a minute.
 Measured is a process of its own from its cold start on: the tables `metrics` and `metric_series`,
 what moved in the faults and windows (`metric_changes`), gaps, counters, alerts. Peak memory is
 that of the driver's JVM, where the tasks of `local[2]` run too, and of Python together, sampled
-from /proc. Its JVM gets the heap that `--heap` names.
+from /proc. The JVM has the settings of `zonequake analyze`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import metric_facts
 from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.spark_pass.session import build_session
-from zonequake_analysis.spark_pass.settings import Size
+from zonequake_analysis.spark_pass.settings import size_of
 
 START_MS = 1_700_000_000_000 // 3_600_000 * 3_600_000
 HOUR_S = 3600
@@ -202,19 +202,10 @@ def windows(hours: int) -> list[Unavailability]:
     ]
 
 
-def look(run: Path, hours: int, heap: str) -> None:
+def look(run: Path, hours: int) -> None:
     """The measured process: says what it found, in one line."""
     began = time.monotonic()
-    # Else glibc keeps a heap of its own for each thread of the JVM that frees and compresses.
-    os.environ["MALLOC_ARENA_MAX"] = "2"
-    spark = build_session(
-        size=Size.LARGE,
-        master="local[2]",
-        settings={
-            "spark.driver.memory": heap,
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=64m",
-        },
-    )
+    spark = build_session(size=size_of(0), master="local[2]")
     facts = metric_facts(
         spark,
         run,
@@ -242,13 +233,12 @@ def main() -> None:
     """Generates the day if it isn't there, and prints what looking at it costs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--heap", default="480m")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/zonequake-bench-metrics"))
     parser.add_argument("--only", action="store_true", help="be the measured process")
     arguments = parser.parse_args()
     run: Path = arguments.folder
     if arguments.only:
-        look(run, arguments.hours, arguments.heap)
+        look(run, arguments.hours)
         return
     if not metric_files(run):
         samples = write_day(run, arguments.hours)
@@ -261,7 +251,6 @@ def main() -> None:
             "benchmarks.analysis.bench_metrics",
             "--only",
             f"--hours={arguments.hours}",
-            f"--heap={arguments.heap}",
             f"--folder={run}",
         ]
     )

@@ -79,7 +79,7 @@ def begin(run: RecordedRun, *, master: str | None = None) -> None:
         history_bytes, _ = run.histories.size_bytes, run.description
         if history_bytes:
             kind = ArchivedRun.METRICS if run.metrics_bytes else ArchivedRun.HISTORY
-            size = size_of(history_bytes, run.metrics_bytes)
+            size = size_of(history_bytes)
             _begun = _started(options(master, defaults(size, master, kind)))
 
 

@@ -75,13 +75,12 @@ _BY_SIZE = {
 }
 
 
-def size_of(history_bytes: int, metrics_bytes: int = 0) -> Size:
-    """Returns the size to tune for, by the sizes of the histories and of the metrics' files.
+def size_of(history_bytes: int) -> Size:
+    """Returns the size to tune for, by that of the histories.
 
-    A sample of metrics takes about 4 bytes, an operation's lines about 800, and the work is alike.
+    Metrics don't count, however many: all of their work is Python's, in tasks of a bounded size.
     """
-    small = history_bytes <= SMALL_BYTES and metrics_bytes <= SMALL_BYTES // 16
-    return Size.SMALL if small else Size.LARGE
+    return Size.SMALL if history_bytes <= SMALL_BYTES else Size.LARGE
 
 
 def is_local(master: str) -> bool:

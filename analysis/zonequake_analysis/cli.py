@@ -13,10 +13,12 @@ import typer
 
 from zonequake_analysis.command_errors import sentence_of
 from zonequake_analysis.ended_early import EndedEarly
-from zonequake_analysis.errors import FolderHeld, LocationError, RunNotWhole
+from zonequake_analysis.errors import FolderHeld, LocationError, MetricsThere, RunNotWhole
 from zonequake_analysis.inputs.completeness import RecordedRun
+from zonequake_analysis.inputs.prometheus.live_server import LiveServer
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.judgement.one_analysis import AnalysisLock, tell_broken_off
+from zonequake_analysis.metrics.live_samples import check_no_metrics, check_serves
 from zonequake_analysis.pods.last_line import last_line
 from zonequake_analysis.report import write_report
 from zonequake_analysis.run_argument import (
@@ -24,14 +26,17 @@ from zonequake_analysis.run_argument import (
     Archives,
     DriverHost,
     Master,
+    Prometheus,
+    PrometheusMatch,
     Remote,
     RunPlace,
+    live_server,
     remote_or_environment,
 )
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun, keep_at_exit
 from zonequake_analysis.spark_pass.executor_deaths import ended_if_executors_die
 from zonequake_analysis.spark_pass.session import build_session
-from zonequake_analysis.spark_pass.settings import size_of
+from zonequake_analysis.spark_pass.settings import LOCAL, is_local, size_of
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.storage.upload_mark import MARK_FILE, check_whole
 from zonequake_analysis.text.untrusted_text import one_line
@@ -47,6 +52,7 @@ def judge_folder(
     driver_host: str | None = None,
     archives: Path | None = None,
     lock: AnalysisLock | None = None,
+    prometheus: LiveServer | None = None,
 ) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
@@ -54,19 +60,24 @@ def judge_folder(
     master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`: the address at
     which executors find this process; `archives`: their Python, a file of `zonequake
     executor-archive`; `lock`: the caller's lock of the run, to tell of an analysis that breaks
-    off. Raises AnalysisError for a folder that can't be judged at all, FolderHeld if another
-    analysis may hold it.
+    off; `prometheus`: a live server to read the metrics of a run from that has none. Raises
+    AnalysisError for a folder that can't be judged at all, FolderHeld if another analysis may hold
+    it, MetricsThere if the run has metrics besides `prometheus`.
     """
     record = RecordedRun.of(run)
     run = record.location
     run.check_reachable()
     check_whole(run)
+    if prometheus is not None:
+        check_no_metrics(run)
     history_bytes = record.histories.size_bytes
     with ExitStack() as at_end:
         lock = lock or at_end.enter_context(AnalysisLock(run))
         lock.take()
         _ = record.description  # its errors are reported before Spark starts
-        kind = ArchivedRun.METRICS if record.metrics_bytes else ArchivedRun.HISTORY
+        if prometheus is not None and remote is None and is_local(master or LOCAL):
+            check_serves(prometheus)  # elsewhere executors may reach what this process doesn't
+        kind = ArchivedRun.of(has_metrics=bool(prometheus or record.metrics_bytes))
         spark = build_session(
             size=size_of(history_bytes),
             master=master,
@@ -76,7 +87,9 @@ def judge_folder(
             recorded=kind,
         )
         with ended_if_executors_die(spark):
-            judgement = judge_run(spark, record, progress=partial(_step, lock))
+            judgement = judge_run(
+                spark, record, progress=partial(_step, lock), prometheus=prometheus
+            )
         write_report(run, judgement, told=partial(_say, run), check=lock.check)
         judgement.ingested.forget_ops()
         keep_at_exit(kind)
@@ -94,12 +107,13 @@ def analyze(
     driver_host: str | None = None,
     archives: Path | None = None,
     begun: Callable[[AnalysisLock], None] | None = None,
+    prometheus: LiveServer | None = None,
 ) -> int:
     """Runs `judge_folder`, but returns the exit code.
 
     A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
-    run folder is a usage error, and is left as it is. `begun` is called with the analysis's lock
-    of the folder, before it holds it.
+    run folder is a usage error, and is left as it is; so is `prometheus` for a run that has
+    metrics. `begun` is called with the analysis's lock of the folder, before it holds it.
     """
     try:
         record = RecordedRun.of(run)
@@ -109,9 +123,10 @@ def analyze(
     with AnalysisLock(record.location) as lock:
         if begun is not None:
             begun(lock)
-        return _exit_code(
-            record, lock, partial(judge_folder, record, master, remote, driver_host, archives)
+        judge = partial(
+            judge_folder, record, master, remote, driver_host, archives, prometheus=prometheus
         )
+        return _exit_code(record, lock, judge)
 
 
 def _exit_code(
@@ -128,6 +143,9 @@ def _exit_code(
             )
             return USAGE_EXIT_CODE
         return EXIT_CODES[judge(lock)]
+    except MetricsThere as error:
+        _say(run, str(error))
+        return USAGE_EXIT_CODE
     except (FolderHeld, RunNotWhole) as error:
         _say(run, str(error))
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
@@ -191,9 +209,12 @@ def analyze_command(
     remote: Remote = None,
     driver_host: DriverHost = None,
     archives: Archives = None,
+    prometheus: Prometheus = None,
+    prometheus_match: PrometheusMatch = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
+    live = live_server(prometheus, prometheus_match)
     remote = remote_or_environment(remote, others=(master, driver_host))
     early = EndedEarly(run=run)
     with early.at_sigterm():
-        raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.begin))
+        raise typer.Exit(analyze(run, master, remote, driver_host, archives, early.begin, live))

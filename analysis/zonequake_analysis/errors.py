@@ -3,6 +3,7 @@
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   ├── FolderHeld      another process analyses it
+│   ├── MetricsThere    it has metrics, where others were to be read
 │   ├── RunNotWhole     its record was not uploaded as a whole
 │   ├── LocationTaken      another run, or anything else, is there already
 │   └── LocationError      its place can't be reached, or refuses the request
@@ -32,6 +33,10 @@ class RunFolderError(AnalysisError):
 
 class FolderHeld(RunFolderError):
     """Another process analyses the run folder."""
+
+
+class MetricsThere(RunFolderError):
+    """A run has metrics of its own, where those of a live Prometheus were to be read."""
 
 
 class RunNotWhole(RunFolderError):

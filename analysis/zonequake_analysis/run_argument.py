@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import LocationError
+from zonequake_analysis.errors import LocationError, PrometheusError
+from zonequake_analysis.inputs.prometheus.live_server import LiveServer
 from zonequake_analysis.storage.location import Location
 
 OF_A_RUN = ("history", "run.yaml", "events.jsonl")
@@ -28,6 +29,20 @@ def remote_or_environment(remote: str | None, *, others: Sequence[str | None]) -
     if remote is None and all(other is None for other in others):
         return os.environ.get(SPARK_REMOTE)
     return remote
+
+
+def live_server(url: str | None, match: str | None) -> LiveServer | None:
+    """Returns the Prometheus to read from, None for none; refuses, as a usage error, what can't
+    be one, or matchers alone.
+    """
+    if url is None:
+        if match is not None:
+            raise typer.BadParameter("found --prometheus-match, expected --prometheus beside it")
+        return None
+    try:
+        return LiveServer.of(url, match or "")
+    except PrometheusError as error:
+        raise typer.BadParameter(f"--prometheus: {error}") from error
 
 
 def _folder_or_uri(given: str) -> str:
@@ -107,6 +122,22 @@ RunPlace = Annotated[
     typer.Argument(
         help="Run folder, or its URI: s3://bucket/prefix, gs://…, hdfs://…, file://…",
         callback=_folder_or_uri,
+    ),
+]
+
+Prometheus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Live Prometheus to read the metrics of the history's time from, if the run has none.",
+    ),
+]
+PrometheusMatch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MATCHERS",
+        help="Label matchers that must all hold of what --prometheus reads, as in PromQL: "
+        '\'namespace="db",__name__!~"go_.*"\'.',
     ),
 ]
 

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from benchmarks.analysis.engines import cost_of
 from zonequake_analysis.inputs.prometheus.remote_read import FILE, LABELS, SCHEMA, series_id
+from zonequake_analysis.inputs.prometheus.sample_files import metric_files
 from zonequake_analysis.measures.availability.fault_times import Repetition
 from zonequake_analysis.measures.availability.windows import Unavailability
 from zonequake_analysis.measures.rebalances import FaultLanding
 from zonequake_analysis.metrics.metric_facts import metric_facts
-from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.spark_pass.session import build_session
 from zonequake_analysis.spark_pass.settings import size_of
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.prometheus.sample_files import METRICS, READ_FOLDER
 from zonequake_analysis.inputs.run_folder import RunDescription, read_description
 from zonequake_analysis.storage.location import Location
 
@@ -65,8 +66,11 @@ class RecordedRun:
     @cached_property
     def metrics_bytes(self) -> int:
         """The size of all files with samples. Raises LocationError."""
-        sizes = (self.location / "metrics").sizes_below()
-        return sum(size for name, size in sizes.items() if _directly(name, ".parquet"))
+        sizes = (self.location / METRICS).sizes_below()
+        below = f"{READ_FOLDER}/"
+        return sum(
+            size for name, size in sizes.items() if _directly(name.removeprefix(below), ".parquet")
+        )
 
 
 def histories(run: Path | Location) -> Histories:

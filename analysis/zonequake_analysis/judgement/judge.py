@@ -31,6 +31,7 @@ from zonequake_analysis.checks.repeated_values import (
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
+from zonequake_analysis.inputs.prometheus.live_server import LiveServer
 from zonequake_analysis.inputs.run_folder import (
     RecordedEvent,
     RunDescription,
@@ -60,6 +61,7 @@ from zonequake_analysis.measures.rebalances import early_joints, fault_landings,
 from zonequake_analysis.measures.replica_audit import audit
 from zonequake_analysis.measures.resets import journalled, resets
 from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
+from zonequake_analysis.metrics.live_samples import read_live, time_of_run
 from zonequake_analysis.metrics.metric_facts import metric_facts
 from zonequake_analysis.post_mortem.over_time import FindingsOverTime, findings_over_time
 from zonequake_analysis.post_mortem.witnessed_findings import WitnessedFinding, witnesses
@@ -100,14 +102,21 @@ def judge_run(
     run: Path | Location | RecordedRun,
     *,
     progress: Callable[[str], None] = lambda _: None,
+    prometheus: LiveServer | None = None,
 ) -> Judgement:
-    """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
+    """Judges the run folder `run`; writes its `tables/`, and `metrics/` if it has none and
+    `prometheus` is to give them. Raises RunFolderError, PrometheusError.
+    """
     with ExitStack() as at_end:
-        return _judged(spark, RecordedRun.of(run), progress, at_end)
+        return _judged(spark, RecordedRun.of(run), progress, prometheus, at_end)
 
 
 def _judged(
-    spark: SparkSession, record: RecordedRun, progress: Callable[[str], None], at_end: ExitStack
+    spark: SparkSession,
+    record: RecordedRun,
+    progress: Callable[[str], None],
+    prometheus: LiveServer | None,
+    at_end: ExitStack,
 ) -> Judgement:
     steps: dict[str, float] = {}
     began = time.monotonic()
@@ -141,6 +150,16 @@ def _judged(
     done("ingest")
     if ingested.unused:
         progress(ingested.unused)
+    if prometheus is not None:
+        time_ = time_of_run(
+            start_ns=ingested.start_ns,
+            end_ns=ingested.end_ns,
+            wall_offset_ns=ingested.wall_offset_ns,
+            clocks=ingested.quality.clocks,
+            events=events,
+        )
+        read_live(spark, run, prometheus, time_, check=progress)
+        done("prometheus")
     suspects = [bucket.suspects for bucket in buckets]
     among = None
     if ingested.suspected:

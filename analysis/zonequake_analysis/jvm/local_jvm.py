@@ -66,8 +66,10 @@ class _Begun:
 _begun: _Begun | None = None
 
 
-def begin(run: RecordedRun, *, master: str | None = None) -> None:
+def begin(run: RecordedRun, *, master: str | None = None, reads_metrics: bool = False) -> None:
     """Starts the JVM that the analysis of a folder of this machine will need, if that is known.
+
+    `reads_metrics`: the analysis will read them from a live server.
 
     None begins for a folder that can't be judged: the analysis says why.
     """
@@ -78,7 +80,7 @@ def begin(run: RecordedRun, *, master: str | None = None) -> None:
     with suppress(OSError, RunFolderError):
         history_bytes, _ = run.histories.size_bytes, run.description
         if history_bytes:
-            kind = ArchivedRun.METRICS if run.metrics_bytes else ArchivedRun.HISTORY
+            kind = ArchivedRun.of(has_metrics=reads_metrics or bool(run.metrics_bytes))
             size = size_of(history_bytes)
             _begun = _started(options(master, defaults(size, master, kind)))
 

@@ -13,7 +13,7 @@ list of series passes through the driver.
 | `start_ms`, `end_ms` | start_ms ≤ t < end_ms, unix ms | |
 | `match` | label matchers that must all hold: `__name__=~"zonequake_.*",pod="a"` | everything |
 | `samples` | samples in a partition, about | 1,000,000 |
-| `scrape_ms` | time between two samples of a series | 1,000 |
+| `scrape_ms` | time between two samples of a series | measured at some series |
 
 The server limits the requests that it reads at once (`--storage.remote.read-concurrent-limit`, 10):
 further tasks wait there.
@@ -21,7 +21,6 @@ further tasks wait there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zonequake_analysis.errors import PrometheusError
+from zonequake_analysis.inputs.prometheus.matchers import matchers_in
 from zonequake_analysis.inputs.prometheus.remote_read import (
     LABELS,
     Labels,
@@ -37,10 +37,10 @@ from zonequake_analysis.inputs.prometheus.remote_read import (
     http_post,
     metric_of,
     read,
-    series_counts,
     without_name,
 )
-from zonequake_analysis.inputs.prometheus.slices import SCRAPE_MS, Slice, slices
+from zonequake_analysis.inputs.prometheus.scrape_interval import measured_slices
+from zonequake_analysis.inputs.prometheus.slices import Slice
 
 SAMPLES = 1_000_000
 
@@ -58,7 +58,6 @@ _ARROW = pa.schema(
         ("stale", pa.bool_()),
     ]
 )
-_MATCHER = re.compile(r'\s*([^=!~,\s]+\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*")\s*(?:,|$)')
 
 
 def register(spark: SparkSession) -> None:
@@ -91,7 +90,7 @@ class PrometheusSource(DataSource):
             end_ms=self._number("end_ms"),
             matchers=matchers_in(self.options.get("match", "")),
             samples=self._number("samples", SAMPLES),
-            scrape_ms=self._number("scrape_ms", SCRAPE_MS),
+            scrape_ms=self._number("scrape_ms") if "scrape_ms" in self.options else None,
         )
 
     def _text(self, name: str) -> str:
@@ -122,9 +121,9 @@ class PrometheusReader(DataSourceReader):
         end_ms: int,
         matchers: Sequence[str],
         samples: int,
-        scrape_ms: int,
+        scrape_ms: int | None,
     ) -> None:
-        if start_ms >= end_ms or samples < 1 or scrape_ms < 1:
+        if start_ms >= end_ms or samples < 1 or (scrape_ms is not None and scrape_ms < 1):
             raise PrometheusError(
                 f"found start_ms {start_ms}, end_ms {end_ms}, samples {samples}, scrape_ms "
                 f"{scrape_ms}; expected start_ms < end_ms, and at least 1"
@@ -137,12 +136,11 @@ class PrometheusReader(DataSourceReader):
         self._scrape_ms = scrape_ms
 
     def partitions(self) -> Sequence[InputPartition]:
-        post = http_post(self._url)
-        counts = series_counts(post, self._start_ms, self._end_ms, self._matchers)
-        cut = slices(
-            counts,
+        cut = measured_slices(
+            http_post(self._url),
             self._start_ms,
             self._end_ms,
+            self._matchers,
             samples=self._samples,
             scrape_ms=self._scrape_ms,
         )
@@ -153,21 +151,6 @@ class PrometheusReader(DataSourceReader):
             return  # Spark makes one without a value where there are no slices
         for found in read(http_post(self._url), partition.slice, self._matchers):
             yield _rows(found)
-
-
-def matchers_in(text: str) -> list[str]:
-    """Returns the matchers of a selector without its braces. Raises PrometheusError."""
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _MATCHER.match(text, at)
-        if match is None:
-            raise PrometheusError(
-                f'option match: found {text[at:]!r}, expected name="value" with =, !=, =~ or !~'
-            )
-        found.append(match[1])
-        at = match.end()
-    return found
 
 
 def target_of(labels: Labels) -> str:

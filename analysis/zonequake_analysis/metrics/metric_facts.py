@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SamplesError
+from zonequake_analysis.inputs.prometheus.sample_files import live_read, metric_files
 from zonequake_analysis.inputs.prometheus.server_metrics import (
     OF_STORE,
     ServerMetric,
@@ -28,7 +29,7 @@ from zonequake_analysis.metrics.counters import Alert, Counted, alerts, counted
 from zonequake_analysis.metrics.scrapes import Targets, targets_of
 from zonequake_analysis.metrics.shown_changes import ShownChanges
 from zonequake_analysis.metrics.spans import Span, Spans, spans_of
-from zonequake_analysis.metrics.table import metric_files, write_tables
+from zonequake_analysis.metrics.table import write_tables
 from zonequake_analysis.metrics.tasks.compared import Change
 from zonequake_analysis.metrics.tasks.curve import Curve
 from zonequake_analysis.metrics.tasks.steps import GAP_SCRAPES
@@ -66,6 +67,8 @@ class MetricFacts:
     `moved`: the strongest of each span, strongest first; `saturation`: of all members, those of
     `server_metrics`, in whose order they are shown; `not_scraped`: those without any sample.
     `start_ms`: when the history began, unix ms. `rules`: None if the run has not recorded them.
+    `read_from`: in words, the live server that the analysis read them from; empty if they were
+    recorded.
     """
 
     problem: str = ""
@@ -80,6 +83,7 @@ class MetricFacts:
     rules: Sequence[AlertRule] | None = None
     resets: RecordedResets = field(default_factory=RecordedResets)
     start_ms: int = 0
+    read_from: str = ""
 
 
 def metric_facts(
@@ -100,10 +104,10 @@ def metric_facts(
     Samples that can't be read become a problem in words: metrics explain a run, they don't judge
     it.
     """
-    if not metric_files(run):
-        return None
     try:
-        rules = read_rules(run)
+        if not metric_files(run):
+            return None
+        rules, live = read_rules(run), live_read(run)
     except SamplesError as error:
         return MetricFacts(problem=str(error)[:_MOST])
     server_metrics = OF_STORE if declared is None else declared
@@ -140,6 +144,7 @@ def metric_facts(
                 - wall_offset_ns,
             ),
             start_ms=(start_ns + wall_offset_ns) // 1_000_000,
+            read_from="" if live is None else live.words,
         )
     except Exception as error:
         # A failure in the JVM comes as Spark's own error, or as one of its bridge.

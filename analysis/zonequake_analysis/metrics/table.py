@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from zonequake_analysis.errors import SamplesError
+from zonequake_analysis.inputs.prometheus.sample_files import metric_files
 from zonequake_analysis.metrics.stored_tables import Part, stored
 from zonequake_analysis.metrics.tasks.scan import (
     RowGroup,
@@ -65,11 +66,6 @@ class MetricTables:
             for file in self.samples.all_below(".parquet")
         ]
         return [(hour, file) for hour, file in found if hours is None or hour in hours]
-
-
-def metric_files(run: Path | Location) -> list[Location]:
-    """Returns the files with samples of a run folder; empty if there are none."""
-    return Location.of(run / "metrics").listed(".parquet")
 
 
 def write_tables(spark: SparkSession, run: Path | Location) -> MetricTables | None:

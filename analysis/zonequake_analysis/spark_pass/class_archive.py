@@ -48,6 +48,11 @@ class ArchivedRun(StrEnum):
     METRICS = "metrics"
     HISTORY = "history"
 
+    @classmethod
+    def of(cls, *, has_metrics: bool) -> ArchivedRun:
+        """Returns the kind of a run."""
+        return cls.METRICS if has_metrics else cls.HISTORY
+
 
 def archive_options(recorded: ArchivedRun | None, *, own_command: bool = False) -> str:
     """Returns the JVM's options: to read the archive or, if there is none, to write it as it ends.

@@ -14,8 +14,11 @@ from zonequake_analysis.run_argument import (
     Archives,
     DriverHost,
     Master,
+    Prometheus,
+    PrometheusMatch,
     Remote,
     RunPlace,
+    live_server,
     remote_or_environment,
 )
 from zonequake_ctl.options import ReleaseOptions
@@ -46,10 +49,13 @@ def analyze_command(
     remote: Remote = None,
     driver_host: DriverHost = None,
     archives: Archives = None,
+    prometheus: Prometheus = None,
+    prometheus_match: PrometheusMatch = None,
     in_cluster: InClusterOption = False,
     store_secret: StoreSecret = "",
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
+    live = live_server(prometheus, prometheus_match)
     if not in_cluster:
         if store_secret or where != ReleaseOptions():
             raise UsageError(
@@ -60,15 +66,21 @@ def analyze_command(
         with early.at_sigterm():
             record = RecordedRun.of(run)
             if remote is None:
-                local_jvm.begin(record, master=master)
+                local_jvm.begin(record, master=master, reads_metrics=live is not None)
             # It imports what the JVM's start leaves time for.
             from zonequake_analysis.cli import analyze
 
-            raise typer.Exit(analyze(record, master, remote, driver_host, archives, early.begin))
+            code = analyze(record, master, remote, driver_host, archives, early.begin, live)
+            raise typer.Exit(code)
     if any(each is not None for each in (master, remote, driver_host, archives)):
         raise UsageError(
             "found --in-cluster beside --master, --remote, --driver-host or --archives, expected "
             "it alone: the release's settings decide where it runs"
+        )
+    if live is not None:
+        raise UsageError(
+            "found --in-cluster beside --prometheus, expected it alone: read the metrics by an "
+            "analysis here, whose files one in the cluster then finds"
         )
     from zonequake_chaos.analysis_pods.launch import InCluster, analyze_in_cluster, check_uri
 

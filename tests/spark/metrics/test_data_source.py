@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 
 from tests.spark.metrics.real_prometheus import SCRAPE_MS, Target, prometheus, value, wait_until
 from zonequake_analysis.errors import PrometheusError
+from zonequake_analysis.inputs.prometheus.matchers import matchers_in
 from zonequake_analysis.inputs.prometheus.remote_read import FILE, pull
-from zonequake_analysis.metrics.data_source import PrometheusSource, matchers_in, register
+from zonequake_analysis.metrics.data_source import PrometheusSource, register
 from zonequake_analysis.metrics.table import write_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.histories.made_metrics import STALE, MadeSeries, write_metrics
+from zonequake_analysis.inputs.prometheus.sample_files import metric_files
 from zonequake_analysis.metrics.stored_tables import samples_in, stored
-from zonequake_analysis.metrics.table import SAMPLES, SERIES, metric_files, write_tables
+from zonequake_analysis.metrics.table import SAMPLES, SERIES, write_tables
 from zonequake_analysis.storage.location import Location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -160,9 +160,7 @@ def test_a_server_without_series_is_a_source_without_rows() -> None:
     assert list(reader.read(InputPartition(None))) == [], "what Spark reads of no partitions"
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:90x", "http://", "http://[::1", "http://127.0.0.1:9\n"]
-)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:90x", "http://[::1", "http://127.0.0.1:9\n"])
 def test_a_url_that_can_not_be_is_told_in_a_sentence(url: str) -> None:
     with pytest.raises(PrometheusError, match="is Prometheus running"):
         http_post(url)(READ_PATH, b"", {})

@@ -12,12 +12,12 @@ Protocol: protobuf ReadRequest/ReadResponse in a snappy block, response type SAM
 from __future__ import annotations
 
 import hashlib
-import re
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from zonequake_analysis.errors import NO_JSON, PrometheusError
+from zonequake_analysis.inputs.prometheus.live_server import check_url
+from zonequake_analysis.inputs.prometheus.matchers import TYPES, matcher
 from zonequake_analysis.inputs.prometheus.slices import Slice, slices
 
 READ_PATH = "/api/v1/read"
@@ -72,10 +74,6 @@ SCHEMA = pa.schema(
         ("stale", pa.bool_()),
     ]
 )
-
-_TYPES = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
-_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
-"""Escapes of a text of PromQL, which remote_read takes without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +133,7 @@ def series_counts(
 ) -> dict[str, int]:
     """Returns the number of series of each metric in that time. Raises PrometheusError."""
     for text in matchers:
-        _matcher(text)
+        matcher(text)
     selector = "{" + ",".join(matchers or ['__name__=~".+"']) + "}"
     form = {"match[]": selector, "start": start_ms / 1000, "end": end_ms / 1000}
     raw = post(SERIES_PATH, urlencode(form).encode(), FORM)
@@ -164,7 +162,7 @@ def read(
 ) -> Iterator[Samples]:
     """Yields a slice, in pieces of `batch_rows` samples at most. Raises PrometheusError."""
     operator, value = one.matcher
-    asked = [*map(_matcher, matchers), (_TYPES[operator], "__name__", value)]
+    asked = [*map(matcher, matchers), (TYPES[operator], "__name__", value)]
     answer: Any = _read(post, one.start_ms, one.end_ms, asked)
     parts: list[tuple[Labels, NDArray[np.int64], NDArray[np.float64]]] = []
     rows = 0
@@ -230,10 +228,7 @@ def rows_of_file(found: Samples) -> pa.RecordBatch:
 
 def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
     """Returns a `PostBytes` to a server reached directly, for instance `http://127.0.0.1:9090`."""
-    if not base_url.startswith(("http://", "https://")):
-        raise PrometheusError(f"found {base_url!r}, expected http://host:port")
-    if "@" in base_url.split("/")[2]:
-        raise PrometheusError("found a user's name in the URL, expected http://host:port alone")
+    check_url(base_url)
 
     def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         try:
@@ -244,7 +239,9 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             said = error.read(200).decode(errors="replace")
-            raise PrometheusError(f"{base_url}{path}: {error.code} {said}") from error
+            raise PrometheusError(
+                f"{base_url}{path}: {error.code} {said.strip()}{_advice(error.code)}"
+            ) from error
         except (OSError, HTTPException, ValueError) as error:  # the last of a URL that can't be
             raise PrometheusError(
                 f"{base_url}{path}: {type(error).__name__}: {error}; is Prometheus running there?"
@@ -253,24 +250,13 @@ def http_post(base_url: str, timeout_s: float = 60.0) -> PostBytes:
     return post
 
 
-def _matcher(text: str) -> tuple[int, str, str]:
-    """Returns `name=~"value"` as (type, name, value)."""
-    for operator in ("=~", "!~", "!=", "="):
-        name, found, value = text.partition(operator)
-        if found and name and value[:1] == value[-1:] == '"' and len(value) >= 2:
-            return _TYPES[operator], name.strip(), _unescaped(value[1:-1])
-    raise PrometheusError(f'matcher {text!r}: expected name="value" with =, !=, =~ or !~')
-
-
-def _unescaped(text: str) -> str:
-    def meant(found: re.Match[str]) -> str:
-        if found[0] not in _ESCAPES:
-            raise PrometheusError(
-                f"matcher value {text!r}: found {found[0]}, expected \\\\ for a backslash (PromQL)"
-            )
-        return _ESCAPES[found[0]]
-
-    return re.sub(r"\\.?", meant, text)
+def _advice(code: int) -> str:
+    """Returns what to do about a refusal, empty if the server's own words say it."""
+    if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return "; expected an address that wants no credentials, since none are sent"
+    if code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED):
+        return "; expected a Prometheus, or a server that offers its remote_read, at this URL"
+    return ""
 
 
 def _read(

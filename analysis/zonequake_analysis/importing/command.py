@@ -7,6 +7,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -81,6 +82,7 @@ def _into(
         source={"from": source.value, "files": [file.name for file in files]},
         notes=notes,
         values=values,
+        began_ns=choices.began_ns,
     )
     return written, notes
 
@@ -167,6 +169,14 @@ def import_command(
             help="Of porcupine: leave out keys that can't be judged, as those with deletes.",
         ),
     ] = False,
+    began: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time of day at which the file's times are 0, as 2026-11-28T15:00:00Z, for "
+            "metrics beside it. Default: they are unix time, or say no time of day.",
+        ),
+    ] = None,
 ) -> None:
     """Import another tool's history as a run folder, for `zonequake analyze` to judge."""
     if source is Source.JEPSEN and len(files) > 1:
@@ -177,7 +187,12 @@ def import_command(
         if times > 1:
             raise TyperException(f"found {file} {times} times; name each file once")
     location = Location.of(out or Path("runs") / files[0].stem)
-    choices = Choices(split=split_transactions, leave_out=leave_out_keys, initial=_initial(initial))
+    choices = Choices(
+        split=split_transactions,
+        leave_out=leave_out_keys,
+        initial=_initial(initial),
+        began_ns=_began_ns(began),
+    )
     with told_errors("import"):
         try:
             written, notes = import_history(source, files, location, choices)
@@ -210,6 +225,21 @@ def _initial(text: str | None) -> object:
     if value is None or isinstance(value, list | dict):
         raise TyperException(f"--initial {text}: expected one scalar, such as 0")
     return value
+
+
+def _began_ns(text: str | None) -> int:
+    """Returns a time of day in unix ns, 0 for none; refuses one without its zone."""
+    if text is None:
+        return 0
+    try:
+        began = datetime.fromisoformat(text)
+    except ValueError:
+        began = datetime.min
+    if began.tzinfo is None:
+        raise TyperException(
+            f"--began {text}: expected a time of day with its zone, such as 2026-11-28T15:00:00Z"
+        )
+    return (began - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) * 1000
 
 
 def _say(text: str) -> None:

@@ -69,11 +69,14 @@ class Choices:
 
     `split`: judge the operations of a transaction one by one. `leave_out`: leave out keys with
     operations that can't be judged. `initial`: the value of each register before the first write.
+    `began_ns`: the time of day, unix ns, at which the file's times are 0; 0: they are unix time, or
+    say no time of day.
     """
 
     split: bool = False
     leave_out: bool = False
     initial: object = None
+    began_ns: int = 0
 
 
 HINT_SPLIT = (

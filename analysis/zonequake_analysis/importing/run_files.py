@@ -47,8 +47,10 @@ def write_run(
     source: dict[str, object],
     notes: Notes,
     values: Values,
+    began_ns: int = 0,
 ) -> Written:
-    """Writes `out`, which must not exist yet. `source` goes into `run.yaml`.
+    """Writes `out`, which must not exist yet. `source` goes into `run.yaml`. `began_ns`: the time
+    of day at which times are 0.
 
     Raises RunFolderError, and the errors of iterating over `found`.
     """
@@ -57,8 +59,8 @@ def write_run(
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         (draft / "history").mkdir(parents=True)
-        written = _write_history(draft / "history" / "imported.jsonl", found)
-        _write_beside(draft, written, source=source, notes=notes, values=values)
+        written = _write_history(draft / "history" / "imported.jsonl", found, began_ns)
+        _write_beside(draft, written, source=source, notes=notes, values=values, began_ns=began_ns)
         draft.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out} can't be written: {error}") from error
@@ -67,7 +69,7 @@ def write_run(
     return written
 
 
-def _write_history(file: Path, found: Iterable[OperationLines]) -> Written:
+def _write_history(file: Path, found: Iterable[OperationLines], began_ns: int) -> Written:
     encode = msgspec.json.Encoder().encode
     keys: dict[str, _Key] = {}
     operations = at = 0
@@ -75,6 +77,8 @@ def _write_history(file: Path, found: Iterable[OperationLines]) -> Written:
 
         def write(line: Line) -> int:
             nonlocal at
+            if began_ns:
+                line = msgspec.structs.replace(line, wall=line.wall + began_ns)
             text = encode(line).replace(_ROLE, _LOAD, 1) + b"\n"
             stream.write(text)
             at += len(text)
@@ -101,7 +105,13 @@ def _write_history(file: Path, found: Iterable[OperationLines]) -> Written:
 
 
 def _write_beside(
-    run: Path, written: Written, *, source: dict[str, object], notes: Notes, values: Values
+    run: Path,
+    written: Written,
+    *,
+    source: dict[str, object],
+    notes: Notes,
+    values: Values,
+    began_ns: int,
 ) -> None:
     by_number = values.by_number()
     if by_number:
@@ -111,7 +121,7 @@ def _write_beside(
             "schema": 1,
             "kind": "nemesis",
             "time": event.time_ns,
-            "wall": event.time_ns,
+            "wall": event.time_ns + began_ns,
             "clock": CLOCK,
             "source": "imported",
             "zone": None,

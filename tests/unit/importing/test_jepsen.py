@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.exceptions import TyperException
 
 from tests.unit.importing.imported import imported
 from zonequake_analysis.errors import ImportRefused, RunFolderError
-from zonequake_analysis.importing.command import Source, import_history
+from zonequake_analysis.importing.command import Source, app, import_history
 from zonequake_analysis.importing.operations import Choices
 from zonequake_analysis.importing.translation import Line
 from zonequake_load.pod.history import HistoryEvent
@@ -255,3 +256,25 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_line_has_the_fields_of_the_loads_own_in_their_order() -> None:
     assert Line.__struct_fields__ == HistoryEvent.__struct_fields__
+
+
+def test_a_history_of_which_the_begin_is_known_says_what_time_it_was(tmp_path: Path) -> None:
+    text = """{:process 0, :type :invoke, :f :write, :value [0 1], :time 1000}
+{:process :nemesis, :type :info, :f :kill, :value nil, :time 1500}
+{:process 0, :type :ok, :f :write, :value [0 1], :time 2000}
+"""
+    file = tmp_path / "history.edn"
+    file.write_text(text)
+    run = tmp_path / "run"
+    words = ["--from", "jepsen", str(file), "--out", str(run), "--began"]
+    assert app([*words, "2023-11-14T23:13:20.000001+01:00"], standalone_mode=False) in (None, 0)
+    lines = [
+        json.loads(line)
+        for name in ("history/imported.jsonl", "events.jsonl")
+        for line in (run / name).read_text().splitlines()
+    ]
+    assert [line["wall"] - line["time"] for line in lines] == [1_700_000_000_000_001_000] * 3
+    assert [line["time"] for line in lines] == [1000, 2000, 1500]
+    for strange in ("2023-11-14T22:13:20", "yesterday"):
+        with pytest.raises(TyperException, match="expected a time of day with its zone"):
+            app([*words, strange], standalone_mode=False)

@@ -67,7 +67,7 @@ class TimeOfRun:
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What tasks ask the server for, in slices of about `samples` samples."""
+    """The request that tasks divide into slices of about `samples` samples."""
 
     url: str
     matchers: tuple[str, ...]
@@ -128,9 +128,9 @@ def time_of_run(
         last_ns = min(last_ns, max(end_ns, *times))
     if not _FIRST_NS <= start_ns + wall_offset_ns <= end_ns + wall_offset_ns <= _LAST_NS:
         raise PrometheusError(
-            "found no time of day in the history, expected `wall` in its lines, unix ns, or an "
-            "imported history whose own times are unix time: which samples of Prometheus are of "
-            "its time isn't known (analyze without --prometheus)"
+            "found no time of day in the history, expected `wall` in its lines, unix ns: which "
+            "samples of Prometheus are of its time isn't known. Import another tool's history "
+            "again with --began TIME, or analyze without --prometheus"
         )
     return TimeOfRun(
         start_ms=(first_ns + wall_offset_ns) // 1_000_000,

@@ -119,7 +119,7 @@ def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:
 def test_whatever_breaks_an_analysis_off_is_no_violation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Exception
 ) -> None:
-    def judge_folder(*_: object) -> Verdict:
+    def judge_folder(*_: object, **__: object) -> Verdict:
         raise broken
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)

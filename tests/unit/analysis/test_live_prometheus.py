@@ -60,7 +60,7 @@ def test_a_url_that_no_server_can_have_is_refused_without_its_credentials(
 ) -> None:
     for take in (LiveServer.of, http_post):
         with pytest.raises(PrometheusError, match=told) as refused:
-            take(url)  # type: ignore[operator]
+            take(url)
         assert SECRET not in str(refused.value)
 
 

@@ -362,7 +362,7 @@ def test_an_unexpected_error_is_a_sentence_and_its_trace_a_file(
 ) -> None:
     (tmp_path / "history").mkdir()
 
-    def judge_folder(*_: object) -> None:
+    def judge_folder(*_: object, **__: object) -> None:
         raise ValueError("what happened\nTraceback of Java\n\tat org.apache")
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)

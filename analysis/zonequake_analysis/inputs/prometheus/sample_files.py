@@ -22,8 +22,8 @@ READ_FILE = f"{READ_FOLDER}.json"
 
 
 class LiveRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read from a live server: the samples with start_ms ≤ t < end_ms of the series that
-    match; `files`: their names in `from_prometheus`.
+    """The samples that were read from a live server: those with start_ms ≤ t < end_ms of the series
+    that match; `files`: their names in `from_prometheus`.
     """
 
     url: str
@@ -35,7 +35,7 @@ class LiveRead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Where the samples are from, for the report."""
+        """The server that the samples are from, and their time, for the report."""
         matching = f" of {{{self.match}}}" if self.match else ""
         return f"read from {self.url}, {utc(self.start_ms)} to {utc(self.end_ms)} UTC{matching}"
 

@@ -135,10 +135,10 @@ def missing_histories(incomplete: Sequence[str]) -> list[str]:
 
 
 def missing_records(incomplete: Sequence[str]) -> list[str]:
-    """Returns those of the incomplete files that a verdict may need: all but metrics."""
+    """Returns those of the incomplete files that the check `history` names: all but metrics."""
     return [name for name in incomplete if not name.startswith(_METRICS)]
 
 
 def missing_metrics(incomplete: Sequence[str]) -> list[str]:
-    """Returns those of the incomplete files that hold metrics, which explain a run."""
+    """Returns those of the incomplete files that hold metrics, which have a check of their own."""
     return [name for name in incomplete if name.startswith(_METRICS)]

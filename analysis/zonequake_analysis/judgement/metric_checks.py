@@ -1,7 +1,8 @@
 """Checks that compare what Prometheus counted with what the run recorded itself. Pure.
 
 Metrics never show that the store was right or wrong. They can show that the record is incomplete:
-then other checks judged less than what happened, and the run is *unknown*.
+then other checks judged less than what happened, and the run is *unknown*. So it is if metrics that
+it recorded can't be read any more, as they may have shown that.
 """
 
 from __future__ import annotations
@@ -38,17 +39,16 @@ _SHOWN = 5
 
 def metric_checks(e: Evidence) -> list[Check]:
     """Returns the checks of a run that has metrics, or had some; none for a run without."""
-    facts, told = e.metrics, []
+    facts, lost = e.metrics, []
     if lacking := missing_metrics(e.incomplete):
-        told.append(
+        lost.append(
             f"{len(lacking)} files are missing, or shorter than when the run ended, such as "
-            f"{lacking[0]}"
+            f"{lacking[0]}: copy the run again"
         )
-    unread = facts is not None and (facts.problem or facts.targets is None)
-    if facts is not None and unread:
-        told.append(facts.problem or "there are no samples")
-    found = [_check("metrics", f"not judged: {'; '.join(told)}")] if told else []
-    if facts is None or unread:
+    if facts is not None and facts.problem:
+        lost.append(facts.problem)
+    found = [_check("metrics", "; ".join(lost), missing=len(lost))] if lost else []
+    if facts is None or facts.targets is None:
         return found
     return [
         *found,

@@ -172,7 +172,7 @@ def read_rules(run: Path | Location) -> list[AlertRule] | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[AlertRule])
-    except NO_JSON as error:
+    except (*NO_JSON, OSError) as error:
         raise SamplesError(f"metrics/{FILE} can't be read: {error}") from error
 
 

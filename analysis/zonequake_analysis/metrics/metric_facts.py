@@ -101,8 +101,8 @@ def metric_facts(
     """Writes the tables of metrics and returns their facts; None for a folder without any.
 
     `declared`: what the system under test tells of its own load; None: the run is older.
-    Samples that can't be read become a problem in words: metrics explain a run, they don't judge
-    it.
+    Samples and alert rules that can't be read become a problem in words, and all else of the run is
+    judged without them.
     """
     try:
         if not metric_files(run):
@@ -112,6 +112,8 @@ def metric_facts(
         return MetricFacts(problem=str(error)[:_MOST])
     server_metrics = OF_STORE if declared is None else declared
     try:
+        if not metric_files(run):
+            return None
         tables = write_tables(spark, run)
         assert tables is not None
         seen = seen_in(spark, tables)

@@ -374,7 +374,7 @@ class Runner:
         await each_piece(pieces, self._problems)
 
     async def _collect_metrics(self, ended: Moment) -> list[str]:
-        # Metrics explain a run, they don't judge it: a run without them can pass.
+        # A run that has no metrics can pass; one whose recorded metrics can't be read is unknown.
         self._problems.texts += await pull_metrics(
             self._kube,
             self._installation.prometheus_service,

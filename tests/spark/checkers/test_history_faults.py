@@ -136,6 +136,9 @@ def test_a_spoilt_run_folder_ends_with_a_report(
     assert judgement.verdict is Verdict.UNKNOWN
     assert said
     assert said[0].startswith("metrics/*.parquet can't be read as samples: ")
+    (metrics,) = (one for one in judgement.checks if one.name == "metrics")
+    assert metrics.verdict is Verdict.UNKNOWN
+    assert f"{run / 'metrics' / 'prometheus.parquet'}: " in metrics.summary
     assert "events.jsonl:1, field `time`" in (run / "summary.md").read_text().replace("\\", "")
     assert "Traceback" not in capfd.readouterr().err
 

@@ -17,4 +17,4 @@ def without_spark(
 ) -> list[bytes]:
     """Stands for `in_tasks`."""
     made = [one for number in range(tasks) for bucket, one in work(number) if bucket < buckets]
-    return [join(0, made)]
+    return [join(0, made)] if made else []

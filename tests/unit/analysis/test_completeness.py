@@ -152,14 +152,13 @@ def test_a_value_that_no_line_writes_is_a_violation_whatever_else_is_missing() -
         assert checks_of(incomplete)["phantoms"].verdict is Verdict.VIOLATED
 
 
-def test_metrics_that_are_cut_are_left_out_and_no_fault_of_the_history() -> None:
+def test_metrics_that_are_cut_are_unknown_and_no_fault_of_the_history() -> None:
     checks = checks_of(("metrics/prometheus.parquet",))
     assert checks["history"].verdict is Verdict.PASSED
-    assert checks["metrics"].verdict is Verdict.PASSED
-    assert not checks["metrics"].judged
+    assert checks["metrics"].verdict is Verdict.UNKNOWN
     assert checks["metrics"].summary == (
-        "not judged: 1 files are missing, or shorter than when the run ended, such as "
-        "metrics/prometheus.parquet"
+        "1 files are missing, or shorter than when the run ended, such as "
+        "metrics/prometheus.parquet: copy the run again"
     )
     both = checks_of(("dumps/zq-default-0.jsonl", "metrics/prometheus.parquet"))
     assert both["history"].verdict is Verdict.UNKNOWN

@@ -1,4 +1,4 @@
-"""Metrics that can't be read are left out, and the problem names the file: they judge nothing."""
+"""Metrics that can't be read are lost evidence: the run is unknown; a sentence names the file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import pytest
 from pyspark.errors import PythonException
 
 from tests.histories.made_metrics import MadeSeries, write_metrics
+from tests.unit.analysis.made_up_evidence import evidence
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.errors import LocationError
 from zonequake_analysis.inputs.prometheus.remote_read import FILE
+from zonequake_analysis.judgement.judge import judge
+from zonequake_analysis.metrics.alert_rules import FILE as RULES
 from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
 from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts
+from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.spark_pass.in_tasks import Made
+from zonequake_analysis.verdict import Verdict, worst
 
 START_MS = 1_700_000_000_000
 
@@ -32,7 +37,8 @@ def tasks_of(monkeypatch: pytest.MonkeyPatch, run: Callable[..., list[bytes]]) -
 
 
 def run_of(folder: Path, value: Callable[[int], float] = float) -> Path:
-    series = [MadeSeries(metric=LOAD_OPERATIONS, labels={"pod": "load-0"}, value=value)]
+    labels = {"pod": "load-0", "role": "load", "f": "append", "outcome": "ok"}
+    series = [MadeSeries(metric=LOAD_OPERATIONS, labels=labels, value=value)]
     write_metrics(folder, series, start_ms=START_MS, seconds=10)
     return folder
 
@@ -71,8 +77,54 @@ def no_parquet(file: Path) -> None:
     file.write_bytes(b"words")
 
 
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cut_off(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+
+
 def other_columns(file: Path) -> None:
     pq.write_table(pa.table({"metric": ["up"]}), file)
+
+
+def words_for_values(file: Path) -> None:
+    _with(file, "value", pa.array(["many"] * 10))
+
+
+def no_times(file: Path) -> None:
+    _with(file, "ts_ms", pa.nulls(10, pa.int64()))
+
+
+def no_values(file: Path) -> None:
+    _with(file, "value", pa.nulls(10, pa.float64()))
+
+
+def no_staleness(file: Path) -> None:
+    _with(file, "stale", pa.nulls(10, pa.bool_()))
+
+
+def _with(file: Path, name: str, values: pa.Array) -> None:
+    table = pq.read_table(file)
+    place = table.schema.get_field_index(name)
+    pq.write_table(table.set_column(place, name, values), file)
+
+
+DAMAGES = [
+    broken_footer,
+    broken_page,
+    folder_of_that_name,
+    no_parquet,
+    empty,
+    cut_off,
+    other_columns,
+    words_for_values,
+    no_times,
+    no_values,
+    no_staleness,
+]
 
 
 def test_samples_that_can_be_read_have_no_problem(tmp_path: Path) -> None:
@@ -81,9 +133,7 @@ def test_samples_that_can_be_read_have_no_problem(tmp_path: Path) -> None:
     assert [one.total for one in facts.counted] == [9]
 
 
-@pytest.mark.parametrize(
-    "damage", [broken_footer, broken_page, folder_of_that_name, no_parquet, other_columns]
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_file_that_is_no_samples_is_named_and_ends_nothing(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -95,6 +145,64 @@ def test_a_file_that_is_no_samples_is_named_and_ends_nothing(
     assert problem.startswith("metrics/*.parquet can't be read as samples: ")
     assert str(file) in problem
     assert str(whole) not in problem
+
+
+def judged(run: Path) -> tuple[Verdict, str]:
+    """The verdict of a run that would pass without metrics, and what its check `metrics` says."""
+    checks = judge(evidence(metrics=facts_of(run)))
+    said = [check.summary for check in checks if check.name == "metrics"]
+    return worst(check.verdict for check in checks), " ".join(said)
+
+
+@pytest.mark.parametrize("damage", [None, *DAMAGES])
+def test_a_run_whose_samples_can_not_be_read_is_unknown(
+    tmp_path: Path, damage: Callable[[Path], None] | None
+) -> None:
+    file = run_of(tmp_path) / "metrics" / FILE
+    if damage is None:
+        assert judged(tmp_path) == (Verdict.PASSED, "")
+        return
+    damage(file)
+    verdict, said = judged(tmp_path)
+    assert verdict is Verdict.UNKNOWN
+    assert str(file) in said
+
+
+def test_a_run_whose_metrics_are_no_folder_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "metrics").write_bytes(b"rubbish")
+    verdict, said = judged(tmp_path)
+    assert verdict is Verdict.UNKNOWN
+    assert f"{tmp_path}/metrics: Not a directory" in said
+
+
+def test_a_run_without_a_sample_is_judged_by_its_history_alone(tmp_path: Path) -> None:
+    file = run_of(tmp_path) / "metrics" / FILE
+    pq.write_table(pq.read_table(file)[:0], file)
+    assert judged(tmp_path) == (Verdict.PASSED, "")
+    file.unlink()
+    assert metric_files(tmp_path) == []
+    file.parent.rmdir()
+    assert metric_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("samples", [True, False])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"words", b"[1]", b"\xff\xfe[\x00", b'[{"name": "x"}]', b"[" * 9999, None],
+)
+def test_a_run_whose_alert_rules_can_not_be_read_is_unknown(
+    tmp_path: Path, content: bytes | None, samples: bool
+) -> None:
+    file = run_of(tmp_path) / "metrics" / RULES
+    if not samples:
+        (tmp_path / "metrics" / FILE).unlink()
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    verdict, said = judged(tmp_path)
+    assert verdict is Verdict.UNKNOWN
+    assert f"metrics/{RULES} can't be read: " in said
 
 
 def test_a_counter_whose_samples_sum_to_no_number_is_named(tmp_path: Path) -> None:

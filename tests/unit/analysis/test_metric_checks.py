@@ -103,13 +103,9 @@ def test_a_run_without_metrics_has_no_such_check() -> None:
     assert metric_checks(evidence(None)) == []
 
 
-def test_metrics_that_cannot_be_read_judge_nothing() -> None:
+def test_metrics_that_cannot_be_read_are_unknown() -> None:
     (found,) = metric_checks(evidence(MetricFacts(problem="no Parquet")))
-    assert (found.verdict, found.judged, found.summary) == (
-        Verdict.PASSED,
-        False,
-        "not judged: no Parquet",
-    )
+    assert (found.verdict, found.summary) == (Verdict.UNKNOWN, "no Parquet")
 
 
 def test_a_history_that_holds_more_than_was_scraped_last_is_whole() -> None:

@@ -8,6 +8,7 @@ Without `from_prometheus.json` the others are what a read that broke off left, a
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,9 +71,14 @@ def live_read(run: Path | Location) -> LiveRead | None:
 def metric_files(run: Path | Location) -> list[Location]:
     """Returns the files with samples of a run folder; empty if there are none.
 
-    Raises SamplesError, LocationError.
+    Raises SamplesError, also if their folder is no folder, or can't be listed; LocationError.
     """
     folder = Location.of(run) / METRICS
+    if (path := folder.local) is not None and path.exists():
+        try:
+            os.listdir(path)  # a listing by a pattern says nothing of either
+        except OSError as error:
+            raise SamplesError(f"{folder}: {error.strerror}") from error
     read = live_read(run)
     of_server = () if read is None else read.files
     return [*folder.listed(".parquet"), *(folder / READ_FOLDER / name for name in of_server)]

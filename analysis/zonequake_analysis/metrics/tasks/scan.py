@@ -199,6 +199,7 @@ def _rows(group: RowGroup, known: _Series) -> Iterator[pa.Table]:
 
 
 def _typed(rows: pa.Table, group: RowGroup, known: _Series) -> pa.Table:
+    _check_given(rows)
     metric = rows["metric"].cast(pa.string()).combine_chunks()
     labels = rows["labels"].cast(LABELS).combine_chunks()
     t_ms = rows["ts_ms" if group.named else "t_ms"].cast(pa.int64()).to_numpy()
@@ -239,6 +240,16 @@ def _typed(rows: pa.Table, group: RowGroup, known: _Series) -> pa.Table:
         pa.array(stale),
     ]
     return pa.Table.from_arrays(columns, schema=_ROWS)
+
+
+def _check_given(rows: pa.Table) -> None:
+    """Raises ValueError for a sample that lacks its time, its value or the name of its series."""
+    for name in rows.column_names:
+        none = rows[name].is_null()
+        if name == "value":  # a marker that ends a series has none
+            none = pc.and_(none, pc.invert(rows["stale"].cast(pa.bool_())))
+        if name != "labels" and pc.any(none).as_py():
+            raise ValueError(f"found a null in the column {name}, expected a value in each sample")
 
 
 def _numbers(

@@ -33,6 +33,20 @@ def histories(
         yield history
 
 
+def with_few_answers(rng: Random, case: list[SyntheticOperation]) -> list[SyntheticOperation]:
+    """The same history, but most writes and applied cas have no answer, and some began later."""
+    made = []
+    for o in case:
+        if o.f is not Function.READ and o.applied is not False and rng.random() < 0.8:
+            late = rng.choice((0, 0, 0, 15, 30))
+            o = replace(o, type="info", index=None, applied=None, inv_ns=o.inv_ns + late, fin_ns=99)
+            written = [one.value for one in case if isinstance(one.value, int)]
+            if o.f is Function.CAS and rng.random() < 0.1:
+                o = replace(o, expected=rng.choice(written))
+        made.append(o)
+    return made
+
+
 def steps(history: Sequence[SyntheticOperation]) -> list[ReferenceStep]:
     """A history as the reference checker takes it: without failures and unanswered reads."""
     found = []

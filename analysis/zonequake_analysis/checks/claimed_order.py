@@ -16,12 +16,17 @@ answered append comes after it in a list:
 
     append x (no answer), append y at 7, read [x, y] at 9: x belongs before 7, not before 9
 
-A write that only a cas without an answer observed is left out here, and placed by the same rules
-over arrays (`screens.claimed`): SQL judges keys whose values repeat, which a search decides.
+A cas that an answer shows was applied, so what it expected was written right before it, also if
+nothing else observed that write:
+
+    write 5, cas 5 to 6, cas 6 to 7 (no answers), read 7 at 9: all three come before 9
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -31,6 +36,7 @@ from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 CHECK = "claimed-order"
 
 _KEY = ["partition_id", "key_id"]
+_PLACES = "partition_id bigint, key_id bigint, value bigint, seen_rank bigint, place_in_list bigint"
 _HASH_MASK = (1 << 40) - 1
 """Element hashes are cut to 40 bits, so that the sum over a list can't overflow 64 bits."""
 
@@ -92,9 +98,7 @@ def _placed(judged: DataFrame) -> DataFrame:
     an append in a list, is before p, rank 2p - 1.
     """
     unanswered = judged.where(~F.col("answered"))
-    sought = F.broadcast(
-        unanswered.select(*_KEY, F.col("value").alias("element"), F.lit(True).alias("sought"))
-    )
+    sought = F.broadcast(unanswered.select(*_KEY, F.col("value").alias("element")))
     observed = (
         judged.where("answered")
         .select(
@@ -117,17 +121,11 @@ def _placed(judged: DataFrame) -> DataFrame:
             *_KEY,
             F.col("element").alias("value"),
             F.least("seen_rank", "followed_rank").alias("seen_rank"),
-            "place_in_list",
-        )
-    )
-    hidden = F.broadcast(
-        sought.join(observed, [*_KEY, "element"], "left_anti").select(
-            *_KEY, F.col("element").alias("expected"), F.lit(True).alias("expects_hidden")
+            F.coalesce("place_in_list", F.lit(0)).alias("place_in_list"),
         )
     )
     return (
-        judged.join(places, [*_KEY, "value"], "left")
-        .join(hidden, [*_KEY, "expected"], "left")
+        judged.join(_with_expected(unanswered, places), [*_KEY, "value"], "left")
         .withColumn(
             "rank",
             F.when(
@@ -137,6 +135,68 @@ def _placed(judged: DataFrame) -> DataFrame:
         )
         .where(F.col("rank").isNotNull())
     )
+
+
+def _with_expected(unanswered: DataFrame, places: DataFrame) -> DataFrame:
+    """Adds to the places of unanswered writes those of which only an unanswered cas tells.
+
+    SQL can't follow the chains, so `expected_places` does, in rows of a key each.
+    """
+    expected = F.when(F.col("f") == Function.CAS.value, F.col("expected")).alias("expected")
+    write = F.struct("value", "expected", "seen_rank", "place_in_list")
+    return F.broadcast(
+        unanswered.select(*_KEY, "value", expected)
+        .join(places, [*_KEY, "value"], "left")
+        .groupBy(*_KEY)
+        .agg(F.collect_list(write).alias("writes"))
+        .mapInArrow(_follow, _PLACES)
+    )
+
+
+def _follow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the places of each key's unanswered writes."""
+    for batch in batches:
+        keys = zip(*(batch.column(name).to_pylist() for name in (*_KEY, "writes")), strict=True)
+        rows = [
+            (partition, key, value, *place)
+            for partition, key, writes in keys
+            for value, place in expected_places(writes).items()
+        ]
+        names = (*_KEY, "value", "seen_rank", "place_in_list")
+        yield pa.RecordBatch.from_pydict(
+            {
+                name: pa.array([row[place] for row in rows], pa.int64())
+                for place, name in enumerate(names)
+            }
+        )
+
+
+def expected_places(
+    writes: Sequence[Mapping[str, int | None]],
+) -> dict[int | None, tuple[int, int]]:
+    """Returns the rank and the place in the list of each value, of unanswered writes of one key.
+
+    What a cas expected has the cas's rank, and the place before it; if several cas expected it, the
+    cas that is fewest steps from an answer counts, of these the one of the lowest rank.
+    """
+    found = {
+        write["value"]: (rank, write["place_in_list"] or 0)
+        for write in writes
+        if (rank := write["seen_rank"]) is not None
+    }
+    hidden = {write["value"] for write in writes} - found.keys()
+    fresh = set(found)
+    while fresh:
+        nearer: dict[int | None, tuple[int, int]] = {}
+        for write in writes:
+            expected = write["expected"]
+            if write["value"] in fresh and expected is not None and expected in hidden:
+                rank, place = found[write["value"]]
+                nearer[expected] = min(nearer.get(expected, (rank, place)), (rank, place))
+        found |= {value: (rank, place - 1) for value, (rank, place) in nearer.items()}
+        hidden -= nearer.keys()
+        fresh = set(nearer)
+    return found
 
 
 def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
@@ -203,12 +263,7 @@ def _replay(placed: DataFrame) -> DataFrame:
     number_of_list = F.coalesce("of_list", F.lit(False)) & F.col("value").isNotNull()
     wrong_read = read & ~is_list & (~F.col("value").eqNullSafe(state) | number_of_list)
     wrong_found = cas & ~F.col("writes") & ~F.col("found").eqNullSafe(state)
-    wrong_expected = (
-        cas
-        & F.col("writes")
-        & ~F.col("expected").eqNullSafe(state)
-        & (F.col("answered") | F.col("expects_hidden").isNull())
-    )
+    wrong_expected = cas & F.col("writes") & ~F.col("expected").eqNullSafe(state)
     kind = (
         F.when(wrong_list, "list")
         .when(wrong_read | wrong_found, "value")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.histories.small_histories import histories, steps
+from tests.histories.small_histories import histories, steps, with_few_answers
 from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from zonequake_analysis.checks.screens import black_box, claimed
 from zonequake_analysis.checks.screens.columns import Columns, columns
@@ -59,20 +59,6 @@ def test_no_screen_clears_a_history_without_an_order(tmp_path: Path, lists: bool
         assert by_claim[row], case
     assert illegal > 125
     assert cleared > 0.99 * (len(cases) - illegal), "the screen flags what needs no second look"
-
-
-def with_few_answers(rng: Random, case: list[SyntheticOperation]) -> list[SyntheticOperation]:
-    """The same history, but most writes and applied cas have no answer, and some began later."""
-    made = []
-    for o in case:
-        if o.f is not Function.READ and o.applied is not False and rng.random() < 0.8:
-            late = rng.choice((0, 0, 0, 15, 30))
-            o = replace(o, type="info", index=None, applied=None, inv_ns=o.inv_ns + late, fin_ns=99)
-            written = [one.value for one in case if isinstance(one.value, int)]
-            if o.f is Function.CAS and rng.random() < 0.1:
-                o = replace(o, expected=rng.choice(written))
-        made.append(o)
-    return made
 
 
 def test_what_only_a_cas_without_an_answer_observed_is_no_hole_in_the_claimed_order(

@@ -18,6 +18,7 @@ completion is in the next range, or nowhere. `ingest` pairs those by their field
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ _OP = '"op":"'
 _MOST_OP_BYTES = 32
 _VALUE_LIST, _LIST = b'"value":[', b'"list":['
 """Within a JSON string the quotes would follow backslashes, so these bytes are always fields."""
+
+_OWN_LIST = re.compile(rb'"list"\s*:')
+"""A field of that name in the lines: none of the history's, and Arrow would read it as a value."""
 
 _WITHIN = np.where(np.tri(_MOST_OP_BYTES, _MOST_OP_BYTES, -1), 255, 0).astype(np.uint8)
 """Bytes that leave as many of a name's letters as the row has."""
@@ -246,7 +250,7 @@ def _parsed(
 def _from_json(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
     """Returns lines as columns; `torn`: the last one has no end in the file."""
     text = text_of(lines)
-    if text and _is_text(text):
+    if text and _is_text(text) and _OWN_LIST.search(text) is None:
         try:
             table = pj.read_json(
                 pa.BufferReader(text.replace(_VALUE_LIST, _LIST)),

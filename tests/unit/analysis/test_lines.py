@@ -58,6 +58,21 @@ def test_lists_and_numbers_become_columns_of_their_own(tmp_path: Path) -> None:
     assert found == [(7, None), (None, [1, 2]), (None, []), (None, None)]
 
 
+@pytest.mark.parametrize("more", [[9], [], None, 9, "x", {"list": [9]}])
+@pytest.mark.parametrize("name", ["list", "step", "corrupt", "paired", "at"])
+@pytest.mark.parametrize("values", [(7, None), ([1, 2], None)], ids=["number", "list"])
+def test_a_field_that_the_history_does_not_know_says_nothing(
+    tmp_path: Path, values: tuple[object, ...], name: str, more: object
+) -> None:
+    """Also one whose name a column of the reader has."""
+    lines = [line("ok", n, value=value) for n, value in enumerate(values)]
+    plain = kept(written(tmp_path, *lines))
+    for text in (f'"{name}":{json.dumps(more)}', f'"{name}" : {json.dumps(more)}'):
+        of_all = [f"{one[:-1]},{text}}}" for one in lines]
+        found = kept(written(tmp_path, *of_all))
+        assert [row | {"at": 0} for row in found] == [row | {"at": 0} for row in plain]
+
+
 @pytest.mark.parametrize(
     ("bad", "why"),
     [

@@ -12,7 +12,7 @@ from tests.unit.analysis.made_up_evidence import evidence, found
 from zonequake_analysis.checks import loss, sets
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.completeness import RecordedRun, histories, incomplete_files
-from zonequake_analysis.inputs.run_folder import read_description
+from zonequake_analysis.inputs.run_folder import read_description, read_dumps
 from zonequake_analysis.judgement.evidence import WithoutOrder
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.measures.majorities import Unfounded
@@ -150,6 +150,13 @@ def test_a_value_that_a_missing_file_of_the_history_may_write_is_no_violation() 
 def test_a_value_that_no_line_writes_is_a_violation_whatever_else_is_missing() -> None:
     for incomplete in ((), ("dumps/zq-default-0.jsonl", "events.jsonl")):
         assert checks_of(incomplete)["phantoms"].verdict is Verdict.VIOLATED
+
+
+def test_dumps_that_are_no_folder_are_refused_and_not_taken_for_none(tmp_path: Path) -> None:
+    assert read_dumps(tmp_path) == []
+    (tmp_path / "dumps").write_bytes(b"rubbish")
+    with pytest.raises(RunFolderError, match="dumps: Not a directory; expected a folder"):
+        read_dumps(tmp_path)
 
 
 def test_metrics_that_are_cut_are_unknown_and_no_fault_of_the_history() -> None:

@@ -117,7 +117,10 @@ def check(
         str | None, typer.Option("--out", help="Folder to write. Default: runs/<id>.")
     ] = None,
 ) -> None:
-    """Hold a target and its client to what the checks rely on, against an installed release."""
+    """Hold a target and its client to what the checks rely on, against an installed release.
+
+    The same client then tells a planted lie, which must be found: see docs/targets.md.
+    """
     import uvloop
 
     from zonequake_chaos.commands.run import RunOptions, run_once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -26,6 +27,15 @@ class AskingClient:
     def __init__(self, load: LoadPods) -> None:
         self._load = load
         self._numbers = itertools.count(FIRST_VALUE)
+        self._lies = False
+
+    def lying(self) -> AskingClient:
+        """Returns the same client with a planted lie: what it does not know it tells as certainly
+        failed. Keys and values of both are given once.
+        """
+        other = copy.copy(self)
+        other._lies = True
+        return other
 
     def key(self, stem: str) -> str:
         return f"{stem}-{next(self._numbers) - FIRST_VALUE}"
@@ -77,6 +87,7 @@ class AskingClient:
             once=once if once is not None else self.once(),
             deadline_ms=deadline_ms,
             attempt_ms=attempt_ms,
+            planted_lie=self._lies,
         )
         return AskedOperation(operation=operation, outcome=await self._load.execute(request))
 
@@ -85,7 +96,11 @@ class AskingClient:
     ) -> Outcome:
         """Has a transaction carried out once. Raises ClusterError if the load pod is silent."""
         request = OperationRequest(
-            steps=steps, once=self.once(), deadline_ms=deadline_ms, attempt_ms=attempt_ms
+            steps=steps,
+            once=self.once(),
+            deadline_ms=deadline_ms,
+            attempt_ms=attempt_ms,
+            planted_lie=self._lies,
         )
         return await self._load.execute(request)
 

@@ -39,18 +39,11 @@ def contradictions(asked: Iterable[AskedOperation], found: Mapping[str, Value]) 
     return [problem for one in asked for problem in _contradicted(one, _times(one, found))]
 
 
-def effects_of_unknown(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> int:
-    """Returns the number of operations of unknown outcome that had an effect."""
-    return sum(one.outcome.type is Type.INFO and _times(one, found) > 0 for one in asked)
-
-
-def as_if_certain(asked: Iterable[AskedOperation]) -> Iterator[AskedOperation]:
-    """Yields the same as a client would tell it that takes every error for certain."""
-    for one in asked:
-        outcome = one.outcome
-        if outcome.type is Type.INFO:
-            outcome = Outcome(type=Type.FAIL, attempts=outcome.attempts, error=outcome.error)
-        yield AskedOperation(operation=one.operation, outcome=outcome)
+def effects_of_lost(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> int:
+    """Returns the number of operations without an answer that had an effect, whatever the client
+    says of them.
+    """
+    return sum(one.outcome.type is not Type.OK and _times(one, found) > 0 for one in asked)
 
 
 def without_place(asked: Iterable[AskedOperation]) -> list[str]:

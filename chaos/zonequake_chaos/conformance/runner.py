@@ -24,7 +24,7 @@ _TITLES = {
     "setup": "Deploy the target, and a load pod with its client",
     "answers": "Operations do what they say",
     "transactions": "Steps of a transaction are done together or not at all",
-    "lost-answers": "Answers are lost: what may have happened is not called certain; a planted lie",
+    "lost-answers": "Answers are lost: what may have happened is told as unknown; a lie is found",
     "replay": "A request that is sent again is applied once",
     "killed": "A leader is killed under operations; its successor is seen within a second",
     "dumps": "Members dump the same, and one that was altered another state",

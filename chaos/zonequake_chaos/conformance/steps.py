@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,16 +16,16 @@ from zonequake_chaos.conformance.judgement import (
     AskedOperation,
     DumpedState,
     StepResult,
-    as_if_certain,
     contradictions,
     counted,
     differing,
-    effects_of_unknown,
+    effects_of_lost,
     unaltered,
     undecided,
     without_member,
     without_place,
 )
+from zonequake_chaos.conformance.lost_answers import AnswerLoss
 from zonequake_chaos.conformance.under_way import (
     ATTEMPT_MS,
     SHORT_MS,
@@ -138,33 +137,13 @@ class ConformanceSteps:
         return StepResult(problems=problems, note="2 transactions")
 
     async def lost_answers(self) -> StepResult:
-        """Drops all answers while requests arrive: what may have happened is not called certain.
-
-        The same outcomes are judged again as a client would tell them that takes every error for
-        certain, and that must be noticed.
+        """Drops all answers while requests arrive: what may have happened is not called certain,
+        and the same client is found once it does that.
         """
         if not self.cuts_links:
             return StepResult(unknown=[NO_CUTS])
-        operations = list(islice(self.client.operations(), 3))
-        async with self._answers_lost():
-            asked = [await self._ask_once_shortly(one) for one in operations]
-            if self.package.claims.transactions:
-                asked += await self.client.ask_together(
-                    self.client.two_writes(), deadline_ms=SHORT_MS, attempt_ms=ATTEMPT_MS
-                )
-        found = await self.client.find(one.operation.key for one in asked)
-        effects = effects_of_unknown(asked, found)
-        result = StepResult(problems=contradictions(asked, found), note=counted(asked))
-        if not effects:
-            result.unknown.append(
-                "no operation whose answer was lost had an effect, so that a wrong outcome could "
-                "not show: " + "; ".join(str(one.outcome.error) for one in asked)
-            )
-        elif not contradictions(as_if_certain(asked), found):
-            result.problems.append("an error that is taken for certain was not noticed")
-        else:
-            result.note += f"; a planted lie about {effects} of them was noticed"
-        return result
+        loss = AnswerLoss(cut=self._answers_lost, transactions=self.package.claims.transactions)
+        return await loss.judged(self.client)
 
     async def replayed_request(self) -> StepResult:
         """Asks for an operation again under its id: it is applied once."""
@@ -188,7 +167,7 @@ class ConformanceSteps:
         again = await self.client.ask(operation, once=once)
         after = await self.client.find([operation.key])
         result.problems += contradictions([lost, again], after)
-        if not effects_of_unknown([lost], before):
+        if not effects_of_lost([lost], before):
             result.unknown.append(
                 f"a request without an answer came to {lost.outcome}, expected an effect and an "
                 "unknown outcome: its repetition says nothing"

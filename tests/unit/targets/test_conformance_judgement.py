@@ -6,9 +6,8 @@ import pytest
 
 from zonequake_chaos.conformance.judgement import (
     AskedOperation,
-    as_if_certain,
     contradictions,
-    effects_of_unknown,
+    effects_of_lost,
     without_place,
 )
 from zonequake_load.operation import Function, Operation, Outcome, Type
@@ -52,12 +51,12 @@ def test_an_outcome_is_held_to_what_is_found(one: AskedOperation, found: Value, 
         assert words in problem
 
 
-def test_an_error_that_is_taken_for_certain_is_noticed() -> None:
-    honest = [asked(Function.APPEND, Type.INFO)]
-    assert effects_of_unknown(honest, {"k": [7]}) == 1
-    assert effects_of_unknown(honest, {"k": []}) == 0
-    assert contradictions(honest, {"k": [7]}) == []
-    assert contradictions(as_if_certain(honest), {"k": [7]}) != []
+@pytest.mark.parametrize("type_", [Type.INFO, Type.FAIL])
+def test_an_effect_of_a_lost_operation_counts_whatever_the_client_says(type_: Type) -> None:
+    lost = [asked(Function.APPEND, type_)]
+    assert effects_of_lost(lost, {"k": [7]}) == 1
+    assert effects_of_lost(lost, {"k": []}) == 0
+    assert effects_of_lost([asked(Function.APPEND, Type.OK)], {"k": [7]}) == 0
 
 
 def test_an_answer_without_a_place_is_noticed() -> None:

@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.conformance import steps
+from zonequake_chaos.conformance import lost_answers, steps
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import AskedOperation, StepResult
+from zonequake_chaos.conformance.lost_answers import LOSSES
 from zonequake_chaos.conformance.steps import ConformanceSteps
 from zonequake_chaos.conformance.under_way import AT_ONCE, TimedOperation, was_under_way
 from zonequake_chaos.kit.alteration import Alteration, in_texts
@@ -25,6 +26,7 @@ from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, Operation, Outcome, TransactionOperation, Type
 from zonequake_load.pod.control import OperationRequest
+from zonequake_load.targets.planted_lie import told_as_certain
 
 
 class Store:
@@ -40,12 +42,17 @@ class Store:
     forgets_lost_ids = False
     ignores_lost = False
     lies_of_transactions = False
+    plants_lies = True
+    ignores_liars = False
     member: str | None = "m0"
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {}
         self.ids: set[object] = set()
         self.cut = False
+        self.cuts = 0
+        self.ignored_cuts = 0
+        """Cuts that let no request through either, the first ones."""
         self.index = 0
         self.free = asyncio.Event()
         self.free.set()
@@ -60,10 +67,19 @@ class Store:
             await self._one_asked.wait()
 
     async def execute(self, asked: OperationRequest) -> Outcome:
+        outcome = await self._execute(asked)
+        lies = asked.planted_lie and self.plants_lies
+        return told_as_certain(outcome) if lies else outcome
+
+    async def _execute(self, asked: OperationRequest) -> Outcome:
         self.asked += 1
         self._one_asked.set()
         await self.free.wait()
         operation = asked.operation
+        ignored = self.ignores_lost or (asked.planted_lie and self.ignores_liars)
+        ignored = ignored or self.cuts <= self.ignored_cuts
+        if self.cut and ignored:
+            return self._lost(lies=self.lies)
         if isinstance(operation, TransactionOperation):
             answer = self._transaction(operation)
             return self._lost(lies=self.lies_of_transactions) if self.cut else answer
@@ -71,8 +87,7 @@ class Store:
             return self._ok(operation, value=self.keys.get(operation.key))
         done = True
         for _ in range(2 if self.resends and self.cut else 1):
-            if not (self.cut and self.ignores_lost):
-                done = self._apply(operation, asked.once)
+            done = self._apply(operation, asked.once)
         if self.cut and self.forgets_lost_ids:
             self.ids.discard(asked.once)
         if self.cut:
@@ -141,6 +156,7 @@ class Steps(ConformanceSteps):
     ) -> AsyncIterator[Any]:
         store = cast("Store", self.client._load)
         store.cut = True
+        store.cuts += 1
         yield None
         store.cut = False
 
@@ -176,7 +192,7 @@ async def test_a_sound_store_keeps_every_step() -> None:
     assert clean(await suite.transactions())
     lost = await suite.lost_answers()
     assert clean(lost)
-    assert "a planted lie about 5 of them was noticed" in lost.note
+    assert lost.note == "5 unknown; a planted lie about 5 more was noticed"
     assert clean(await suite.replayed_request())
 
 
@@ -245,10 +261,48 @@ async def test_a_client_that_sends_again_what_may_have_happened_is_noticed() -> 
     assert any("was carried out 2 times" in problem for problem in result.problems)
 
 
-async def test_a_cut_that_lets_nothing_through_decides_nothing() -> None:
-    result = await suite_of(with_fault(loses=True)).lost_answers()
+@pytest.mark.parametrize("fault", ["loses", "ignores_lost"])
+async def test_cuts_that_let_nothing_through_decide_nothing(fault: str) -> None:
+    store = with_fault(**{fault: True})
+    result = await suite_of(store).lost_answers()
     assert not result.problems
-    assert "no operation whose answer was lost had an effect" in result.unknown[0]
+    (unknown,) = result.unknown
+    assert "had an effect, in 3 losses, so that neither a wrong outcome nor a planted" in unknown
+    assert store.cuts == LOSSES
+
+
+async def test_a_cut_that_lets_nothing_through_is_repeated() -> None:
+    store = Store()
+    store.ignored_cuts = LOSSES - 1
+    result = await suite_of(store).lost_answers()
+    assert clean(result)
+    assert result.note == "15 unknown; a planted lie about 5 more was noticed"
+    assert store.cuts == LOSSES + 1
+
+
+async def test_a_lie_that_can_not_show_is_undecided() -> None:
+    store = with_fault(ignores_liars=True)
+    result = await suite_of(store).lost_answers()
+    assert not result.problems
+    (unknown,) = result.unknown
+    assert unknown.startswith("a planted lie could not show")
+    assert store.cuts == 1 + LOSSES
+
+
+async def test_a_lie_that_is_not_told_is_a_problem() -> None:
+    result = await suite_of(with_fault(plants_lies=False)).lost_answers()
+    (problem,) = result.problems
+    assert problem.startswith("a planted lie was not noticed: 5 lost operations had an effect")
+    assert "told 5 unknown, expected that each of them failed" in problem
+
+
+async def test_a_judge_that_takes_failures_as_they_are_told_is_found_by_the_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lost_answers, "contradictions", lambda asked, found: [])
+    (problem,) = (await suite_of(Store()).lost_answers()).problems
+    assert problem.startswith("a planted lie was not noticed")
+    assert "told 5 failed" in problem
 
 
 async def test_a_store_that_applies_a_repeated_request_twice_is_noticed_if_it_claims_not_to() -> (

@@ -229,7 +229,8 @@ class OperationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Body of POST /operation: one operation, carried out beside the phases and in no history.
 
     Several `steps` are a transaction, which needs `once`. `deadline_ms` bounds it with all its
-    attempts, `attempt_ms` each attempt.
+    attempts, `attempt_ms` each attempt. `planted_lie`: the client tells as certainly failed what it
+    does not know (`zonequake_load.targets.planted_lie`).
     """
 
     steps: Annotated[tuple[Operation, ...], Meta(min_length=1, max_length=16)]
@@ -237,6 +238,7 @@ class OperationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     deadline_ms: Some = 5_000
     attempt_ms: Some = 1_000
     retry: bool = True
+    planted_lie: bool = False
 
     @property
     def operation(self) -> Operation | TransactionOperation:

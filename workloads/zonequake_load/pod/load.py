@@ -22,6 +22,7 @@ from zonequake_load.pod.pacing import StopSignal, sleep_until
 from zonequake_load.pod.phases import Phases
 from zonequake_load.pod.recovery import RecoveredHistory
 from zonequake_load.pod.tally import OperationTally
+from zonequake_load.targets.planted_lie import LyingTarget
 from zonequake_load.targets.protocol import Target
 
 STATE_FILE = "state.json"
@@ -137,7 +138,8 @@ class LoadPod:
             attempt_ns=asked.attempt_ms * 1_000_000,
             retry=asked.retry,
         )
-        return await self._target.execute(asked.operation, limits, asked.once)
+        target = LyingTarget(self._target) if asked.planted_lie else self._target
+        return await target.execute(asked.operation, limits, asked.once)
 
     def end(self) -> None:
         """Ask `run` to end; the phase stays as it is on disk."""

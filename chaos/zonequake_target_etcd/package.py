@@ -12,8 +12,14 @@ from zonequake_chaos.kit.limits.one_group import unsuited_to_one_group
 from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS
 from zonequake_chaos.kit.member_deployment import MemberSetDeployment
 from zonequake_chaos.kit.member_set import MemberSet
-from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
+from zonequake_chaos.kit.target import (
+    TargetClaims,
+    TargetPackage,
+    TargetPlace,
+    TargetVersions,
+)
 from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_cluster.images.releases import ETCD_EXPECTED, ETCD_PATTERN
 from zonequake_kube.errors import UsageError
 from zonequake_target_etcd.interface.arguments import (
     unsuited_arguments,
@@ -44,6 +50,7 @@ class EtcdPackage(TargetPackage):
     client = ClientCode(connect="zonequake_target_etcd.client:connect", takes_secret=True)
     refuses = FIXED_MEMBERS
     server_metrics = SERVER_METRICS
+    versions = TargetVersions(pattern=ETCD_PATTERN, expected=ETCD_EXPECTED)
     alters = in_texts("etcd/member/snap/db")
 
     async def deployment(self, place: TargetPlace) -> Deployment:
@@ -77,15 +84,27 @@ class EtcdPackage(TargetPackage):
 
 
 def _own_image(place: TargetPlace) -> str:
-    """Loads the embedded node's own etcd as an image; returns the image's name."""
+    """Loads the version that the scenario names, or else the embedded node's own etcd, as an image;
+    returns the image's name.
+    """
+    version = place.run.spec.target.version
+    if place.node is None and version is not None:
+        raise UsageError(
+            f"target.version {version} of etcd on a cluster that isn't the embedded one: expected "
+            "--image in its place, one that the cluster can pull: `zonequake images etcd "
+            f"{version}` builds one to push, or quay.io/coreos/etcd:v{version}"
+        )
     if place.node is None:
         raise UsageError(
             "target etcd on a cluster that isn't the embedded one needs --image, a build of etcd "
             "that the cluster can pull, for instance quay.io/coreos/etcd:v3.6.4"
         )
-    from zonequake_cluster.images.etcd import build_etcd
+    from zonequake_cluster.images.etcd import build_etcd, build_etcd_release
 
-    built = build_etcd(progress=place.say)
+    if version is None:
+        built = build_etcd(progress=place.say)
+    else:
+        built = build_etcd_release(version, progress=place.say)
     return place.load_image(built.ref, built.archive)
 
 

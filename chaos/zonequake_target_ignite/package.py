@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +12,14 @@ from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.limits.one_group import POD_VARIABLE
 from zonequake_chaos.kit.limits.refusals import FIXED_MEMBERS, Refusals
 from zonequake_chaos.kit.member_set import MemberSet
-from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetPlace
+from zonequake_chaos.kit.target import (
+    TargetClaims,
+    TargetPackage,
+    TargetPlace,
+    TargetVersions,
+)
 from zonequake_chaos.scenario.run import ChaosRun, RunSpec
+from zonequake_cluster.images.releases import IGNITE_EXPECTED, IGNITE_RELEASES
 from zonequake_kube.errors import UsageError
 from zonequake_target_ignite.deployment import IgniteDeployment
 from zonequake_target_ignite.nodes import (
@@ -28,7 +35,7 @@ from zonequake_target_ignite.nodes import (
 from zonequake_target_ignite.zone.definition import unsuited_zones
 
 RELEASE = "3.1.0"
-"""The release that a run makes, if the scenario names no image."""
+"""The release that a run makes, if the scenario names neither image nor version."""
 
 
 class IgnitePackage(TargetPackage):
@@ -38,6 +45,9 @@ class IgnitePackage(TargetPackage):
     about = "Apache Ignite 3: a cluster, a distribution zone and a table, made by each run."
     claims = TargetClaims(order="", dumps=False)
     client = ClientCode(connect="zonequake_target_ignite.client:connect")
+    versions = TargetVersions(
+        pattern="|".join(map(re.escape, IGNITE_RELEASES)), expected=IGNITE_EXPECTED
+    )
     refuses = Refusals(
         faults={name: why for name, why in FIXED_MEMBERS.faults.items() if name != "scale"},
         triggers={"key": "waits for a key of a Partition, which Ignite does not tell"},
@@ -73,15 +83,18 @@ def _unsuited_settings(spec: RunSpec) -> Iterator[str]:
 
 def _own_image(place: TargetPlace) -> str:
     """Builds the release and loads it into the embedded node; returns the image's name."""
+    version = place.run.spec.target.version
+    release = version or RELEASE
     if place.node is None:
+        instead = "" if version is None else " in place of target.version"
         raise UsageError(
-            "target ignite on a cluster that isn't the embedded one needs --image, an image with a "
-            "Java runtime and Ignite's jars in /opt/ignite/lib that the cluster can pull: "
-            f"`zonequake images ignite {RELEASE}` builds one"
+            f"target ignite on a cluster that isn't the embedded one needs --image{instead}, an "
+            "image with a Java runtime and Ignite's jars in /opt/ignite/lib that the cluster can "
+            f"pull: `zonequake images ignite {release}` builds one to push"
         )
     from zonequake_cluster.images.ignite import build_ignite_release
 
-    built = build_ignite_release(RELEASE, progress=place.say)
+    built = build_ignite_release(release, progress=place.say)
     return place.load_image(built.ref, built.archive)
 
 

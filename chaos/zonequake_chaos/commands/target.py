@@ -60,6 +60,8 @@ def _claimed(target: TargetPackage) -> list[str]:
     lines += [
         f"{name}: {'claimed' if claimed else 'not claimed'}" for name, claimed in also.items()
     ]
+    if target.versions is not None:
+        lines.append(f"versions: {target.versions.expected}")
     applied = target.refuses.applied.items()
     return lines + [f"{_MANY.get(kind, kind)}: {', '.join(names)}" for kind, names in applied]
 

@@ -11,7 +11,7 @@ from zonequake_chaos.kit.alteration import Alteration
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.entries import GROUP, check_name, target_entries
 from zonequake_chaos.kit.limits.refusals import Refusals
-from zonequake_chaos.kit.target import TargetClaims, TargetPackage
+from zonequake_chaos.kit.target import TargetClaims, TargetPackage, TargetVersions
 from zonequake_kube.errors import UsageError, in_words
 
 _TYPES: Mapping[str, type | UnionType] = {
@@ -23,6 +23,7 @@ _TYPES: Mapping[str, type | UnionType] = {
     "in_release": bool,
     "has_control": bool,
     "server_metrics": tuple,
+    "versions": TargetVersions | None,
     "members": int,
     "alters": Alteration | None,
     "model_test": str,

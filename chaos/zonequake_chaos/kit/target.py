@@ -6,6 +6,7 @@ Its entry point, in the group `zonequake.targets`, is an object of a class that 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,6 +40,21 @@ class TargetClaims:
     repeats: bool = False
     transactions: bool = False
     dumps: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetVersions:
+    """The versions of a target that a scenario may name by `target.version` instead of an image.
+
+    `pattern`: a regular expression of them. `expected`: which there are, after "expected" in an
+    error. `deployment` of the package builds the image.
+    """
+
+    pattern: str
+    expected: str
+
+    def has(self, version: str) -> bool:
+        return re.fullmatch(self.pattern, version) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +93,8 @@ class TargetPackage(ABC):
     `in_release`: the installed release is this system, and a run only sizes it; it is the target of
     a scenario that names none. `has_control`: it can have nodes without data (`spec.control`).
     `server_metrics`: those of its members' own load, in the order in which the report shows them
-    beside what clients saw; members give them at `MemberSet.metrics_port`.
+    beside what clients saw; members give them at `MemberSet.metrics_port`. `versions`: those whose
+    images `deployment` builds; None: a scenario can only name an image.
     `model_test`: of the target that `zonequake target new` copies, the path of its test. For the
     conformance suite: `members` is their number; `alters` is how a value in a member's data is
     altered in its files while it doesn't run.
@@ -91,6 +108,7 @@ class TargetPackage(ABC):
     in_release: ClassVar[bool] = False
     has_control: ClassVar[bool] = False
     server_metrics: ClassVar[tuple[ServerMetric, ...]] = ()
+    versions: ClassVar[TargetVersions | None] = None
     members: ClassVar[int] = 3
     alters: ClassVar[Alteration | None] = None
     model_test: ClassVar[str] = ""

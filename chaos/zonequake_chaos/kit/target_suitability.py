@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zonequake_chaos.kit.target import TargetPackage
-from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_chaos.scenario.run import ChaosRun, RunTarget
 from zonequake_kube.errors import UsageError
 
 
@@ -16,6 +16,7 @@ def check_suited(package: TargetPackage, run: ChaosRun) -> None:
         *_unclaimed(package, run),
         *package.unsuited(run),
         *_unused_secret(package, run.spec.target.client_secret),
+        *_unknown_version(package, run.spec.target),
     ]
     if problems:
         raise UsageError(
@@ -31,6 +32,27 @@ def _unused_secret(package: TargetPackage, secret: str | None) -> Iterator[str]:
         yield (
             f"target.clientSecret is {secret}, and the target's client takes no Secret: leave it "
             "out"
+        )
+
+
+def _unknown_version(package: TargetPackage, target: RunTarget) -> Iterator[str]:
+    """Yields why the version that a scenario names can't be had, as text; a target that is
+    `in_release` refuses it by itself.
+    """
+    version = target.version
+    if version is None or package.in_release:
+        return
+    if package.versions is None:
+        yield (
+            f"target.version is {version}, and the target knows no versions: leave it out; "
+            "target.image names an image"
+        )
+    elif not package.versions.has(version):
+        yield f"target.version is {version}, expected {package.versions.expected}"
+    elif target.image is not None:
+        yield (
+            f"found target.version {version} and the image {target.image}, expected one of them: "
+            "leave out either (`--set target.version=null` does, for a scenario that has it)"
         )
 
 

@@ -124,7 +124,8 @@ class TargetStorage(ManifestPart, frozen=True, kw_only=True):
 class RunTarget(ManifestPart, frozen=True, kw_only=True):
     """The system under test: an installed target, and how its members are started.
 
-    `name` is empty for the system that the release itself is. `image` replaces the target's own.
+    `name` is empty for the system that the release itself is. `image` replaces the target's own,
+    `version` names one whose image the target builds.
     `args` and `env` are added to the members' own; `files` are texts by their paths in the members'
     containers; `storage` replaces the class and the size of their volumes. `secrets` are Secrets of
     the namespace by the folders in the members' containers that have their files; the load pods'
@@ -133,6 +134,7 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
     image: Annotated[str, Meta(min_length=1)] | None = None
+    version: Annotated[str, Meta(min_length=1)] | None = None
     args: list[str] = msgspec.field(default_factory=list)
     env: dict[VariableName, str] = msgspec.field(default_factory=dict)
     files: dict[FilePath, str] = msgspec.field(default_factory=dict)
@@ -144,7 +146,7 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
     def changed(self) -> list[str]:
         """The names in the file of the fields that change how members are started, or reached."""
         unchanged = RunTarget(name=self.name)
-        names = ("image", "args", "env", "files", "storage", "secrets", "client_secret")
+        names = [name for name in self.__struct_fields__ if name != "name"]
         return [
             file_name(name) for name in names if getattr(self, name) != getattr(unchanged, name)
         ]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images.build import REGISTRY, BuiltImage, Progress
+from zonequake_cluster.images.releases import ETCD_EXPECTED, ETCD_PATTERN
 from zonequake_cluster.own_files import find_own_files
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, ensure_programs, find_go
@@ -29,9 +30,6 @@ _COMPRESSION = 1
 """Compression level 1: the file of 140 MB is read twice as fast as level 9 compresses it, and is
 stored there once.
 """
-_RELEASE = re.compile(r"3\.([5-9]|[1-9]\d+)\.\d+(-(alpha|beta|rc)\.\d+)?")
-"""Releases before 3.5 have no module of their own for the server."""
-
 _BUILD_S = 1800.0
 
 
@@ -51,10 +49,8 @@ def build_etcd_release(release: str, *, progress: Progress) -> BuiltImage:
     It is compiled with this machine's Go, newer than the one that the release was published with.
     Raises UsageError, BuildFailed.
     """
-    if _RELEASE.fullmatch(release) is None:
-        raise UsageError(
-            f"found the release {release!r}, expected one of etcd's from 3.5.0 on, such as 3.5.2"
-        )
+    if re.fullmatch(ETCD_PATTERN, release) is None:
+        raise UsageError(f"found the release {release!r}, expected {ETCD_EXPECTED}")
     image = _image(f"v{release}")
     if _is_there(image, progress):
         return image

@@ -26,10 +26,10 @@ from zonequake_cluster.images.build import (
 )
 from zonequake_cluster.images.buildah import Buildah
 from zonequake_cluster.images.content import ANALYSIS_PACKAGES, NamedFile, content_hash
+from zonequake_cluster.images.releases import IGNITE_EXPECTED, IGNITE_RELEASES
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import UsageError
 
-RELEASES = ("3.1.0",)
 DOCKERFILE = "Dockerfile.ignite"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _FETCH_S = 1800.0
@@ -69,11 +69,8 @@ def build_ignite_release(
 
     Raises UsageError, BuildFailed, ImageError.
     """
-    if release not in RELEASES:
-        raise UsageError(
-            f"found the release {release!r}, expected one whose jars are pinned: "
-            f"{', '.join(RELEASES)}"
-        )
+    if release not in IGNITE_RELEASES:
+        raise UsageError(f"found the release {release!r}, expected {IGNITE_EXPECTED}")
     own = find_own_files()
     files = [NamedFile(name, own.find(name)) for name in (DOCKERFILE, pins_of(release))]
     tag = f"v{release}"

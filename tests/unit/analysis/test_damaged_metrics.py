@@ -15,11 +15,11 @@ from tests.unit.analysis.made_up_evidence import evidence
 from tests.unit.analysis.tasks_without_spark import without_spark
 from zonequake_analysis.errors import LocationError
 from zonequake_analysis.inputs.prometheus.remote_read import FILE
+from zonequake_analysis.inputs.prometheus.sample_files import metric_files
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.metrics.alert_rules import FILE as RULES
 from zonequake_analysis.metrics.counters import LOAD_OPERATIONS
 from zonequake_analysis.metrics.metric_facts import MetricFacts, metric_facts
-from zonequake_analysis.metrics.table import metric_files
 from zonequake_analysis.spark_pass.in_tasks import Made
 from zonequake_analysis.verdict import Verdict, worst
 

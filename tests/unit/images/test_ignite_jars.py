@@ -15,6 +15,7 @@ from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images import ignite, programs
 from zonequake_cluster.images.base import Base
 from zonequake_cluster.images.cli import app
+from zonequake_cluster.images.releases import IGNITE_RELEASES
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import UsageError
 
@@ -64,7 +65,7 @@ def test_jars_are_fetched_by_maven_and_checked(
 
 def test_each_release_has_its_pins_and_the_wheel_has_them() -> None:
     shipped = (ROOT / "pyproject.toml").read_text()
-    for release in ignite.RELEASES:
+    for release in IGNITE_RELEASES:
         pins = ignite.read_pins(find_own_files().find(ignite.pins_of(release)))
         assert f"ignite-runner-{release}.jar" in pins
         assert {len(digest) for digest in pins.values()} == {64}

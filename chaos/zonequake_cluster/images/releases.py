@@ -1,0 +1,10 @@
+"""Releases of other systems whose images are built here. Plain values."""
+
+from __future__ import annotations
+
+ETCD_PATTERN = r"3\.([5-9]|[1-9]\d+)\.\d+(-(alpha|beta|rc)\.\d+)?"
+"""Releases before 3.5 have no module of their own for the server."""
+
+ETCD_EXPECTED = "one of etcd's from 3.5.0 on, such as 3.5.2"
+IGNITE_RELEASES = ("3.1.0",)
+IGNITE_EXPECTED = f"one whose jars are pinned: {', '.join(IGNITE_RELEASES)}"

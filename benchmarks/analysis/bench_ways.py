@@ -169,7 +169,7 @@ def row_of(way: str, judged: Judged, cost: Cost) -> dict[str, str]:
         way,
         analyzed_at["master"],
         analyzed_at["application"],
-        ", ".join(worked) or "not told to a client",
+        ", ".join(worked) or "none told",
         told["verdict"],
         str(pq.read_table(place / "tables" / "findings").num_rows),
         hashlib.sha256(same).hexdigest()[:16],

@@ -184,7 +184,9 @@ def test_through_spark_connect_the_verdict_is_the_local_one_and_the_servers_cred
     assert ended.returncode == VIOLATED, ended.stderr
     document = (server.bucket / "connect" / run.name / "verdict.json").read_bytes()
     assert without_place(document) == told_here
-    assert json.loads(document)["analyzed"]["master"] == "local[2]"
+    place = json.loads(document)["analyzed"]
+    assert place["master"] == "local[2]"
+    assert [executor["name"] for executor in place["executors"]] == ["driver"]
     without = {k: v for k, v in environment.items() if not k.startswith("AWS_")}
     nobody = {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path)}
     with connect_server(tmp_path / "without", without | nobody) as remote:

@@ -4,6 +4,7 @@
     task 1 ─┼─▶ bucket 1 ─▶ joined       a single task for a single bucket joins them itself
 
 Planning and running a query costs a small run more than its samples do; this is one short job.
+Each task that makes something tells on which executor it ran.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from zonequake_analysis.cluster.task_places import keep_places, own_place
 
 Made = Iterable[tuple[int, bytes]]
 """What a task makes: some bytes, each with its bucket."""
@@ -34,21 +37,26 @@ def in_tasks(
 
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
+        ran = own_place()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for bucket, made in work(number):
-                    yield _row(bucket, number, made)
+                    yield _row(bucket, number, made, ran)
+                    ran = b""
 
     def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
+        ran = own_place()
         by_bucket: dict[int, list[tuple[int, bytes]]] = {}
         for batch in batches:
-            columns = (batch.column(place).to_pylist() for place in range(3))
-            for bucket, task, one in zip(*columns, strict=True):
+            columns = (column.to_pylist() for column in batch.columns)
+            for bucket, task, one, other in zip(*columns, strict=True):
                 by_bucket.setdefault(bucket, []).append((task, one))
+                ran += other
         for bucket in sorted(by_bucket):
             parts = sorted(by_bucket.pop(bucket), key=lambda part: part[0])
-            yield _row(bucket, 0, join(bucket, [one for _, one in parts]))
+            yield _row(bucket, 0, join(bucket, [one for _, one in parts]), ran)
+            ran = b""
 
     def both(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return joined(make(batches))
@@ -60,6 +68,7 @@ def in_tasks(
         made = numbers.mapInArrow(make, _SHAPE).repartitionById(buckets, "bucket")
         made = made.mapInArrow(joined, _SHAPE)
     rows = made.collect()
+    keep_places(spark, (row["ran"] for row in rows))
     return [bytes(row["made"]) for row in sorted(rows, key=lambda row: int(row["bucket"]))]
 
 
@@ -76,15 +85,16 @@ def shape(names: Sequence[str]) -> StructType:
     )
 
 
-_SHAPE = shape(["bucket", "task", "made"])
+_SHAPE = shape(["bucket", "task", "made", "ran"])
 
 
-def _row(bucket: int, task: int, made: bytes) -> pa.RecordBatch:
+def _row(bucket: int, task: int, made: bytes, ran: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(
         {
             "bucket": pa.array([bucket], pa.int32()),
             "task": pa.array([task], pa.int32()),
             "made": pa.array([made], pa.binary()),
+            "ran": pa.array([ran], pa.binary()),
         }
     )
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zonequake_analysis.cluster.task_places import keep_places, own_place
 from zonequake_analysis.inputs.column_files.one_range import read_range
 from zonequake_analysis.inputs.completeness import followed_pieces
 from zonequake_analysis.inputs.defects.names import Names, Twice, names_by_bucket
@@ -38,9 +39,11 @@ from zonequake_analysis.spark_pass.merged_buckets import gathered
 from zonequake_analysis.spark_pass.repeated_passes import Asked
 from zonequake_analysis.storage.location import Location
 
-_SHIPPED = ["bucket", "facts", "blob", "names", "answers", "entries", "probes"]
-"""The columns of the shuffle: from one range of lines to one bucket."""
-_JUDGED = ["bucket", "found", "ops", "keys"]
+_SHIPPED = ["bucket", "facts", "ran", "blob", "names", "answers", "entries", "probes"]
+"""The columns of the shuffle: from one range of lines to one bucket. One bucket gets the place
+where the range's task ran (`ran`).
+"""
+_JUDGED = ["bucket", "found", "ran", "ops", "keys"]
 
 replace = msgspec.structs.replace
 
@@ -136,6 +139,7 @@ def passed(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
+        ran = own_place()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 events, facts = events_of(number)
@@ -143,6 +147,7 @@ def passed(
                 called = map(msgspec.msgpack.encode, names_by_bucket(events, buckets))
                 columns = [
                     [msgspec.json.encode(facts)] * buckets,
+                    [ran if bucket == number % buckets else b"" for bucket in range(buckets)],
                     split(events, buckets, by_key=by_key),
                     called,
                     *zip(*across, strict=True),
@@ -157,11 +162,13 @@ def passed(
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
+        ran = own_place()
         received: dict[int, _Received] = {}
         for batch in batches:
-            for bucket, said, blob, called, *across in zip(
+            for bucket, said, other, blob, called, *across in zip(
                 *(column.to_pylist() for column in batch.columns), strict=True
             ):
+                ran += other
                 of_bucket = received.setdefault(bucket, _Received([], [], [], []))
                 of_bucket.facts.append(msgspec.json.decode(said, type=Facts))
                 of_bucket.names.append(msgspec.msgpack.decode(called, type=Names))
@@ -185,12 +192,15 @@ def passed(
                 {
                     "bucket": pa.array([bucket], pa.int32()),
                     "found": [zlib.compress(msgspec.msgpack.encode(found), 1)],
+                    "ran": [ran],
                     "ops": [several.ops.tobytes()],
                     "keys": [several.keys.tobytes()],
                 }
             )
+            ran = b""
 
     rows = lines.to_buckets(read, shape(_SHIPPED)).mapInArrow(judge, shape(_JUDGED)).collect()
+    keep_places(lines.spark, (row["ran"] for row in rows))
     each = (
         msgspec.msgpack.decode(zlib.decompress(row["found"]), type=JudgedBucket)
         for row in sorted(rows, key=lambda row: row["bucket"])

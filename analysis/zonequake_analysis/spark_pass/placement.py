@@ -11,6 +11,7 @@ import re
 import socket
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.cluster.task_places import places_of
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
 from zonequake_analysis.pods.proxy import proxy_for
@@ -37,7 +39,7 @@ _CONNECT_URL = re.compile(
 _CONNECT_OPTION = re.compile(r"[^=/?#\s]+=([^=/?#\s]*)")
 """An option that Spark's client reads; it shows any other one in an error, with its value."""
 _CONNECT_PORT = 15002
-_OF_A_SERVER = ("spark.master", "spark.app.id")
+_OF_A_SERVER = ("spark.master", "spark.app.id", "spark.driver.host")
 _LOOK_S = 3.0
 _OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|yarn$")
 _K8S = "k8s://https://host:port"
@@ -49,7 +51,9 @@ _API_SERVER_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """A process that ran tasks; `driver` on a local master."""
+    """A process that ran tasks. `name`: Spark's number of it, `driver` on a local master; empty if
+    none could be found through Spark Connect, and `address` is a machine's name then.
+    """
 
     name: str
     address: str
@@ -58,8 +62,11 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The place where an analysis ran. Executors that ran no task are left out; through Spark
-    Connect there are none, as a client can't see them.
+    """The place where an analysis ran. Executors that ran no task are left out.
+
+    Through Spark Connect they are those that tasks told of, and `tasks` is the number of these: all
+    that read lines, judged buckets, or read metrics and witnesses. Tasks of Spark's own code, as in
+    the exact checks, tell nothing.
     """
 
     master: str
@@ -248,10 +255,14 @@ def placement_of(spark: SparkSession) -> Placement | None:
     """Returns where this session has run its tasks; None if a Spark Connect server doesn't say."""
     context = getattr(spark, "_sc", None)
     if context is None:
-        master, application = (spark.conf.get(name, "") for name in _OF_A_SERVER)
+        master, application, host = (spark.conf.get(name, "") or "" for name in _OF_A_SERVER)
         if not master or not application:
             return None
-        return Placement(master=without_options(master), application=application, executors=())
+        return Placement(
+            master=without_options(master),
+            application=application,
+            executors=_told_executors(spark, host if is_local(master) else None),
+        )
     executors = executors_of(context)
     return Placement(
         master=without_options(context.master),
@@ -266,6 +277,20 @@ def placement_of(spark: SparkSession) -> Placement | None:
                 key=lambda executor: executor.name,
             )
         ),
+    )
+
+
+def _told_executors(spark: SparkSession, driver_host: str | None) -> tuple[Executor, ...]:
+    """Returns the executors that tasks told of, by name.
+
+    `driver_host`: the server's address if it runs all tasks in its own process.
+    """
+    found = Counter((place.executor, place.address) for place in places_of(spark))
+    if driver_host is not None and found:
+        found = Counter({("driver", driver_host): found.total()})
+    return tuple(
+        Executor(name=name, address=address, tasks=tasks)
+        for (name, address), tasks in sorted(found.items())
     )
 
 

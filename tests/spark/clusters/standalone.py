@@ -79,14 +79,22 @@ def standalone(folder: Path, *, workers: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connect_server(
-    folder: Path, environment: Mapping[str, str], *, master: str = "local[2]"
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    master: str = "local[2]",
+    pages: int | None = None,
 ) -> Iterator[str]:
-    """A Spark Connect server in this environment, on two cores or a cluster; yields its URL."""
+    """A Spark Connect server in this environment, on two cores or a cluster; yields its URL.
+
+    `pages`: the port of Spark's pages and their REST; without one there are none.
+    """
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": str(pages is not None).lower(),
+        "spark.ui.port": str(pages or 0),
         "spark.log.level": "ERROR",
     }
     folder.mkdir(parents=True)

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,50 @@ def test_a_connect_server_without_executors_ends_the_analysis_with_what_waits(
     assert document["verdict"] == "harness-failed"
     assert "the Spark Connect server has run none of the tasks that wait" in document["headline"]
     assert "it has no executor" in document["headline"]
+
+
+def rest(pages: int, path: str) -> Any:
+    """What a Connect server's own REST says."""
+    url = f"http://127.0.0.1:{pages}/api/v1/applications{path}"
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def executors_of(pages: int, application: str) -> dict[tuple[str, str], int]:
+    """The tasks of each executor, by its name and address."""
+    return {
+        (each["id"], each["hostPort"].partition(":")[0]): each["totalTasks"]
+        for each in rest(pages, f"/{application}/executors")
+        if each["id"] != "driver"
+    }
+
+
+def test_through_connect_the_verdict_names_the_executors_that_the_server_shows(
+    run: Path, tmp_path: Path
+) -> None:
+    there, pages = copied(run, tmp_path), free_port()
+    python = {"PYSPARK_PYTHON": sys.executable}
+    with (
+        standalone(tmp_path / "cluster", workers=2) as master,
+        connect_server(
+            tmp_path / "connect", {**os.environ, **python}, master=master, pages=pages
+        ) as remote,
+    ):
+        (application,) = (each["id"] for each in rest(pages, ""))
+        ends_s = time.monotonic() + 120
+        while len(executors_of(pages, application)) < 2:
+            assert time.monotonic() < ends_s, "both executors register"
+            time.sleep(0.2)
+        ended = zonequake(there, "--remote", remote)
+        shown = executors_of(pages, application)
+    document = verdict(there)
+    assert document["exit_code"] == ended.returncode, ended.stderr
+    place = document["analyzed"]
+    assert (place["master"], place["application"]) == (master, application)
+    told = {(each["name"], each["address"]): each["tasks"] for each in place["executors"]}
+    assert told.keys() == {worked for worked, tasks in shown.items() if tasks}
+    assert len(told) == 2, "each took one of the first two tasks"
+    assert all(0 < tasks <= shown[worked] for worked, tasks in told.items())
 
 
 @pytest.mark.parametrize("master", ["somewhere", f"spark://127.0.0.1:{free_port()}"])

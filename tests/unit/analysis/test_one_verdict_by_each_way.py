@@ -54,7 +54,7 @@ def test_verdicts_that_differ_only_by_their_place_are_one(tmp_path: Path) -> Non
         row_of("connect", left(tmp_path / "of-another-length", analyzed=elsewhere), COST),
     ]
     assert problems_of(rows, {}) == []
-    assert rows[1]["executors that worked"] == "not told to a client"
+    assert rows[1]["executors that worked"] == "none told"
 
 
 def test_a_verdict_that_differs_and_a_way_that_failed_are_named(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace as Made
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.spark_pass import placement
@@ -54,6 +56,17 @@ def session(master: str, *known: tuple[str, str, int]) -> Any:
     )
     spark._sc = spark.sparkContext
     return spark
+
+
+class AtServer(SparkSession):
+    """A session at a Spark Connect server: it has the server's settings, and no context."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        self.own = conf
+
+    @property
+    def conf(self) -> Any:
+        return self.own
 
 
 @pytest.mark.parametrize(
@@ -224,12 +237,12 @@ def test_executors_that_did_nothing_are_left_out() -> None:
     ]
 
 
-def test_through_connect_the_server_says_its_master_and_no_executor() -> None:
+def test_through_connect_the_server_says_its_master_and_application() -> None:
     conf = {"spark.master": "spark://a:1", "spark.app.id": "app-1"}
-    found = placement_of(Made(conf=conf))  # type: ignore[arg-type]
+    found = placement_of(AtServer(conf))
     assert found is not None
     assert (found.master, found.application, found.executors) == ("spark://a:1", "app-1", ())
-    assert placement_of(Made(conf={})) is None  # type: ignore[arg-type]
+    assert placement_of(AtServer({})) is None
 
 
 def test_a_connect_server_where_nothing_listens_is_named_and_its_token_is_not() -> None:

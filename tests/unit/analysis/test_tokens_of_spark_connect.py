@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace as Made
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +15,7 @@ import typer
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from tests.unit.analysis.test_placement import AtServer
 from zonequake_analysis import cli
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.jvm import local_jvm
@@ -232,7 +232,7 @@ def test_an_option_that_can_not_be_read_is_told_how_it_is_written() -> None:
 
 def test_a_verdict_says_where_it_was_found_without_options() -> None:
     conf = {"spark.master": f"sc://h:1/;token={TOKEN}", "spark.app.id": "app-1"}
-    found = placement_of(Made(conf=conf))  # type: ignore[arg-type]
+    found = placement_of(AtServer(conf))
     assert found is not None
     assert found.master == "sc://h:1"
     assert without_options("spark://a:1,b:2") == "spark://a:1,b:2"

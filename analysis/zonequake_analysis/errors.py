@@ -12,6 +12,7 @@ AnalysisError
 ├── ImportRefused       another tool's history can't be read, or can't be judged
 ├── ArchiveError        the executors' environment can't be packed
 ├── PodError            a pod of the analysis's image was not made by Spark, or by `analyze`
+├── DriverUnreached     an executor's pod can't connect to its driver
 └── SessionError        Spark could not be started
 """
 
@@ -81,6 +82,10 @@ class ArchiveError(AnalysisError):
 
 class PodError(AnalysisError):
     """A pod's arguments or variables are not those of a driver or an executor."""
+
+
+class DriverUnreached(AnalysisError):
+    """Nothing connects from an executor's pod to its driver."""
 
 
 class SessionError(AnalysisError):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from zonequake_analysis.errors import PodError
+from zonequake_analysis.errors import DriverUnreached, PodError
 from zonequake_analysis.pods import commands
+from zonequake_analysis.pods.driver_reached import check_driver
 from zonequake_analysis.pods.template import SECRET_VARIABLE, with_secret
 from zonequake_analysis.text.untrusted_text import one_line
 from zonequake_analysis.verdict import EXIT_CODES, USAGE_EXIT_CODE, Verdict
@@ -21,13 +22,18 @@ _WORK = Path("/work")
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Replaces this process by the one that `arguments` name.
 
-    Returns only if it can't, with the exit code: of a usage error, or of a failed harness.
+    An executor's first connects to the driver. Returns only if it can't, with the exit code: of a
+    usage error, or of a failed harness.
     """
     try:
         command = command_of(arguments, environment)
+        if list(arguments) == [commands.EXECUTOR]:
+            check_driver(environment[commands.DRIVER_URL])
         os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except PodError as error:
         told, code = str(error), USAGE_EXIT_CODE
+    except DriverUnreached as error:
+        told, code = str(error), EXIT_CODES[Verdict.HARNESS_FAILED]
     except Exception as error:  # noqa: BLE001 - Python's own exit code would mean a violation
         found = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         told = (
@@ -51,7 +57,7 @@ def command_of(
     Any other first argument is the command itself. Raises PodError.
     """
     match list(arguments):
-        case ["executor"]:
+        case [commands.EXECUTOR]:
             return commands.executor(environment)
         case ["driver", *rest]:
             return commands.driver(rest, environment)

@@ -16,11 +16,12 @@ SETTINGS = Path("/etc/zonequake/analysis")
 """The folder of the release's ConfigMap in a driver's pod."""
 SPARK_CONF, EXECUTOR_TEMPLATE = "spark.conf", "executor.yaml"
 API_SERVER = "k8s://https://kubernetes.default.svc"
+EXECUTOR, DRIVER_URL = "executor", "SPARK_DRIVER_URL"
 SUBMIT = "/app/zonequake_analysis/submit.py"
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)$")
 _OF_AN_EXECUTOR = {
-    "--driver-url": "SPARK_DRIVER_URL",
+    "--driver-url": DRIVER_URL,
     "--executor-id": "SPARK_EXECUTOR_ID",
     "--cores": "SPARK_EXECUTOR_CORES",
     "--app-id": "SPARK_APPLICATION_ID",

@@ -14,7 +14,13 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from zonequake_analysis.pods.waiting import PodObject, has_started, why_it_fails, why_it_waits
+from zonequake_analysis.pods.waiting import (
+    PodObject,
+    has_started,
+    why_barred,
+    why_it_fails,
+    why_it_waits,
+)
 
 _NAMESPACE, _CONTEXT = "spark.kubernetes.namespace", "spark.kubernetes.context"
 _SAID = re.compile(r"Message: (.+?)\.? (?:Received status|$)", re.DOTALL)
@@ -26,10 +32,21 @@ def is_kubernetes(master: str) -> bool:
 
 
 def why_none_will_come(context: SparkContext) -> str | None:
-    """Returns the cause that keeps every executor from starting; None if one starts or may."""
+    """Returns the cause that keeps every executor from starting, or from the driver; None if one
+    may still come.
+    """
     pods = _pods(context) or []
     causes = [why_it_fails(pod) for pod in pods]
     return causes[0] if causes and None not in causes else None
+
+
+def why_one_is_barred(context: SparkContext) -> str | None:
+    """Returns why an executor that started can't reach the driver; None if none says so.
+
+    Spark soon deletes its pod and makes another, so it is seen for a second or two.
+    """
+    causes = (why_barred(pod) for pod in _pods(context) or [])
+    return next((cause for cause in causes if cause is not None), None)
 
 
 def why_none_came(context: SparkContext) -> str | None:

@@ -20,11 +20,17 @@ _NO_CONTAINER = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
 """The kubelet's reasons for a container that it can't create: no such Secret, no such program."""
+UNREACHED = "can't reach the driver"
+"""The first words of the termination message of an executor that ended for that reason."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def why_it_fails(pod: PodObject) -> str | None:
-    """Returns the cause that keeps a pod from starting for good, as a rule; None if none does."""
+    """Returns the cause that keeps a pod from starting, or from its driver, for good, as a rule;
+    None if none does.
+    """
+    if (barred := why_barred(pod)) is not None:
+        return barred
     name = pod["metadata"]["name"]
     for container in _statuses(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -33,6 +39,19 @@ def why_it_fails(pod: PodObject) -> str | None:
             return f"image {container['image']} of pod {name} can't be pulled: {reason}{said}"
         if reason in _NO_CONTAINER:
             return f"pod {name} can't start: {reason}{said}"
+    return None
+
+
+def why_barred(pod: PodObject) -> str | None:
+    """Returns that an executor ended as it could not reach its driver; None if it didn't."""
+    for container in _statuses(pod):
+        ended = (container.get("state") or {}).get("terminated") or {}
+        said = " ".join(str(ended.get("message") or "").split())
+        if said.startswith(UNREACHED):
+            return (
+                f"pod {pod['metadata']['name']} {said}: a network policy or a firewall bars the "
+                "way, as a rule, or the driver has another address (spark.driver.host)"
+            )
     return None
 
 

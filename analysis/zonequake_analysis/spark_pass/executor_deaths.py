@@ -17,7 +17,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
-from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
+from zonequake_analysis.pods.executors import (
+    is_kubernetes,
+    why_none_came,
+    why_none_will_come,
+    why_one_is_barred,
+)
 from zonequake_analysis.spark_pass.placement import REACH_S, REGISTER_S, executors_of
 from zonequake_analysis.spark_pass.settings import runs_locally
 
@@ -197,7 +202,7 @@ def why_none_is_left(context: SparkContext, executors: list[Any], waited_s: floa
         return None
     cause, master = None, str(context.master)
     if is_kubernetes(master):
-        cause = why_none_will_come(context) or why_none_came(context)
+        cause = why_none_will_come(context) or why_one_is_barred(context) or why_none_came(context)
         if cause is None and waited_s < REGISTER_S:
             return None
     cause = cause or "its workers or their machines are gone, as a rule"

@@ -12,16 +12,24 @@ import socket
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.cluster import reach
 from zonequake_analysis.cluster.task_places import places_of
 from zonequake_analysis.errors import SessionError
-from zonequake_analysis.pods.executors import is_kubernetes, why_none_came, why_none_will_come
+from zonequake_analysis.pods.executors import (
+    is_kubernetes,
+    why_none_came,
+    why_none_will_come,
+    why_one_is_barred,
+)
 from zonequake_analysis.pods.proxy import proxy_for
 from zonequake_analysis.spark_pass.settings import is_local
 from zonequake_analysis.text.untrusted_text import one_line
@@ -29,8 +37,11 @@ from zonequake_analysis.text.untrusted_text import one_line
 REACH_S = 60.0
 """Longest time that an executor may take to come; a pod, to start."""
 REGISTER_S = 180.0
-"""Longest time that an executor may take to come whose pod has started."""
-_CONNECT_S = 5.0
+"""Longest time that an executor may take to come whose pod has started: on a busy node its Java may
+take more than a minute. One that can't reach the driver says so long before.
+"""
+OTHERS_S = 20.0
+"""Longest time that others may take to come when one says that it can't reach the driver."""
 _POLL_S = 0.2
 _CONNECT = "sc://"
 _CONNECT_URL = re.compile(
@@ -40,7 +51,7 @@ _CONNECT_OPTION = re.compile(r"[^=/?#\s]+=([^=/?#\s]*)")
 """An option that Spark's client reads; it shows any other one in an error, with its value."""
 _CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id", "spark.driver.host")
-_LOOK_S = 3.0
+_LOOK_S = 1.0
 _OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|yarn$")
 _K8S = "k8s://https://host:port"
 _PORTS = {"https": 443, "http": 80}
@@ -95,7 +106,7 @@ def check_reachable(master: str, *, context: str | None = None) -> None:
         host, _, port = place.rpartition(":")
         if not host or not port.isdigit():
             raise SessionError(f"--master: found {master}, expected spark://host:port")
-        refusal = _refusal(host, int(port))
+        refusal = reach.refusal(host, int(port))
         if refusal is None:
             return
         refused.append(f"{place}: {refusal}")
@@ -125,7 +136,7 @@ def _check_api_server(master: str, context: str | None) -> None:
         print(one_line(f"{told} Spark starts"), file=sys.stderr)  # noqa: T201
         return
     ends_s = time.monotonic() + _API_SERVER_S
-    while (refusal := _refusal(host, port)) is not None:
+    while (refusal := reach.refusal(host, port)) is not None:
         if time.monotonic() >= ends_s:
             raise SessionError(
                 f"the API server of {master} can't be reached ({host}:{port}: {refusal}); is this "
@@ -180,7 +191,7 @@ def check_server(remote: str) -> None:
     Raises SessionError, without the options of the URL.
     """
     server = connect_server(remote)
-    refusal = _refusal(server.host, server.port)
+    refusal = reach.refusal(server.host, server.port)
     if refusal is not None:
         raise SessionError(
             f"the Spark Connect server can't be reached ({server.host}:{server.port}: {refusal}); "
@@ -188,13 +199,30 @@ def check_server(remote: str) -> None:
         )
 
 
-def _refusal(host: str, port: int) -> OSError | None:
-    """Returns why nothing can be connected to there."""
+def check_own_address(host: str) -> None:
+    """Raises SessionError if this process can't listen at the address that executors are told.
+
+    Spark says so, too, but not which address, after 16 tries.
+    """
     try:
-        socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S).close()
+        known = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM)
     except OSError as error:
-        return error
-    return None
+        refusals = [error]
+    else:
+        refusals = []
+        for family, kind, _, _, address in known:
+            try:
+                with socket.socket(family, kind) as listening:
+                    listening.bind(address)
+            except OSError as error:
+                refusals.append(error)
+            else:
+                return
+    raise SessionError(
+        f"--driver-host (spark.driver.host) {host}: this process can't listen there "
+        f"({refusals[0]}), expected an address of this machine that executors reach; if it is "
+        "translated on the way, give spark-submit this machine's own as spark.driver.bindAddress"
+    )
 
 
 def check_placement(spark: SparkSession, wanted: str) -> None:
@@ -207,13 +235,26 @@ def check_placement(spark: SparkSession, wanted: str) -> None:
         )
     if is_local(wanted):
         return
-    if is_kubernetes(wanted):
-        _wait_for_pods(spark, wanted)
-        return
+    host = context.getConf().get("spark.driver.host", "?")
+    wait = _wait_for_pods if is_kubernetes(wanted) else _wait_for_workers
+    try:
+        wait(spark, wanted, host)
+    except Py4JError as error:
+        with suppress(Py4JError):
+            spark.stop()
+        told = str(getattr(error, "java_exception", error)).strip().partition("\n")[0]
+        raise SessionError(
+            f"Spark ended before an executor of {wanted} came ({told}): they only died, as a rule "
+            f"as they can't connect to this process at {host}; name an address that they reach "
+            "(--driver-host), or look into `stderr` below the worker's folder work/app-…"
+        ) from error
+
+
+def _wait_for_workers(spark: SparkSession, wanted: str, host: str) -> None:
+    """Waits for the first executor. Raises SessionError, and Py4JError if Spark has ended."""
     ends_s = time.monotonic() + REACH_S
     while not _others(spark):
         if time.monotonic() >= ends_s:
-            host = context.getConf().get("spark.driver.host", "?")
             spark.stop()
             raise SessionError(
                 f"no executor of {wanted} came within {REACH_S:.0f} s: either no worker is free, "
@@ -223,23 +264,27 @@ def check_placement(spark: SparkSession, wanted: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _wait_for_pods(spark: SparkSession, wanted: str) -> None:
-    """Waits for the first executor that is a pod. Raises SessionError with the cause."""
+def _wait_for_pods(spark: SparkSession, wanted: str, host: str) -> None:
+    """Waits for the first executor that is a pod. Raises as `_wait_for_workers` does."""
     context = spark.sparkContext
     began_s = looked_s = time.monotonic()
+    ends_s = began_s + REGISTER_S
+    barred: str | None = None
     while not _others(spark):
         now_s, why = time.monotonic(), None
-        if now_s - began_s >= REGISTER_S:
-            host = context.getConf().get("spark.driver.host", "?")
-            why = (
+        if now_s >= ends_s:
+            why = barred or (
                 f"executors of {wanted} started, and none connected to this process at {host} "
-                f"within {REGISTER_S:.0f} s: does a network policy or a firewall keep them out?"
+                f"within {REGISTER_S:.0f} s: has their node no time for Java to start, or, with "
+                "another image than ours, does a network policy or a firewall keep them out?"
             )
         elif now_s - looked_s >= _LOOK_S:
             looked_s = now_s
             why = why_none_will_come(context)
             if why is None and now_s - began_s >= REACH_S:
                 why = why_none_came(context)
+            if barred is None and (barred := why_one_is_barred(context)) is not None:
+                ends_s = min(ends_s, now_s + OTHERS_S)
         if why is not None:
             spark.stop()
             raise SessionError(why)

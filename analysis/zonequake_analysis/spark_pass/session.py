@@ -20,6 +20,7 @@ from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.run_argument import SPARK_REMOTE
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
 from zonequake_analysis.spark_pass.placement import (
+    check_own_address,
     check_placement,
     check_reachable,
     check_server,
@@ -28,6 +29,8 @@ from zonequake_analysis.spark_pass.placement import (
 )
 from zonequake_analysis.spark_pass.settings import (
     APPLICATION,
+    BIND_ADDRESS,
+    DRIVER_HOST,
     LOCAL,
     PORTABLE,
     Size,
@@ -90,8 +93,11 @@ def build_session(
         if archives is not None:
             unset["spark.archives"] = f"{archives.resolve().as_uri()}#{ENVIRONMENT}"
         if driver_host is not None:
-            unset["spark.driver.host"] = driver_host
+            unset[DRIVER_HOST] = driver_host
         check_reachable(wanted, context=given.get("spark.kubernetes.context", None))
+        host = given.get(DRIVER_HOST, None) or unset.get(DRIVER_HOST)
+        if host is not None and BIND_ADDRESS not in unset and not given.contains(BIND_ADDRESS):
+            check_own_address(host)
         builder = builder.master(wanted)
         if is_local(wanted):
             local_jvm.attach(local_jvm.options(wanted, unset))

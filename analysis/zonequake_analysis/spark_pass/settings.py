@@ -45,9 +45,10 @@ _STATIC = {
     # Else each step of a query tells the JVM its line of Python, in five calls.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+DRIVER_HOST, BIND_ADDRESS = "spark.driver.host", "spark.driver.bindAddress"
 _ON_ONE_MACHINE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    DRIVER_HOST: "127.0.0.1",
+    BIND_ADDRESS: "127.0.0.1",
 }
 """Only for local masters: executors on another machine could not connect to it."""
 

@@ -125,11 +125,36 @@ def test_a_connect_server_without_executors_ends_the_analysis_with_what_waits(
     assert "it has no executor" in document["headline"]
 
 
-def rest(pages: int, path: str) -> Any:
-    """What a Connect server's own REST says."""
-    url = f"http://127.0.0.1:{pages}/api/v1/applications{path}"
+def answered(url: str) -> Any:
+    """The document that a server of this machine answers with."""
     with urllib.request.urlopen(url, timeout=60) as answer:
         return json.loads(answer.read())
+
+
+@pytest.mark.parametrize(
+    "host", ["10.255.255.1", "127.0.0.2"], ids=["nothing answers", "connections are refused"]
+)
+def test_executors_that_can_not_reach_the_driver_end_it_with_its_address(
+    run: Path, cluster: str, tmp_path: Path, host: str
+) -> None:
+    """After a minute, as `test_placement.py` has it, or once Spark gives up before."""
+    there = copied(run, tmp_path)
+    given = {"spark.driver.host": host, "spark.driver.bindAddress": "127.0.0.1"}
+    options = [word for each in given.items() for word in ("--conf", "=".join(each))]
+    ended = finished(
+        [str(SPARK_SUBMIT), "--master", cluster, *options, submit.__file__, str(there)]
+    )
+    assert ended.returncode == 255, ended.stderr
+    assert "Traceback" not in ended.stderr
+    document = verdict(there)
+    assert document["verdict"] == "harness-failed"
+    assert f"can't connect to this process at {host}" in document["headline"]
+    assert "--driver-host" in document["headline"]
+
+
+def rest(pages: int, path: str) -> Any:
+    """What a Connect server's own REST says."""
+    return answered(f"http://127.0.0.1:{pages}/api/v1/applications{path}")
 
 
 def executors_of(pages: int, application: str) -> dict[tuple[str, str], int]:

@@ -177,13 +177,17 @@ def test_a_pod_that_started_gets_longer_and_one_that_does_not_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     causes: list[str | None] = [None]
+    barred: list[str | None] = [None]
     monkeypatch.setattr(executor_deaths, "why_none_will_come", lambda _: None)
+    monkeypatch.setattr(executor_deaths, "why_one_is_barred", lambda _: barred[0])
     monkeypatch.setattr(executor_deaths, "why_none_came", lambda _: causes[0])
     watched = OfContext(session(DRIVER, GONE, master="k8s://https://a")._sc)
     assert [watched.why(now_s) for now_s in (0.0, REACH_S, REGISTER_S - 1)] == [None] * 3
     assert "180 s while tasks waited" in (watched.why(REGISTER_S) or "")
     causes[0] = "pod p finds no node"
     assert "pod p finds no node: bring one back" in (watched.why(REACH_S) or "")
+    barred[0] = "pod p can't reach the driver"
+    assert "pod p can't reach the driver: bring one back" in (watched.why(REACH_S) or "")
 
 
 def test_a_connect_server_that_runs_no_task_ends_with_what_waits(

@@ -11,17 +11,22 @@ from types import SimpleNamespace as Made
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.cluster import reach
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.spark_pass import placement
 from zonequake_analysis.spark_pass.placement import (
+    check_own_address,
     check_placement,
     check_reachable,
     check_server,
     placement_of,
 )
-from zonequake_analysis.spark_pass.settings import is_local
+from zonequake_analysis.spark_pass.session import build_session
+from zonequake_analysis.spark_pass.settings import Size, is_local
 
 
 class Executors:
@@ -112,7 +117,7 @@ def test_an_api_server_where_nothing_listens_is_named_with_the_cause(
 
 def test_an_api_server_without_a_port_is_asked_at_https(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
-    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    monkeypatch.setattr(reach, "refusal", lambda *place: asked.append(place))
     for master in ("k8s://a", "k8s://https://a", "k8s://http://a/x", "k8s://https://[::1]:6443"):
         check_reachable(master)
     assert asked == [("a", 443), ("a", 443), ("a", 80), ("::1", 6443)]
@@ -122,7 +127,7 @@ def test_an_api_server_whose_network_comes_late_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = [OSError("not yet"), None]
-    monkeypatch.setattr(placement, "_refusal", lambda *_: answers.pop(0))
+    monkeypatch.setattr(reach, "refusal", lambda *_: answers.pop(0))
     monkeypatch.setattr(placement, "_POLL_S", 0.001)
     check_reachable("k8s://https://a")
     assert answers == []
@@ -130,7 +135,7 @@ def test_an_api_server_whose_network_comes_late_is_asked_again(
 
 def test_an_api_server_behind_a_proxy_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
-    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    monkeypatch.setattr(reach, "refusal", lambda *place: asked.append(place))
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "b")
     for master in ("k8s://https://a", "k8s://https://b"):
@@ -170,7 +175,7 @@ def test_an_api_server_behind_the_proxy_of_a_kubeconfig_is_left_to_spark(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked: list[tuple[str, int]] = []
-    monkeypatch.setattr(placement, "_refusal", lambda *place: asked.append(place))
+    monkeypatch.setattr(reach, "refusal", lambda *place: asked.append(place))
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("no_proxy", no_proxy)
@@ -224,6 +229,85 @@ def test_executors_that_never_come_are_an_error_that_names_the_drivers_address(
     with pytest.raises(SessionError, match=r"no executor .*10\.0\.0\.9.*--driver-host"):
         check_placement(spark, "spark://a:1")
     assert spark.stopped == [True]
+
+
+class FakeTime:
+    """A clock that only a sleep moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_an_executor_is_waited_for_a_minute_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime()
+    monkeypatch.setattr(placement, "time", clock)
+    with pytest.raises(SessionError, match="within 60 s"):
+        check_placement(session("spark://a:1", ("driver", "10.0.0.9:1", 0)), "spark://a:1")
+    assert clock.now_s == pytest.approx(60, abs=1)
+
+
+def test_a_master_that_can_not_be_reached_is_told_within_a_minute() -> None:
+    assert placement._API_SERVER_S + reach.CONNECT_S < 60
+
+
+def test_a_spark_that_ends_as_its_executors_only_die_names_the_drivers_address() -> None:
+    """A standalone master ends an application after ten."""
+    spark = session("spark://a:1")
+
+    def ended() -> None:
+        raise Py4JError("Cannot call methods on a stopped SparkContext.\n\tat org.apache")
+
+    spark.sparkContext._jsc = Made(sc=ended)
+    with pytest.raises(
+        SessionError, match=r"\(Cannot .*Context\.\).* at 10\.0\.0\.9;.*driver-host"
+    ):
+        check_placement(spark, "spark://a:1")
+    assert spark.stopped == [True]
+
+
+def test_an_address_of_another_machine_is_no_drivers_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_own_address("127.0.0.1")
+    told = r"--driver-host .*10\.255\.255\.1: this process can't listen there \(.*assign"
+    with pytest.raises(SessionError, match=told):
+        check_own_address("10.255.255.1")
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(SessionError, match=r" h: .*\(Name or service not known\)"):
+        check_own_address("h")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "10.255.255.1: this process can't listen there"),
+        ({"spark.driver.host": "10.255.255.2"}, "10.255.255.2: this process can't listen there"),
+        ({"spark.driver.host": "127.0.0.1"}, "Spark began"),
+        ({"spark.driver.bindAddress": "127.0.0.1"}, "Spark began"),
+    ],
+)
+def test_the_drivers_host_is_tried_before_spark_starts_unless_it_listens_elsewhere(
+    given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begins(_: object) -> None:
+        raise RuntimeError("Spark began")
+
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", begins)
+    conf = SparkConf().setAll(list(given.items()))
+    monkeypatch.setattr("zonequake_analysis.spark_pass.session._given", lambda: conf)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SessionError, match=re.escape(told)):
+            build_session(size=Size.SMALL, master=master, driver_host="10.255.255.1")
 
 
 def test_executors_that_did_nothing_are_left_out() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.analysis.test_placement import session
+from tests.unit.analysis.test_placement import FakeTime, session
 from tests.unit.analysis_pods.test_pods_of_an_analysis import pod_with
+from zonequake_analysis.cluster.reach import CONNECT_S
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods import executors
+from zonequake_analysis.pods.driver_reached import TRIED_S
 from zonequake_analysis.spark_pass import placement
 from zonequake_analysis.spark_pass.placement import check_placement
 
@@ -17,6 +19,8 @@ MASTER = "k8s://https://kubernetes.default.svc"
 NO_IMAGE = pod_with({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})
 STARTING = pod_with({"waiting": {"reason": "ContainerCreating"}})
 RUNNING = pod_with({"running": {}})
+UNREACHED = "can't reach the driver at 10.0.0.9:7078 (timed out)"
+BARRED = pod_with({"terminated": {"exitCode": 255, "message": UNREACHED}})
 
 
 @pytest.fixture
@@ -65,6 +69,55 @@ def test_one_that_started_and_does_not_connect_gets_longer_and_names_the_drivers
     said = told(REACH_S=0.0, REGISTER_S=0.05)
     assert "none connected to this process at 10.0.0.9" in said
     assert "network policy" in said
+
+
+def test_pods_that_all_say_that_they_can_not_reach_the_driver_end_it_at_once(
+    asked: list[Any],
+) -> None:
+    asked[0] = [BARRED, BARRED]
+    said = told()
+    assert f"pod p {UNREACHED}" in said
+    assert "a network policy or a firewall bars the way" in said
+
+
+def test_one_that_said_so_is_told_within_a_minute_of_its_start_though_spark_made_another(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime()
+    starts_s, seen_s = 50.0, 50.0 + TRIED_S + CONNECT_S
+
+    def pods(_: object) -> list[Any]:
+        if clock.now_s < starts_s:
+            return [STARTING]
+        return [RUNNING, BARRED] if seen_s < clock.now_s < seen_s + 2 else [RUNNING, STARTING]
+
+    monkeypatch.setattr(placement, "time", clock)
+    monkeypatch.setattr(placement, "_POLL_S", 0.2)
+    monkeypatch.setattr(placement, "_LOOK_S", 1.0)
+    monkeypatch.setattr(executors, "_pods", pods)
+    assert f"pod p {UNREACHED}" in told()
+    assert seen_s < clock.now_s < starts_s + 60
+    del asked
+
+
+def test_one_that_says_nothing_gets_three_minutes(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime()
+    monkeypatch.setattr(placement, "time", clock)
+    monkeypatch.setattr(placement, "_POLL_S", 0.2)
+    asked[0] = [RUNNING]
+    assert "within 180 s" in told()
+    assert clock.now_s == pytest.approx(180, abs=1)
+
+
+def test_another_that_comes_although_one_said_so_is_enough(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked[0] = [BARRED, RUNNING]
+    came = iter([False] * 5)
+    monkeypatch.setattr(placement, "_others", lambda _: next(came, True))
+    check_placement(session(MASTER, ("driver", "d:1", 0)), MASTER)
 
 
 def test_one_that_comes_ends_the_wait(asked: list[Any]) -> None:

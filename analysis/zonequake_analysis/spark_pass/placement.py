@@ -7,6 +7,7 @@ cause.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -23,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.cluster import reach
 from zonequake_analysis.cluster.task_places import places_of
+from zonequake_analysis.cluster.yarn import check_resource_manager
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.pods.executors import (
     is_kubernetes,
@@ -52,7 +54,7 @@ _CONNECT_OPTION = re.compile(r"[^=/?#\s]+=([^=/?#\s]*)")
 _CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id", "spark.driver.host")
 _LOOK_S = 1.0
-_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|yarn$")
+_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$")
 _K8S = "k8s://https://host:port"
 _PORTS = {"https": 443, "http": 80}
 _API_SERVER_S = 10.0
@@ -86,13 +88,17 @@ class Placement:
 
 
 def check_reachable(master: str, *, context: str | None = None) -> None:
-    """Tries to connect to a standalone master, or to the API server of a `k8s://` one.
+    """Tries to connect to a standalone master, to the API server of a `k8s://` one, or to the
+    resource manager of YARN.
 
     `context`: that of the kubeconfig, if Spark is told to use another one than the current. Raises
     SessionError if none of its hosts answers, or if it is no master that Spark knows.
     """
     if is_kubernetes(master):
         _check_api_server(master, context)
+        return
+    if master == "yarn":
+        check_resource_manager(os.environ)
         return
     if not master.startswith("spark://"):
         if _OTHER_MASTERS.match(master) is None:

@@ -202,7 +202,7 @@ def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
         check_reachable(master)
 
 
-@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2, 3]", "yarn"])
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2, 3]"])
 def test_other_masters_are_left_to_spark(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *words, **_: tried.append(words))

@@ -17,7 +17,13 @@ import pyarrow.parquet as pq
 from zonequake_analysis.checks.screens import black_box, claimed, loss, sessions, sets
 from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
 from zonequake_analysis.inputs.defects.of_history import Defects, defects_together
-from zonequake_analysis.inputs.defects.of_keys import orphans, overlaps, two_uses, without_refused
+from zonequake_analysis.inputs.defects.of_keys import (
+    appended_again,
+    orphans,
+    overlaps,
+    two_uses,
+    without_refused,
+)
 from zonequake_analysis.inputs.integer_columns import Facts, together
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
@@ -145,7 +151,7 @@ def judged_bucket(
     """
     whole = together(facts)
     paired = laid_out(joined(blobs))
-    used = two_uses(paired.ops)
+    used = defects_together([two_uses(paired.ops), appended_again(paired.ops)])
     refused = defects_together([whole.faults, elsewhere.refused])
     ops = without_refused(paired.ops, defects_together([refused, used]))
     lineages = with_seen(ops, known.lineages, elsewhere.lineages)

@@ -39,6 +39,44 @@ def test_a_key_of_cas_and_appends_is_of_two_uses(tmp_path: Path) -> None:
     assert "and a list at history/load-0.jsonl:8" in sentence
 
 
+@pytest.mark.parametrize("outcome", ["ok", "info"])
+@pytest.mark.parametrize("shown", [[7, 7], [7]])
+def test_a_value_that_two_operations_append_to_a_key_is_the_historys_fault(
+    tmp_path: Path, outcome: str, shown: list[int]
+) -> None:
+    """A list that shows it twice would look like an append that was applied twice."""
+    one = operation(3, key="list", f="append", value=7)
+    other = operation(
+        4, key="list", f="append", value=7, type=outcome, index=40 if outcome == "ok" else None
+    )
+    files = written(
+        tmp_path, [*GOOD, *one], ["", *other, *operation(5, key="list", f="read", value=shown)]
+    )
+    (sentence,) = told(files, tmp_path / "ops")
+    assert sentence.startswith("1 keys are lists to which a value was appended by two operations: ")
+    assert "key `list` of z1/0 got 7 at history/load-0.jsonl:6 (op `3-1`)" in sentence
+    assert "and again at history/load-1.jsonl:3 (op `4-1`)" in sentence
+    found, faults = judged(files, tmp_path / "ops")
+    assert (faults.of(HistoryDefectKind.APPENDED_AGAIN), suspicious(found)) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "fail", "index": None},
+        {"key": "other"},
+        {"key": "other", "partition": 1},
+        {"key": "register", "f": "write"},
+    ],
+)
+def test_a_value_that_went_to_a_key_once_is_no_fault(
+    tmp_path: Path, other: dict[str, object]
+) -> None:
+    one = operation(3, key="list", f="append", value=7)
+    again = operation(4, **{"key": "list", "f": "append", "value": 7, **other})
+    assert told(written(tmp_path, [*GOOD, *one, *again]), tmp_path / "ops") == []
+
+
 def test_the_first_lines_with_a_fault_are_told_though_they_are_not_read_in_their_order(
     tmp_path: Path,
 ) -> None:

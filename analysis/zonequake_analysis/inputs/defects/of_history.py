@@ -48,6 +48,7 @@ class HistoryDefectKind(StrEnum):
     REPEATED = "lines carry an op that names another operation as well"
     MOVED = "lines put a key into one partition that others put into another"
     TWO_USES = "keys are used both as a register and as a list"
+    APPENDED_AGAIN = "keys are lists to which a value was appended by two operations"
     OVERLAP = "operations begin before the one before them, of the same process, has ended"
     ORPHAN = "completions have no invoke"
 

@@ -70,17 +70,70 @@ def two_uses(ops: pa.Table) -> Defects:
     )
 
 
+def appended_again(ops: pa.Table) -> Defects:
+    """Returns the lists to which two operations appended one value.
+
+    A list that shows it twice would look like an append that was applied twice. Appends that
+    certainly never happened don't count.
+    """
+    if not ops.num_rows:
+        return Defects()
+    appended = ops.column("f").to_numpy() == Function.APPEND.value
+    appended &= ops.column("outcome").to_numpy() != OutcomeCode.FAIL.value
+    rows = np.flatnonzero(appended & ops.column("value").is_valid().to_numpy())
+    value = ops.column("value").fill_null(0).to_numpy()[rows]
+    if len(np.unique(value)) == len(rows):  # values of the load are unique in the run
+        return Defects()
+    partition, key, origin = (
+        ops.column(name).to_numpy()[rows] for name in ("partition_id", "key_id", "origin")
+    )
+    order = np.lexsort((origin, value, key, partition))
+    again = np.ones(max(0, len(rows) - 1), bool)
+    for column in (partition, key, value):
+        again &= np.diff(column[order]) == 0
+    earlier, later = rows[order[:-1][again]].tolist(), rows[order[1:][again]].tolist()
+    partition, key = (ops.column(name).to_numpy() for name in ("partition_id", "key_id"))
+    found: dict[tuple[int, int], HistoryDefect] = {}
+    for first, second in zip(earlier, later, strict=True):
+        name = (int(partition[first]), int(key[first]))
+        if name not in found:
+            found[name] = _appended_again(ops, first, second)
+    return Defects(
+        counts={HistoryDefectKind.APPENDED_AGAIN.value: len(found)} if found else {},
+        examples=sorted(found.values(), key=lambda defect: defect.origins)[:MOST_EXAMPLES],
+        refused=list(found),
+    )
+
+
+def _appended_again(ops: pa.Table, first: int, second: int) -> HistoryDefect:
+    key, where = _named(ops, first)
+    ops_named = [f"{{}} (op `{plain(ops.column('op')[row].as_py())}`)" for row in (first, second)]
+    return HistoryDefect(
+        kind=HistoryDefectKind.APPENDED_AGAIN,
+        field="value",
+        words=f"key `{key}` of {where} got {ops.column('value')[first].as_py()} at {ops_named[0]} "
+        f"and again at {ops_named[1]}",
+        origins=[ops.column("origin")[row].as_py() for row in (first, second)],
+    )
+
+
+def _named(ops: pa.Table, row: int) -> tuple[str, str]:
+    """Returns the key of a row, and its zone with its partition, as a sentence shows them."""
+    where = f"{ops.column('zone')[row].as_py() or ''}/{ops.column('partition')[row].as_py()}"
+    return plain(ops.column("key")[row].as_py()), plain(where)
+
+
 def _two_uses(ops: pa.Table, register: int, listed: int) -> HistoryDefect:
     def one(row: int) -> str:
         f = Function(ops.column("f")[row].as_py()).name.lower()
         return f"{{}} (`f` {f}, op `{plain(ops.column('op')[row].as_py())}`)"
 
-    where = f"{ops.column('zone')[listed].as_py() or ''}/{ops.column('partition')[listed].as_py()}"
+    key, where = _named(ops, listed)
     return HistoryDefect(
         kind=HistoryDefectKind.TWO_USES,
         field="key",
-        words=f"key `{plain(ops.column('key')[listed].as_py())}` of {plain(where)} is a register "
-        f"at {one(register)} and a list at {one(listed)}",
+        words=f"key `{key}` of {where} is a register at {one(register)} "
+        f"and a list at {one(listed)}",
         origins=[ops.column("origin")[row].as_py() for row in (register, listed)],
     )
 

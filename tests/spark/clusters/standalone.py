@@ -55,14 +55,17 @@ def started(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Pop
 
 
 @contextlib.contextmanager
-def standalone(folder: Path, *, workers: int) -> Iterator[str]:
-    """A cluster of so many workers with one core each; yields its master's URL."""
-    port, pages = free_port(), free_port()
+def standalone(folder: Path, *, workers: int, page: int | None = None) -> Iterator[str]:
+    """A cluster of so many workers with one core each; yields its master's URL.
+
+    `page`: the port of the master's own page.
+    """
+    port, page = free_port(), page or free_port()
     with contextlib.ExitStack() as running:
         running.enter_context(
             started(
                 folder, "master", "master.Master", "--host", "127.0.0.1",
-                "--port", str(port), "--webui-port", str(pages),
+                "--port", str(port), "--webui-port", str(page),
             )
         )  # fmt: skip
         _await_port(port)

@@ -105,15 +105,13 @@ def metric_facts(
     judged without them.
     """
     try:
+        rules, live = read_rules(run), live_read(run)
         if not metric_files(run):
             return None
-        rules, live = read_rules(run), live_read(run)
     except SamplesError as error:
         return MetricFacts(problem=str(error)[:_MOST])
     server_metrics = OF_STORE if declared is None else declared
     try:
-        if not metric_files(run):
-            return None
         tables = write_tables(spark, run)
         assert tables is not None
         seen = seen_in(spark, tables)

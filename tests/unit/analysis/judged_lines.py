@@ -35,6 +35,8 @@ LINE: dict[str, object] = {
     "partition": 0,
     "key": "k1",
     "value": 7,
+    "expected": None,
+    "found": None,
     "sched": 10,
     "inv": 10,
     "time": 20,
@@ -93,7 +95,7 @@ def judged(
     `by_key`: a bucket has only some keys of a partition; `column_files`: those of the run.
     """
     lines = InProcess(
-        spark=None,  # type: ignore[arg-type]
+        spark=NoSession(),  # type: ignore[arg-type]
         files=[Location.of(file) for file in files],
         buckets=buckets,
         by_key=by_key,
@@ -120,6 +122,10 @@ def judged(
     return result.found, defects_together(
         [facts.faults, result.overlapping, *(one.faults for one in result.found)]
     )
+
+
+class NoSession:
+    """The session of no Spark, by which the places of tasks are kept."""
 
 
 class Shuffled:

@@ -14,13 +14,15 @@ hexadecimal, are no JSON and taken all the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pcsv
 from numpy.typing import NDArray
+
+from zonequake_analysis.inputs.shapes import LACKS, MAY_BE_NULL
 
 Bools = NDArray[np.bool_]
 
@@ -46,7 +48,8 @@ def text_of(lines: pa.Array) -> bytes:
 def even_columns(lines: pa.Array, shape: pa.Schema) -> tuple[dict[str, pa.Array], Bools] | None:
     """Returns the columns of the lines that have the commonest form, and which lines these are.
 
-    `lines`: UTF-8, each with its end. `shape`: the columns; one that the lines lack is null. None
+    `lines`: UTF-8, each with its end. `shape`: the columns, to which `LACKS` is added; one that the
+    lines lack is null. None
     if another reader must look at all of them. Pure.
     """
     text = text_of(lines)
@@ -120,6 +123,7 @@ def _columns(
     if _content(first).size or _content(last).size:
         return None  # there is text before the first mark or after the last one
     columns = {field.name: pa.nulls(rows, field.type) for field in shape}
+    columns[LACKS] = pa.repeat(bits_of_lacking({field.name for field in fields}), rows)
     for field, name, value in zip(fields, pairs[::2], pairs[1::2], strict=True):
         if name.null_count or _content(name).tobytes() != _quoted(field) * rows:
             return None
@@ -129,6 +133,12 @@ def _columns(
         if field.name in columns:
             columns[field.name] = column
     return columns
+
+
+def bits_of_lacking(names: Collection[str]) -> pa.Scalar:
+    """Returns what `LACKS` says of a line with fields of these names."""
+    bits = sum(1 << bit for bit, name in enumerate(MAY_BE_NULL) if name not in names)
+    return pa.scalar(bits or None, pa.int8())
 
 
 def _quoted(field: pa.Field) -> bytes:

@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.defects.repeats import COMPARED, Invokes, same, windows
-from zonequake_analysis.inputs.even_lines import even_columns, text_of
+from zonequake_analysis.inputs.even_lines import bits_of_lacking, even_columns, text_of
 from zonequake_analysis.inputs.long_lines import LinePiece, pieces
-from zonequake_analysis.inputs.shapes import CORRUPT, LINES, TORN
+from zonequake_analysis.inputs.shapes import CORRUPT, LACKS, LINES, MAY_BE_NULL, TORN
 from zonequake_analysis.inputs.transactions.steps import MARK, transactions_in
 from zonequake_analysis.storage.location import Location
 from zonequake_analysis.text.strange_bytes import strange_bytes
@@ -212,7 +212,8 @@ def _batch(
     columns["file"] = pa.array(np.full(len(paired), file, np.int32))
     columns["at"] = pa.array(starts, pa.int64())
     columns["paired"] = pa.array(paired, pa.bool_())
-    columns.setdefault("step", pa.nulls(len(paired), pa.int8()))
+    for name in ("step", LACKS):
+        columns.setdefault(name, pa.nulls(len(paired), pa.int8()))
     return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
 
 
@@ -263,10 +264,22 @@ def _from_json(lines: pa.Array, *, torn: bool = False) -> dict[str, pa.Array]:
             return _one_by_one(text, torn=torn)
         if table.num_rows == len(lines):
             none = pa.nulls(len(lines), pa.string())
-            return {CORRUPT: none} | {
+            return {CORRUPT: none, LACKS: _lacking(text, len(lines))} | {
                 name: table.column(name).combine_chunks() for name in _PARSED.names
             }
     return _one_by_one(text, torn=torn)
+
+
+def _lacking(text: bytes, count: int) -> pa.Array:
+    """Returns `LACKS` of as many lines, which Arrow has read: so no field of a line stands twice.
+
+    Arrow shows a field that isn't there as null.
+    """
+    # Without objects within the lines, what has a field's quotes and colon is a field of its line.
+    if text.count(b"{") == count and all(text.count(name) == count for name in _MAY_BE_NULL):
+        return pa.nulls(count, pa.int8())
+    found = map(_names, text.split(b"\n")[:-1])
+    return pa.array([bits_of_lacking(names).as_py() for names in found], pa.int8())
 
 
 def _is_text(content: bytes) -> bool:
@@ -286,7 +299,8 @@ def _one_by_one(text: bytes, *, torn: bool) -> dict[str, pa.Array]:
     for line in text.split(b"\n")[:-1]:
         try:
             row = msgspec.to_builtins(_decode(line))
-            if isinstance(row["value"], list):
+            row[LACKS] = bits_of_lacking(row).as_py()
+            if isinstance(row.get("value"), list):
                 row["list"], row["value"] = row["value"], None
             if (name := _twice_in(line)) is not None:
                 row = {CORRUPT: f"it stands twice - at `$.{name}`"}
@@ -330,7 +344,7 @@ def _twice_in(line: bytes) -> str | None:
 
 _ARROW = to_arrow_schema(LINES)
 _OF_THE_READER = ("file", "at", "paired")
-_PARSED = pa.schema([f for f in _ARROW if f.name not in (*_OF_THE_READER, "step", CORRUPT)])
+_PARSED = pa.schema([f for f in _ARROW if f.name not in (*_OF_THE_READER, "step", LACKS, CORRUPT)])
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Short = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _TYPES = {pa.int64(): _Int, pa.int32(): _Short, pa.string(): str, pa.bool_(): bool}
@@ -339,11 +353,16 @@ _Line = msgspec.defstruct(
     [
         (field.name, _TYPES[field.type] | None, None)
         for field in _PARSED
-        if field.name not in ("list", "value")
+        if field.name not in ("list", *MAY_BE_NULL)
     ]
-    + [("value", _Int | list[_Int] | None, None)],
+    + [
+        (name, _TYPES[pa.int64()] | kind | None | msgspec.UnsetType, msgspec.UNSET)
+        for name, kind in (("value", list[_Int]), ("expected", None), ("found", None))
+    ],
 )
 _decode = msgspec.json.Decoder(_Line).decode
+_names = msgspec.json.Decoder(dict[str, object]).decode
+_MAY_BE_NULL = [f'"{name}":'.encode() for name in MAY_BE_NULL]
 
 
 def _split(piece: LinePiece) -> tuple[pa.Array, NDArray[np.int64], bool]:

@@ -17,6 +17,12 @@ SCHEMA_VERSION = 1
 CORRUPT = "_corrupt"
 """Column that says why a line is not a JSON object of the schema; null if it is one."""
 
+LACKS = "lacks"
+"""Column that says which of `MAY_BE_NULL` are no fields of a line: a bit each; null if all are."""
+
+MAY_BE_NULL = ("value", "expected", "found")
+"""Fields whose null says that a key was absent, which a line that lacks the field doesn't say."""
+
 TORN = "torn"
 """Value of that column for a file's last line without an end: a crash leaves one, which is no
 damage.
@@ -92,6 +98,7 @@ LINES = t.StructType(
         t.StructField("index", t.LongType()),
         t.StructField("read", t.StringType()),
         t.StructField("step", t.ByteType()),
+        t.StructField(LACKS, t.ByteType()),
         t.StructField(CORRUPT, t.StringType()),
         t.StructField("file", t.IntegerType()),
         t.StructField("at", t.LongType()),

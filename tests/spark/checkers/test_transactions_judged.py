@@ -114,7 +114,7 @@ def test_each_planted_fault_is_found_and_column_files_bring_the_same_operations(
     with monkeypatch.context() as older:
         older.setattr(one_range, "VERSION", "1")
         write_columns(tmp_path, (tmp_path / "history").iterdir())
-    assert "is of version 1, expected 2" in read_again()
+    assert "is of version 1, expected 3" in read_again()
     write_columns(tmp_path, (tmp_path / "history").iterdir())
     assert read_again() == ""
 

@@ -148,7 +148,7 @@ def test_columns_of_a_reader_that_knew_no_transactions_are_not_used(
         older.setattr(one_range, "VERSION", "1")
         found = converted(tmp_path, files, RANGE_BYTES)
     assert unused_of(files, found, RANGE_BYTES) == [
-        f"columns/{next(iter(found))} is of version 1, expected 2"
+        f"columns/{next(iter(found))} is of version 1, expected 3"
     ]
     judged(files, tmp_path / "ops", column_files=found)
     assert findings_below(tmp_path / "ops").counts == {"half": 1}
@@ -239,7 +239,7 @@ def test_a_foreign_file_is_noticed(small: tuple[list[Path], Location]) -> None:
         (stream(other), "is damaged, or no column file"),
         (signed(b""), "is no Arrow stream"),
         (signed(b"PAR1"), "is no Arrow stream"),
-        (signed(stream(other)), "is of version none, expected 2"),
+        (signed(stream(other)), "is of version none, expected 3"),
         (
             signed(stream(other.replace_schema_metadata(facts))),
             "has other columns than its version",
@@ -253,9 +253,9 @@ def test_a_file_of_another_version_is_noticed(
     small: tuple[list[Path], Location], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, file = small
-    monkeypatch.setattr(one_range, "VERSION", "3")
+    monkeypatch.setattr(one_range, "VERSION", "4")
     assert unused_of(files, {file.name: file}) == [
-        f"columns/{file.name} is of version 2, expected 3"
+        f"columns/{file.name} is of version 3, expected 4"
     ]
 
 
@@ -284,7 +284,7 @@ def test_what_the_reader_yields_is_that_of_its_version(tmp_path: Path) -> None:
     (part,) = byte_ranges(files)
     found = [row | {CORRUPT: row[CORRUPT] is None} for row in rows(kept_lines(part)).to_pylist()]
     digest = xxhash.xxh3_128_hexdigest(json.dumps(found).encode())
-    assert (one_range.VERSION, digest) == ("2", "287e150f4101ba45fc68b2e4c27a93ca")
+    assert (one_range.VERSION, digest) == ("3", "816f32761cdf97fe81886442863e84c8")
 
 
 def test_a_file_that_can_not_be_opened_is_noticed(small: tuple[list[Path], Location]) -> None:

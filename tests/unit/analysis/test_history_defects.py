@@ -136,6 +136,76 @@ def test_a_line_with_a_fault_is_told_with_file_line_and_field(
     assert not suspicious(judged(files, tmp_path / "ops")[0])
 
 
+LACKING: list[tuple[str, dict[str, object]]] = [
+    ("value", {"f": "read", "value": 1}),
+    ("value", {"f": "read", "value": [1]}),
+    ("value", {"f": "write"}),
+    ("expected", {"f": "cas", "expected": 2, "applied": True}),
+    ("expected", {"f": "cas", "expected": 2, "type": "info", "index": None}),
+    ("found", {"f": "cas", "expected": 2, "applied": False, "found": 1}),
+]
+"""What an operation is, and a field that its completion must have."""
+
+
+@pytest.mark.parametrize(("name", "fields"), LACKING)
+@pytest.mark.parametrize("how", ["all", "some", "spaced", "nested", "other"])
+def test_a_line_that_lacks_what_was_read_expected_or_found_is_the_historys_fault(
+    tmp_path: Path, name: str, fields: dict[str, object], how: str
+) -> None:
+    """As null it would mean that a key was absent: a lost write, or a cas that was refused wrongly.
+
+    `how`: all lines lack it or this one alone, and in which form each reader gets it.
+    """
+    invoke, bad = operation(3, key="k1", **fields)
+    lacking = {key: value for key, value in _fields(bad).items() if key != name}
+    if how == "nested":
+        lacking["more"] = {name: 1}
+    bad = json.dumps(lacking, separators=None if how == "spaced" else (",", ":"))
+    if how == "other":
+        bad = bad.replace('"op":"3-1"', '"op":"3-\\u0031"')
+    lines = [bad] if how == "all" else [invoke, bad]
+    files = written(tmp_path, lines, operation(1))
+    sentences = told(files, tmp_path / "ops")
+    assert f"history/load-0.jsonl:{len(lines)}, field `{name}`: it is missing" in sentences[0]
+    assert sentences[0].startswith("1 lines lack a field")
+    found, faults = judged(files, tmp_path / "ops")
+    assert (len(faults.refused), suspicious(found)) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        *LACKING[:2],
+        ("found", LACKING[-1][1]),
+    ],
+)
+def test_a_line_that_says_null_does_not_lack_the_field(
+    tmp_path: Path, name: str, fields: dict[str, object]
+) -> None:
+    lines = operation(3, key="k1", **{**fields, name: None})
+    files = written(tmp_path, [*lines, *operation(1)])
+    found, faults = judged(files, tmp_path / "ops")
+    assert (faults.counts, suspicious(found)) == ({}, True)
+
+
+@pytest.mark.parametrize("lacking", [("expected", "found"), ("value", "expected", "found")])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_line_may_lack_what_its_operation_has_not(
+    tmp_path: Path, lacking: tuple[str, ...], separators: tuple[str, str]
+) -> None:
+    """A read that wasn't answered has no value, and only a cas expects or finds one."""
+    fields: dict[str, object] = {"f": "read"}
+    fields |= {"type": "fail", "index": None} if "value" in lacking else {"value": 1}
+    lines = [
+        json.dumps(
+            {key: value for key, value in _fields(line).items() if key not in lacking},
+            separators=separators,
+        )
+        for line in operation(3, **fields)
+    ]
+    assert told(written(tmp_path, [*GOOD, *lines]), tmp_path / "ops") == []
+
+
 @pytest.mark.parametrize("name", ["value", "index"])
 @pytest.mark.parametrize("before", ["", " "])
 def test_a_line_with_a_field_twice_is_the_historys_fault(

@@ -284,6 +284,14 @@ def test_a_write_at_the_place_of_a_transaction_is_suspect_and_its_own_steps_are_
             "field `steps[0].value`: found null, expected an integer to append",
         ),
         (
+            [one.replace(',"value":[7]', "") for one in transaction(1, read("a", 7))],
+            "field `steps[0].value`: it is missing",
+        ),
+        (
+            [one.replace('"a","value":7', '"a"') for one in transaction(1, append("a", 7))],
+            "field `steps[0].value`: it is missing",
+        ),
+        (
             transaction(1, ("append", "a", [1])),
             "field `steps[0].value`: found a list, expected an integer to append",
         ),

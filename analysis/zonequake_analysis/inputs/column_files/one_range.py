@@ -26,7 +26,7 @@ from zonequake_analysis.storage.location import Location
 
 FOLDER = "columns"
 ENDING = ".arrows"
-VERSION = "2"
+VERSION = "3"
 """Version of the files; it changes with what `kept_lines` yields of the same lines."""
 
 _VERSION, _LINES = b"zonequake column file", b"zonequake lines"

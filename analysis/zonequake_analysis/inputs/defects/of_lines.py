@@ -22,6 +22,8 @@ from zonequake_analysis.inputs.defects.of_history import (
 from zonequake_analysis.inputs.shapes import (
     ABSENT,
     CORRUPT,
+    LACKS,
+    MAY_BE_NULL,
     SCHEMA_VERSION,
     TORN,
     Function,
@@ -171,6 +173,7 @@ def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
         reserved = _true(pc.equal(get(name), ABSENT))
         yield _Rule(field=name, rows=reserved, words=_found(lines, name, "a number above it"))
     read, cas = (_true(pc.equal(get("f"), name)) for name in ("read", "cas"))
+    yield from _lacking(lines, read, cas)
     listed = _valid(get("list"))
     yield _Rule(
         field="value",
@@ -192,6 +195,20 @@ def _values(lines: pa.RecordBatch, invoke: Bools) -> Iterator[_Rule]:
     )
     answered = cas & _true(pc.equal(get("type"), "ok"))
     yield _Rule(field="applied", rows=answered & ~_valid(get("applied")), words=_missing)
+
+
+def _lacking(lines: pa.RecordBatch, read: Bools, cas: Bools) -> Iterator[_Rule]:
+    """Yields the rules for fields that say by null that the key was absent."""
+    lacks = lines.column(LACKS)
+    if lacks.null_count == len(lacks):
+        return
+    bits = pc.fill_null(lacks, 0).to_numpy()
+    ok = _true(pc.equal(lines.column("type"), "ok"))
+    refused = ok & ~_true(pc.fill_null(lines.column("applied"), True))
+    needed = {"value": ok & read, "expected": cas, "found": cas & refused}
+    for bit, name in enumerate(MAY_BE_NULL):
+        lacking = (bits & (1 << bit)) != 0
+        yield _Rule(field=name, rows=lacking & needed[name], words=_missing)
 
 
 def _one_of_each_line(rows: Ints, origin: Ints) -> Ints:

@@ -48,7 +48,7 @@ class _Kind(msgspec.Struct):
 class _StepJson(msgspec.Struct):
     f: str
     key: str
-    value: _Int | list[_Int] | None = None
+    value: _Int | list[_Int] | None | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Line(msgspec.Struct):
@@ -184,6 +184,10 @@ def _why_not(found: _Line) -> str:
     for number, step in enumerate(found.steps):
         if step.f not in ("append", "read"):
             return f"found {step.f}, expected append or read - at `$.steps[{number}].f`"
+        if step.value is msgspec.UNSET:
+            if found.type == "ok" or step.f == "append":
+                return f"it is missing - at `$.steps[{number}].value`"
+            step.value = None
         if step.f == "append" and not isinstance(step.value, int):
             said = "a list" if isinstance(step.value, list) else "null"
             return f"found {said}, expected an integer to append - at `$.steps[{number}].value`"

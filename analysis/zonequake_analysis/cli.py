@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from zonequake_analysis.cluster.options import wrong_option
 from zonequake_analysis.command_errors import sentence_of
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.errors import FolderHeld, LocationError, MetricsThere, RunNotWhole
@@ -112,9 +113,14 @@ def analyze(
     """Runs `judge_folder`, but returns the exit code.
 
     A folder that can't be judged is a failure of the harness, never a pass. A folder that is no
-    run folder is a usage error, and is left as it is; so is `prometheus` for a run that has
-    metrics. `begun` is called with the analysis's lock of the folder, before it holds it.
+    run folder is a usage error, and is left as it is; so are an option that can be seen to be
+    wrong, and `prometheus` for a run that has metrics. `begun` is called with the analysis's lock
+    of the folder, before it holds it.
     """
+    wrong = wrong_option(master, remote, driver_host, archives)
+    if wrong is not None:
+        print(one_line(f"analyze: {wrong}"), file=sys.stderr)  # noqa: T201
+        return USAGE_EXIT_CODE
     try:
         record = RecordedRun.of(run)
     except LocationError as error:

@@ -28,17 +28,7 @@ def check_resource_manager(environment: Mapping[str, str]) -> None:
     They are left to Hadoop's client if the configuration can't be understood here. Raises
     SessionError if there is none, or if no resource manager answers.
     """
-    folders = {name: environment[name] for name in VARIABLES if environment.get(name)}
-    if not folders:
-        raise SessionError(
-            f"--master yarn: found neither {' nor '.join(VARIABLES)} in the environment, expected "
-            f"one of them to name the folder of {_FILE}"
-        )
-    for name, folder in folders.items():
-        if not Path(folder).is_dir():
-            raise SessionError(
-                f"--master yarn: found {name}={folder}, expected a folder with {_FILE}"
-            )
+    folders = configuration(environment)
     file, settings = _settings(folders.values())
     places = None if settings is None else resource_managers(settings)
     refused = []
@@ -53,6 +43,24 @@ def check_resource_manager(environment: Mapping[str, str]) -> None:
             f"the resource manager of YARN can't be reached ({'; '.join(refused)}; by {source}); "
             "is it running there, and does a firewall let this machine connect?"
         )
+
+
+def configuration(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the folders of the configuration by variable. Raises SessionError if there is none,
+    or one isn't there.
+    """
+    folders = {name: environment[name] for name in VARIABLES if environment.get(name)}
+    if not folders:
+        raise SessionError(
+            f"--master yarn: found neither {' nor '.join(VARIABLES)} in the environment, expected "
+            f"one of them to name the folder of {_FILE}"
+        )
+    for name, folder in folders.items():
+        if not Path(folder).is_dir():
+            raise SessionError(
+                f"--master yarn: found {name}={folder}, expected a folder with {_FILE}"
+            )
+    return folders
 
 
 def resource_managers(settings: Mapping[str, str]) -> list[tuple[str, int]] | None:

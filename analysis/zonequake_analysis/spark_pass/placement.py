@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.cluster import reach
+from zonequake_analysis.cluster.connect_url import connect_server, without_options
+from zonequake_analysis.cluster.masters import (
+    STANDALONE,
+    api_server_place,
+    check_master,
+    standalone_places,
+)
 from zonequake_analysis.cluster.task_places import places_of
 from zonequake_analysis.cluster.yarn import check_resource_manager
 from zonequake_analysis.errors import SessionError
@@ -45,18 +50,10 @@ take more than a minute. One that can't reach the driver says so long before.
 OTHERS_S = 20.0
 """Longest time that others may take to come when one says that it can't reach the driver."""
 _POLL_S = 0.2
-_CONNECT = "sc://"
-_CONNECT_URL = re.compile(
-    rf"({_CONNECT}([^:/;@?#\[\]\s]+|\[[0-9a-fA-F:.]+\])(?::(\d{{1,5}}))?)(?:/(?:;(.+))?)?"
-)
-_CONNECT_OPTION = re.compile(r"[^=/?#\s]+=([^=/?#\s]*)")
-"""An option that Spark's client reads; it shows any other one in an error, with its value."""
-_CONNECT_PORT = 15002
 _OF_A_SERVER = ("spark.master", "spark.app.id", "spark.driver.host")
 _LOOK_S = 1.0
-_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$")
-_K8S = "k8s://https://host:port"
-_PORTS = {"https": 443, "http": 80}
+_TLS_ALERT = b"\x15"
+"""How a master answers whose own protocol is encrypted."""
 _API_SERVER_S = 10.0
 """Longest time for which connections to an API server may fail: a new pod's network may come late.
 """
@@ -100,26 +97,30 @@ def check_reachable(master: str, *, context: str | None = None) -> None:
     if master == "yarn":
         check_resource_manager(os.environ)
         return
-    if not master.startswith("spark://"):
-        if _OTHER_MASTERS.match(master) is None:
-            raise SessionError(
-                f"--master: found {without_options(master)}, expected local, local[4], local[*], "
-                f"spark://host:port, {_K8S} or yarn; sc://host:port is given by --remote"
-            )
+    if not master.startswith(STANDALONE):
+        check_master(master)
         return
-    refused = []
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdigit():
-            raise SessionError(f"--master: found {master}, expected spark://host:port")
-        refusal = reach.refusal(host, int(port))
-        if refusal is None:
+    refused, foreign = [], []
+    for host, port in standalone_places(master):
+        try:
+            said = reach.answer_to_a_partial_frame(host, port)
+        except OSError as error:
+            refused.append(f"{host}:{port}: {error}")
+            continue
+        if not said or said.startswith(_TLS_ALERT):
             return
-        refused.append(f"{place}: {refusal}")
-    raise SessionError(
-        f"the Spark master can't be reached ({'; '.join(refused)}); is it running there, and does "
-        "a firewall let this machine connect?"
-    )
+        foreign.append(f"something answers at {host}:{port}, but it is no Spark master")
+    told = []
+    if foreign:
+        told.append(
+            f"{'; '.join(foreign)} (expected its port, 7077 as a rule; 8080 is its web page)"
+        )
+    if refused:
+        told.append(
+            f"the Spark master can't be reached ({'; '.join(refused)}); is it running there, and "
+            "does a firewall let this machine connect?"
+        )
+    raise SessionError("; ".join(told))
 
 
 def _check_api_server(master: str, context: str | None) -> None:
@@ -128,15 +129,8 @@ def _check_api_server(master: str, context: str | None) -> None:
     It is left to Spark behind a proxy, which only the client speaks to, and this is told on
     standard error. Raises SessionError.
     """
-    text = master.removeprefix("k8s://")
-    try:
-        place = urlsplit(text if "://" in text else f"https://{text}")
-        host, port = place.hostname, place.port or _PORTS[place.scheme]
-    except (ValueError, KeyError):
-        host, port = None, 0
-    if not host:
-        raise SessionError(f"--master: found {master}, expected {_K8S}")
-    proxy = proxy_for(place.scheme, host, context)
+    scheme, host, port = api_server_place(master)
+    proxy = proxy_for(scheme, host, context)
     if proxy is not None:
         told = f"the API server of {master} is behind a proxy ({proxy}): it is not tried before"
         print(one_line(f"{told} Spark starts"), file=sys.stderr)  # noqa: T201
@@ -152,45 +146,6 @@ def _check_api_server(master: str, context: str | None) -> None:
         time.sleep(_POLL_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectServer:
-    """A Spark Connect server. `values`: those of its URL's options, of which one may be a token."""
-
-    host: str
-    port: int
-    values: tuple[str, ...]
-
-
-def connect_server(remote: str) -> ConnectServer:
-    """Returns the server that a URL names. Raises SessionError, without a word of the URL."""
-    found = _CONNECT_URL.fullmatch(remote)
-    if found is None:
-        raise SessionError(
-            "--remote or SPARK_REMOTE: expected sc://host:port, with options only after /;"
-        )
-    options = [_CONNECT_OPTION.fullmatch(each) for each in (found[4] or "").split(";") if found[4]]
-    values = [option[1] for option in options if option is not None]
-    if len(values) < len(options):
-        raise SessionError(
-            "--remote or SPARK_REMOTE: found an option after /; that is no name=value, expected "
-            "them as in sc://host:port/;use_ssl=true;token=…, and in a value %3D for =, %2F for /, "
-            "%3B for ;, %3F for ?, %23 for # and %20 for a space"
-        )
-    return ConnectServer(
-        host=found[2],
-        port=int(found[3] or _CONNECT_PORT),
-        values=tuple(filter(None, (*values, *map(unquote, values)))),
-    )
-
-
-def without_options(url: str) -> str:
-    """Returns a URL of Spark as it may be told: options of Spark Connect may hold a token."""
-    if not url.startswith(_CONNECT):
-        return url
-    found = _CONNECT_URL.fullmatch(url)
-    return f"{_CONNECT}…" if found is None else found[1]
-
-
 def check_server(remote: str) -> None:
     """Tries to connect to a Spark Connect server, for which its client waits many minutes.
 
@@ -203,32 +158,6 @@ def check_server(remote: str) -> None:
             f"the Spark Connect server can't be reached ({server.host}:{server.port}: {refusal}); "
             "is it running there, and does a firewall let this machine connect?"
         )
-
-
-def check_own_address(host: str) -> None:
-    """Raises SessionError if this process can't listen at the address that executors are told.
-
-    Spark says so, too, but not which address, after 16 tries.
-    """
-    try:
-        known = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM)
-    except OSError as error:
-        refusals = [error]
-    else:
-        refusals = []
-        for family, kind, _, _, address in known:
-            try:
-                with socket.socket(family, kind) as listening:
-                    listening.bind(address)
-            except OSError as error:
-                refusals.append(error)
-            else:
-                return
-    raise SessionError(
-        f"--driver-host (spark.driver.host) {host}: this process can't listen there "
-        f"({refusals[0]}), expected an address of this machine that executors reach; if it is "
-        "translated on the way, give spark-submit this machine's own as spark.driver.bindAddress"
-    )
 
 
 def check_placement(spark: SparkSession, wanted: str) -> None:

@@ -14,19 +14,14 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from zonequake_analysis.cluster.connect_url import connect_server, without_options
+from zonequake_analysis.cluster.masters import check_master
+from zonequake_analysis.cluster.options import check_own_address, check_together
 from zonequake_analysis.errors import SessionError
-from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_fits, check_given
+from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_given
 from zonequake_analysis.jvm import local_jvm
-from zonequake_analysis.run_argument import SPARK_REMOTE
 from zonequake_analysis.spark_pass.class_archive import ArchivedRun
-from zonequake_analysis.spark_pass.placement import (
-    check_own_address,
-    check_placement,
-    check_reachable,
-    check_server,
-    connect_server,
-    without_options,
-)
+from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, check_server
 from zonequake_analysis.spark_pass.settings import (
     APPLICATION,
     BIND_ADDRESS,
@@ -61,21 +56,9 @@ def build_session(
         SessionError: Spark doesn't start, runs elsewhere than asked for, has no executor within
             REACH_S, or `archives` doesn't fit this process.
     """
-    if remote is not None:
-        connect_server(remote)
-        for option, value in (("--master", master), ("--driver-host", driver_host)):
-            if value is not None:
-                raise SessionError(
-                    f"found {option} beside --remote, expected one of them: a Spark Connect server "
-                    "has a master and a driver of its own"
-                )
-    elif SPARK_REMOTE in os.environ:  # PySpark refuses it, in words that hold its token
-        raise SessionError(
-            f"found {SPARK_REMOTE} in the environment, expected no such variable here: only "
-            "`zonequake analyze` without --master and --driver-host takes it"
-        )
-    if archives is not None:
-        _check_archives(archives, master, remote)
+    check_together(master, remote, driver_host, archives)
+    if master is not None:
+        check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote is not None:
         return _connected(remote)
@@ -153,22 +136,6 @@ def executors_python(archives: Path | None) -> Iterator[None]:
         yield
     finally:
         os.environ["PYSPARK_PYTHON"] = before
-
-
-def _check_archives(archives: Path, master: str | None, remote: str | None) -> None:
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        raise SessionError(
-            f"found archives={archives} under spark-submit, expected its own options: --archives "
-            f"{archives}#{ENVIRONMENT} --conf spark.pyspark.python={PYTHON} "
-            f"--conf spark.pyspark.driver.python={sys.executable}"
-        )
-    if remote is not None or is_local(master or LOCAL):
-        where = without_options(remote or master or LOCAL)
-        raise SessionError(
-            f"found --archives {archives} with {where}, expected --master of a cluster: on a local "
-            "master tasks run in this Python, and Spark Connect's server has its own"
-        )
-    check_fits(archives)
 
 
 def _first_line(error: BaseException) -> str:

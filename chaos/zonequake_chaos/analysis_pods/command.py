@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from zonequake_analysis.cluster.options import wrong_option
 from zonequake_analysis.ended_early import EndedEarly
 from zonequake_analysis.inputs.completeness import RecordedRun
 from zonequake_analysis.jvm import local_jvm
@@ -65,7 +66,8 @@ def analyze_command(
         early = EndedEarly(run=run)
         with early.at_sigterm():
             record = RecordedRun.of(run)
-            if remote is None:
+            wrong = wrong_option(master, remote, driver_host, archives)  # told by `analyze`
+            if remote is None and wrong is None:
                 local_jvm.begin(record, master=master, reads_metrics=live is not None)
             # It imports what the JVM's start leaves time for.
             from zonequake_analysis.cli import analyze

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace as Made
 from typing import Any
@@ -16,10 +19,10 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.cluster import reach
+from zonequake_analysis.cluster.options import check_own_address
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.spark_pass import placement
 from zonequake_analysis.spark_pass.placement import (
-    check_own_address,
     check_placement,
     check_reachable,
     check_server,
@@ -98,6 +101,67 @@ def test_one_of_several_masters_is_enough() -> None:
         check_reachable(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
         server.setblocking(False)
         server.accept()[0].close()  # raises if nothing has connected
+
+
+@contextmanager
+def answering(said: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that says this once its client has said all; yields its port, and what it heard."""
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    heard.append(b"")
+                    while received := connection.recv(64):
+                        heard[-1] += received
+                    connection.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        yield server.getsockname()[1], heard
+        server.shutdown(socket.SHUT_RDWR)
+        serving.join()
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n", b"<html>", b"SSH-2.0-x\r\n"])
+def test_what_answers_but_is_no_master_is_told_with_a_masters_port(said: bytes) -> None:
+    with answering(said) as (port, _):
+        told = rf"something answers at 127\.0\.0\.1:{port}, but it is no Spark master.*7077.*8080"
+        with pytest.raises(SessionError, match=told):
+            check_reachable(f"spark://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("said", [b"", b"\x15\x03\x03\x00\x02\x02\x0a"])
+def test_a_master_hears_no_whole_frame_and_says_nothing_or_that_it_is_encrypted(
+    said: bytes,
+) -> None:
+    with answering(said) as (port, heard):
+        check_reachable(f"spark://127.0.0.1:{port}")
+    assert [len(each) < 8 for each in heard] == [True]
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.0", "HTTP/1.1"])
+def test_a_web_server_of_python_is_no_master(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BaseHTTPRequestHandler, "protocol_version", protocol)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        try:
+            with pytest.raises(SessionError, match="it is no Spark master"):
+                check_reachable(f"spark://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_a_master_beside_a_web_server_is_enough() -> None:
+    with answering(b"HTTP/1.1 400") as (page, _), answering(b"") as (port, _):
+        check_reachable(f"spark://127.0.0.1:{page},127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("beginning", ["k8s://", "k8s://https://", "k8s://http://"])
@@ -196,13 +260,21 @@ def test_an_api_server_without_an_address_is_refused(master: str) -> None:
         check_reachable(master)
 
 
-@pytest.mark.parametrize("master", ["somewhere", "local[two]", "Yarn", ""])
+@pytest.mark.parametrize(
+    "master",
+    ["somewhere", "local[two]", "Yarn", "", "local[0]", "local[2,0]", "local[*]x",
+     "local-cluster[]", "local-cluster[0,1,1024]", "local-cluster[2,1]"],
+)  # fmt: skip
 def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
-    with pytest.raises(SessionError, match=f"found {re.escape(master)}, expected local, "):
+    found = re.escape(master or "an empty one")
+    with pytest.raises(SessionError, match=f"--master: found {found}, expected local, "):
         check_reachable(master)
 
 
-@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2, 3]"])
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[4]", "local[*]", "local[2, 3]", "local[*,2]", "local-cluster[2,1,1024]"],
+)
 def test_other_masters_are_left_to_spark(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *words, **_: tried.append(words))
@@ -210,7 +282,10 @@ def test_other_masters_are_left_to_spark(master: str, monkeypatch: pytest.Monkey
     assert tried == []
 
 
-@pytest.mark.parametrize("master", ["spark://somewhere", "spark://:7077", "spark://a:port"])
+@pytest.mark.parametrize(
+    "master",
+    ["spark://somewhere", "spark://:7077", "spark://a:port", "spark://a:70777", "spark://a:1,"],
+)
 def test_a_master_without_host_or_port_is_refused(master: str) -> None:
     with pytest.raises(SessionError, match="expected spark://host:port"):
         check_reachable(master)

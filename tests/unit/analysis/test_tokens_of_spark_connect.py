@@ -17,14 +17,11 @@ from pyspark.sql import SparkSession
 
 from tests.unit.analysis.test_placement import AtServer
 from zonequake_analysis import cli
+from zonequake_analysis.cluster.connect_url import connect_server, without_options
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.jvm import local_jvm
 from zonequake_analysis.spark_pass import session
-from zonequake_analysis.spark_pass.placement import (
-    connect_server,
-    placement_of,
-    without_options,
-)
+from zonequake_analysis.spark_pass.placement import placement_of
 from zonequake_chaos.analysis_pods.command import app as analyze_here_or_in_the_cluster
 
 TOKEN = "c2VjcmV0"
@@ -54,12 +51,20 @@ def server() -> Iterator[str]:
 def refused(
     run: Path, words: list[str], capfd: Any, caplog: Any, command: typer.Typer = cli.app
 ) -> str:
-    """What the command says, once the token is in none of its streams, files and their names."""
+    """What the command says, once the token is in none of its streams, files and their names.
+
+    A wrong option leaves no file; what can't be reached, or fails, leaves a verdict.
+    """
+    before = {file for file in run.rglob("*") if file.is_file()}
     with caplog.at_level(logging.DEBUG):
-        assert command([str(run), *words], standalone_mode=False) == 255
+        code = command([str(run), *words], standalone_mode=False)
     said = capfd.readouterr()
     files = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    assert {"verdict.json", "junit.xml", "summary.md"} <= {file.name for file in files}
+    if code == 254:
+        assert set(files) == before
+    else:
+        assert code == 255
+        assert {"verdict.json", "junit.xml", "summary.md"} <= {file.name for file in files}
     for text in (said.out, said.err, caplog.text, *map(str, files)):
         assert TOKEN not in text
     for file, content in files.items():

@@ -32,7 +32,16 @@ KINDS = {
 }
 """The kind of each family's bound: a ratio for latencies and rates, the difference for the rest."""
 
-DEFAULTS: Mapping[str, float] = {"p50": 1.5, "p99": 1.5, "window": 500.0, "rate": 0.8}
+DEFAULTS: Mapping[str, float] = {
+    "p50": 1.5,
+    "p99": 1.5,
+    "window": 500.0,
+    "rate": 0.8,
+    "lost": 0.0,
+    "stale": 0.0,
+}
+"""Of what counts wrong answers not one more is allowed."""
+
 ABOVE_MS = 10.0
 """A latency up to this is never a regression: if 2 ms become 4, the cause may be the machine."""
 

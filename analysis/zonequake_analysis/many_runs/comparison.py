@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -31,7 +31,9 @@ from zonequake_analysis.many_runs.measured_run import (
     at_worst,
     for_certain,
     left_out,
+    newly_violated,
     uncounted,
+    without_scenario,
 )
 from zonequake_analysis.many_runs.metric_rows import MetricRow, metric_rows
 from zonequake_analysis.many_runs.quantities import QUANTITIES, WINDOW, Better, Estimate, Quantity
@@ -99,13 +101,15 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """The content of a comparison. `verdict_note` says how the candidate's verdicts are worse."""
+    """The content of a comparison. `verdict_note` says how the candidate's verdicts are worse;
+    `newly_violated`: checks that a candidate run violates, and no run of the base."""
 
     base: ComparedSide
     candidate: ComparedSide
     rows: tuple[ComparedRow, ...]
     metrics: tuple[MetricRow, ...]
     verdict_note: str
+    newly_violated: tuple[str, ...]
     notes: tuple[str, ...]
     conclusion: Conclusion
     headline: str
@@ -135,7 +139,8 @@ def compare(
         for name, quantity in QUANTITIES.items()
         if name in names
     )
-    verdicts, note = _worse_verdicts(old, new)
+    fresh = newly_violated(base, candidate)
+    verdicts, note = _worse_verdicts(old, new, fresh)
     conclusion, headline = _concluded(old, new, rows, verdicts, note)
     return RunComparison(
         base=old,
@@ -143,7 +148,10 @@ def compare(
         rows=rows,
         metrics=metric_rows(old.used, new.used),
         verdict_note=note,
+        newly_violated=tuple(fresh),
         notes=(
+            *without_scenario(base, "base", scenarios),
+            *without_scenario(candidate, "candidate", scenarios),
             *_notes(old, new),
             *uncounted(old.used, "base"),
             *uncounted(new.used, "candidate"),
@@ -284,14 +292,22 @@ def _judged(
     return RowOutcome.BETTER if is_better and far else RowOutcome.WITHIN
 
 
-def _worse_verdicts(old: ComparedSide, new: ComparedSide) -> tuple[RowOutcome, str]:
+def _worse_verdicts(
+    old: ComparedSide, new: ComparedSide, fresh: Mapping[str, int]
+) -> tuple[RowOutcome, str]:
     """Judges the candidate's verdicts as a row: regression, suspect or within, and how they are
-    worse. Of sets they are suspect if the median run turned bad, and chance could do that."""
+    worse. Of sets they are suspect if the median run turned bad, and chance could do that. `fresh`:
+    checks that are violated there alone, and in how many runs."""
     before, after = old.verdicts, new.verdicts
-    if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
-        violated, every = after[Verdict.VIOLATED], after.total()
-        note = f"{violated} of {every} candidate runs are violated, none was"
+    violated, every = after[Verdict.VIOLATED], after.total()
+    if violated and not before[Verdict.VIOLATED]:
+        named = f" ({first_few(list(fresh), 4, separator=', ')})" if fresh else ""
+        note = f"{violated} of {every} candidate runs are violated{named}, none was"
         return RowOutcome.REGRESSION, note
+    if fresh:
+        told = [f"{name} is violated in {runs} of {every}" for name, runs in fresh.items()]
+        named = first_few(told, 4, separator=", ")
+        return RowOutcome.REGRESSION, f"{named} candidate runs and in none of the base"
     if not old.used or not new.used:
         return RowOutcome.WITHIN, ""
     if min(len(old.used), len(new.used)) < intervals.FEWEST_RUNS:

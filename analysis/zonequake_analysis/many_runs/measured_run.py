@@ -7,6 +7,7 @@ each class; without it there is p99 of all operations, from the verdict.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -288,6 +289,26 @@ def for_certain(runs: Sequence[MeasuredRun]) -> list[Estimate]:
         run.estimates[WINDOW]
         for run in runs
         if WINDOW in run.estimates and not run.hidden_window_ms
+    ]
+
+
+def newly_violated(base: Sequence[MeasuredRun], candidate: Sequence[MeasuredRun]) -> dict[str, int]:
+    """Returns the checks that no base run violates, each with how many candidate runs do."""
+    known, found = (
+        Counter(name for run in side for name, v in run.checks.items() if v is Verdict.VIOLATED)
+        for side in (base, candidate)
+    )
+    return {name: runs for name, runs in found.items() if name not in known}
+
+
+def without_scenario(runs: Sequence[MeasuredRun], side: str, scenarios: Sequence[str]) -> list[str]:
+    """Returns a sentence on the runs that don't say their scenario, where others do."""
+    nameless = [run.run for run in runs if not run.scenario]
+    if not nameless or not scenarios:
+        return []
+    return [
+        f"without a scenario in the {side}, so perhaps of other faults and another load than "
+        f"{scenarios[0]}: {first_few(nameless, _MOST_NAMED, separator=', ')}"
     ]
 
 

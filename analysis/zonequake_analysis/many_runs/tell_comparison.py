@@ -124,6 +124,7 @@ def to_json(found: RunComparison) -> bytes:
         "exit_code": found.exit_code,
         "headline": found.headline,
         "verdict_note": found.verdict_note,
+        "newly_violated": list(found.newly_violated),
         "notes": list(found.notes),
         "base": _side_object(found.base),
         "candidate": _side_object(found.candidate),

@@ -62,6 +62,38 @@ def test_a_planted_regression_ends_with_3_and_is_in_every_file(
     assert capsys.readouterr().out.startswith("✗ Regression: ")
 
 
+def planted(run: Path, *checks: str) -> Path:
+    """The same run with one violation of each of these checks in its verdict."""
+    file = run / "verdict.json"
+    document = json.loads(file.read_text())
+    told = {"verdict": "violated", "summary": "", "violations": 1, "checked": 9}
+    kept = [check for check in document["checks"] if check["name"] not in checks]
+    checked = [*kept, *({"name": name} | told for name in checks)]
+    file.write_text(json.dumps(document | {"verdict": "violated", "checks": checked}))
+    return run
+
+
+def test_a_newly_lost_write_is_a_regression_though_both_runs_are_violated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = planted(made(tmp_path, "a", seed=1), "diverged")
+    candidate = planted(made(tmp_path, "b", seed=2), "diverged", "lost-writes")
+    markdown = tmp_path / "c.md"
+    assert compared(base, candidate, "--markdown", markdown) == 3
+    told = capsys.readouterr().out
+    assert told.startswith("✗ Regression: lost-writes is violated in 1 of 1 candidate runs")
+    row = "| ✗ | acknowledged writes lost | 0 | 1 | +1 | +0 |"
+    assert row in markdown.read_text().splitlines()
+    capsys.readouterr()
+    same = planted(made(tmp_path, "c", seed=3), "diverged")
+    assert compared(base, same) == 0
+    nameless = planted(made(tmp_path, "d", seed=4), "diverged")
+    file = nameless / "verdict.json"
+    file.write_text(file.read_text().replace('"leader-kill"', '""'))
+    assert compared(same, nameless) == 0
+    assert "without a scenario in the candidate" in capsys.readouterr().out
+
+
 def test_sets_are_given_as_a_folder_of_runs_or_one_by_one(tmp_path: Path) -> None:
     for seed in range(4):
         made(tmp_path / "old", f"a{seed}", seed=seed)

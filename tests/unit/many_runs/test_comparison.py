@@ -261,6 +261,57 @@ def test_a_violation_where_there_was_none_is_a_regression_whatever_the_numbers_s
     assert "1 of 9 candidate runs are violated" in found.headline
 
 
+def violated(name: str, *checks: str, **estimates: float) -> MeasuredRun:
+    """A run in which just these checks are violated."""
+    told = dict.fromkeys(("lost-writes", "stale-reads", "flicker"), Verdict.PASSED)
+    told |= dict.fromkeys(checks, Verdict.VIOLATED)
+    return replace(
+        run(name, Verdict.VIOLATED if checks else Verdict.PASSED, **estimates), checks=told
+    )
+
+
+def test_a_check_that_only_the_candidate_violates_is_a_regression_by_its_name() -> None:
+    base = violated("a", "flicker")
+    found = compare([base], [violated("b", "flicker", "lost-writes")], DEFAULT)
+    assert found.exit_code == 3
+    assert found.newly_violated == ("lost-writes",)
+    assert found.headline == (
+        "Regression: lost-writes is violated in 1 of 1 candidate runs and in none of the base."
+    )
+    assert "lost-writes is violated in 1 of 1" in to_text(found)
+    assert "lost-writes is violated in 1 of 1" in to_markdown(found).replace("&#45;", "-")
+    told = json.loads(to_json(found))
+    assert told["newly_violated"] == ["lost-writes"]
+    assert compare([base], [violated("b", "flicker")], DEFAULT).exit_code == 0
+    assert compare([violated("a", "flicker", "lost-writes")], [base], DEFAULT).exit_code == 0
+
+
+def test_of_sets_a_check_is_new_if_no_base_run_violates_it() -> None:
+    base = [violated("a", "flicker"), violated("b", "stale-reads"), violated("c")]
+    after = [violated("d", "stale-reads"), violated("e", "flicker"), violated("f", "stale-reads")]
+    assert compare(base, after, DEFAULT).exit_code == 0
+    found = compare(base, [*after, violated("g", "lost-writes", "flicker")], DEFAULT)
+    assert found.exit_code == 3
+    assert "lost-writes is violated in 1 of 4 candidate runs" in found.headline
+
+
+def test_a_first_violation_is_told_with_the_names_of_its_checks() -> None:
+    found = compare([violated("a")], [violated("b", "flicker", "stale-reads")], DEFAULT)
+    assert found.headline == (
+        "Regression: 1 of 1 candidate runs are violated (stale-reads, flicker), none was."
+    )
+
+
+@pytest.mark.parametrize("name", ["lost", "stale"])
+def test_one_more_wrong_answer_is_a_regression_without_being_asked_for(name: str) -> None:
+    base, same, worse = (run(who, **{name: n}) for who, n in (("a", 1), ("b", 1), ("c", 2)))
+    assert compare([base], [same], DEFAULT).exit_code == 0
+    found = compare([base], [worse], DEFAULT)
+    assert found.exit_code == 3
+    assert outcome(found, name) is RowOutcome.REGRESSION
+    assert compare([base], [worse], parse_bounds([f"{name}=none"])).exit_code == 0
+
+
 def test_a_missed_objective_is_a_regression_of_a_pair_and_of_sets_if_it_is_no_chance() -> None:
     missed = Verdict.SLO_BREACHED
     assert compare([run("a")], [run("b", missed)], DEFAULT).exit_code == 3
@@ -372,6 +423,22 @@ def test_sets_of_five_seldom_show_a_regression_that_is_none_and_mostly_show_one_
 def test_runs_of_two_scenarios_are_not_compared() -> None:
     with pytest.raises(ValueError, match="found runs of the scenarios leader-kill, other-one"):
         compare([run("a")], [run("b", scenario="other-one")], DEFAULT)
+
+
+def test_a_run_of_no_scenario_is_compared_with_one_of_a_scenario_and_that_is_told() -> None:
+    named, nameless = [run("a")], [run("b", scenario=""), run("c", scenario="")]
+    found = compare(named, nameless, DEFAULT)
+    assert found.exit_code == 0
+    note = (
+        "without a scenario in the candidate, so perhaps of other faults and another load than "
+        "leader-kill: b, c"
+    )
+    assert note in found.notes
+    assert note in to_text(found)
+    assert "without a scenario in the base" in " ".join(compare(nameless, named, DEFAULT).notes)
+    both = compare([*named, nameless[0]], [run("d"), nameless[1]], DEFAULT)
+    assert sum("without a scenario" in told for told in both.notes) == 2
+    assert not compare([nameless[0]], [nameless[1]], DEFAULT).notes[:-1]
 
 
 def test_a_bound_that_is_asked_for_is_judged() -> None:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -261,7 +262,7 @@ def test_a_violation_where_there_was_none_is_a_regression_whatever_the_numbers_s
     assert "1 of 9 candidate runs are violated" in found.headline
 
 
-def violated(name: str, *checks: str, **estimates: float) -> MeasuredRun:
+def violated(name: str, *checks: str, **estimates: Any) -> MeasuredRun:
     """A run in which just these checks are violated."""
     told = dict.fromkeys(("lost-writes", "stale-reads", "flicker"), Verdict.PASSED)
     told |= dict.fromkeys(checks, Verdict.VIOLATED)
@@ -304,7 +305,7 @@ def test_a_first_violation_is_told_with_the_names_of_its_checks() -> None:
 
 @pytest.mark.parametrize("name", ["lost", "stale"])
 def test_one_more_wrong_answer_is_a_regression_without_being_asked_for(name: str) -> None:
-    base, same, worse = (run(who, **{name: n}) for who, n in (("a", 1), ("b", 1), ("c", 2)))
+    base, same, worse = (violated(who, **{name: n}) for who, n in (("a", 1), ("b", 1), ("c", 2)))
     assert compare([base], [same], DEFAULT).exit_code == 0
     found = compare([base], [worse], DEFAULT)
     assert found.exit_code == 3

@@ -48,7 +48,7 @@ class _Kind(msgspec.Struct):
 class _StepJson(msgspec.Struct):
     f: str
     key: str
-    value: _Int | list[_Int] | None | msgspec.UnsetType = msgspec.UNSET
+    value: _Int | list[_Int] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _Line(msgspec.Struct):

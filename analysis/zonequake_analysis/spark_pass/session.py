@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from zonequake_analysis.cluster.connect_url import connect_server, without_options
 from zonequake_analysis.cluster.masters import check_master
 from zonequake_analysis.cluster.options import check_own_address, check_together
+from zonequake_analysis.cluster.registration import ended_if_not_taken
 from zonequake_analysis.errors import SessionError
 from zonequake_analysis.executors.manifest import ENVIRONMENT, PYTHON, check_given
 from zonequake_analysis.jvm import local_jvm
@@ -87,7 +88,7 @@ def build_session(
         for name, value in unset.items():
             if not given.contains(name):
                 builder = builder.config(name, value)
-        with executors_python(archives):
+        with executors_python(archives), ended_if_not_taken(wanted):
             session = builder.getOrCreate()
     except SessionError:
         raise

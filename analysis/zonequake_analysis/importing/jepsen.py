@@ -7,6 +7,7 @@ its value is a tuple, and its completion is read in the same way, so nothing is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
@@ -24,6 +25,7 @@ from zonequake_analysis.importing.operations import (
     Function,
     Notes,
 )
+from zonequake_analysis.inputs.transactions.steps import MOST_STEPS
 
 _FUNCTIONS = {
     ":read": Function.READ,
@@ -63,6 +65,7 @@ class _Begun:
     asked: Sequence[_Asked]
     form: str  # plain, tuple or transaction
     name: object
+    together: int = 1
 
 
 def operations(
@@ -96,7 +99,9 @@ def operations(
                     f"{open_one.line} is open; a process has one at a time",
                 )
             form, asked = reader.asked()
-            begun[process] = _Begun(number, entry.line, now, asked, form, fields.get(":f"))
+            together = 1 if choices.split else len(asked)
+            name = fields.get(":f")
+            begun[process] = _Begun(number, entry.line, now, asked, form, name, together)
             for each in asked:
                 key_began_ns[each.key] = min(now, key_began_ns.get(each.key, now))
             continue
@@ -143,6 +148,7 @@ def _told(
             process=process,
             number=begun.number,
             step=step,
+            together=begun.together,
             file=file,
             line=begun.line,
             key=asked.key,
@@ -245,12 +251,8 @@ class _Reader:
             _Asked(f, key, None if f is Function.READ else self._written(value))
             for f, key, value in steps
         ]
-        if len(asked) > 1 and not self._choices.split:
-            self.refuse(
-                ":value",
-                f"a transaction of {len(asked)} operations, and whether transactions are atomic "
-                f"isn't judged here; {HINT_SPLIT}",
-            )
+        if len(asked) > 1 and not self._choices.split and (why := _why_not_together(asked)):
+            self.refuse(":value", f"{why}; {HINT_SPLIT}")
         return asked
 
     def answers(self, begun: _Begun) -> Sequence[object]:
@@ -275,6 +277,21 @@ class _Reader:
                 ":value", f"found {text_of(value)[:60]}, expected [{asked.key} what-was-read]"
             )
         return (value[1],)
+
+
+def _why_not_together(asked: Sequence[_Asked]) -> str:
+    """Returns why operations can't be steps of one line (docs/history.md); empty if they can."""
+    if len(asked) > MOST_STEPS:
+        return f"a transaction of {len(asked)} operations, expected at most {MOST_STEPS}"
+    if any(each.f is Function.WRITE for each in asked):
+        return "a transaction that writes a register, and transactions are judged over lists alone"
+    (key, times), *_ = Counter(each.key for each in asked).most_common(1)
+    if times > 1:
+        return (
+            f"key {key} is in {'two' if times == 2 else times} steps of a transaction, and is "
+            "judged in one: what a transaction sees of its own appends isn't known here"
+        )
+    return ""
 
 
 def _transaction(value: object) -> Sequence[_MicroOperation] | None:

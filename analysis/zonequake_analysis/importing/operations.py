@@ -24,15 +24,17 @@ class ForeignOperation:
     """One operation on one key. Its values are those of the file: scalars, and lists for reads.
 
     `outcome` is None, and `fin_ns` the same as `inv_ns`, if the file doesn't say how it ended.
-    `number` names it in its process, `step` is its place in a transaction. `index` is its place in
-    the order that the store claims, if it claims one. `key_began_ns`: when the first operation on
-    its key began, if another one than the first that is yielded.
+    `number` names it in its process, `step` is its place in a transaction, and `together` of how
+    many operations, which are yielded in a row; 1 if it is judged by itself. `index` is its place
+    in the order that the store claims, if it claims one. `key_began_ns`: when the first operation
+    on its key began, if another one than the first that is yielded.
     """
 
     f: Function
     process: int | str
     number: int
     step: int = 0
+    together: int = 1
     file: str
     line: int
     key: str

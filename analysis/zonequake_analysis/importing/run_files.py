@@ -37,7 +37,7 @@ class _Key:
 
     def __init__(self) -> None:
         self.last_write_ns = self.last_read_ns = -(2**63)
-        self.places: tuple[int, int] = (0, 0)
+        self.places: list[int] = []
 
 
 def write_run(
@@ -87,18 +87,23 @@ def _write_history(file: Path, found: Iterable[OperationLines], began_ns: int) -
         for invoke, completion in found:
             operations += 1
             place = write(invoke)
-            key = keys.setdefault(invoke.key, _Key())
+            for part in invoke.parts:
+                keys.setdefault(part.key, _Key())
             if completion is None:
                 continue
-            places = (place, write(completion))
+            places = [place, write(completion)]
             if completion.type != OK:
                 continue
-            if completion.f != Function.READ:
-                key.last_write_ns = max(key.last_write_ns, completion.time)
-            elif completion.inv >= key.last_read_ns:
-                key.last_read_ns, key.places = completion.inv, places
+            parts = completion.parts
+            writes = any(part.f != Function.READ for part in parts)
+            for part in parts:
+                key = keys[part.key]
+                if part.f != Function.READ:
+                    key.last_write_ns = max(key.last_write_ns, completion.time)
+                elif completion.inv >= key.last_read_ns:
+                    key.last_read_ns, key.places = completion.inv, [] if writes else places
         finals = [key for key in keys.values() if key.last_read_ns > key.last_write_ns]
-        for place in sorted(place for key in finals for place in key.places):
+        for place in sorted({place for key in finals for place in key.places}):
             stream.seek(place)
             stream.write(_FINAL)
     return Written(operations=operations, keys=len(keys), read_finally=len(finals))

@@ -6,7 +6,7 @@ twice, and no process goes on after an operation without an answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from zonequake_analysis.errors import ImportRefused
 from zonequake_analysis.importing.edn import text_of
 from zonequake_analysis.importing.operations import (
     FAIL,
+    HINT_SPLIT,
     INFO,
     OK,
     Choices,
@@ -22,8 +23,10 @@ from zonequake_analysis.importing.operations import (
     Notes,
 )
 from zonequake_analysis.importing.values import Values
+from zonequake_analysis.inputs.transactions.steps import SCHEMA_VERSION
 
 SCHEMA = 1
+TRANSACTION = "transaction"
 ZONE, CLOCK = "imported", "imported"
 FIRST_OWN_PROCESS = 2**52
 """Numbers below it are the file's own process numbers; from here on they are ours."""
@@ -31,6 +34,14 @@ FIRST_OWN_PROCESS = 2**52
 _TWICE = "registers were written one value twice: a search judges them"
 _WENT_ON = "processes went on after an unknown outcome, under a number of ours"
 _OF_TWO_FILES = "clients have the number of one in another file, and get a number of ours"
+
+
+class StepOfLine(msgspec.Struct, frozen=True, gc=False):
+    """A step of a transaction's line."""
+
+    f: str
+    key: str
+    value: int | list[int] | None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -44,7 +55,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     role: str = "load"
     zone: str = ZONE
     partition: int = 0
-    key: str
+    key: str | None = None
     value: int | list[int] | None = None
     expected: int | None = None
     applied: bool | None = None
@@ -61,6 +72,21 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     read: str | None = None
     attempts: int | None = None
     error: str | None = None
+
+    @property
+    def parts(self) -> list[StepOfLine]:
+        """The steps; of a single operation it is the only one."""
+        return [StepOfLine(self.f, self.key or "", self.value)]
+
+
+class LineOfSteps(Line, frozen=True, kw_only=True, gc=False):
+    """The line of a transaction."""
+
+    steps: list[StepOfLine]
+
+    @property
+    def parts(self) -> list[StepOfLine]:
+        return self.steps
 
 
 OperationLines = tuple[Line, Line | None]
@@ -84,19 +110,28 @@ def pairs(
     """Yields the lines of each operation. Raises ImportRefused."""
     keys: dict[str, _Key] = {}
     processes = _Processes(notes)
+    steps: list[ForeignOperation] = []
     for operation in operations:
         key = keys.setdefault(operation.key, _Key())
         _keep_kind(key, operation)
         if choices.initial is not None and not key.seen and not key.is_list:
             yield _initial(operation, processes, key, values.number_of(choices.initial))
         key.seen = True
+        if operation.together > 1:
+            steps.append(operation)
+            if len(steps) == operation.together:
+                yield _transaction(steps, processes, keys, values, notes)
+                steps = []
+            continue
         yield _pair(operation, processes, key, values, notes)
 
 
 def _keep_kind(key: _Key, operation: ForeignOperation) -> None:
     """Raises ImportRefused if a key is used both as a register and as a list."""
     f, value = operation.f, operation.value
-    if f is Function.READ and not isinstance(value, list):
+    if operation.together > 1:
+        is_list = True
+    elif f is Function.READ and not isinstance(value, list):
         if value is None or operation.outcome != OK:
             return
         is_list = False
@@ -153,6 +188,57 @@ def _pair(
         term=None if place is None else 1,
         index=place,
         error=operation.error,
+    )
+
+
+def _transaction(
+    steps: Sequence[ForeignOperation],
+    processes: _Processes,
+    keys: Mapping[str, _Key],
+    values: Values,
+    notes: Notes,
+) -> OperationLines:
+    """Returns the lines of operations over lists that are done together or not at all."""
+    first = steps[0]
+    done: list[StepOfLine] = []
+    for one in steps:
+        number = _number(one, values)
+        if one.f is Function.READ and isinstance(number, int):
+            raise ImportRefused(
+                one.file,
+                one.line,
+                "value",
+                f"found {text_of(one.value)[:60]} as what was read in a transaction, expected a "
+                f"list: transactions are judged over lists alone; {HINT_SPLIT}",
+            )
+        if isinstance(number, int) and one.outcome != FAIL:
+            _keep_unique(keys[one.key], one, number, notes)
+        if one.f is Function.READ:
+            number = number or None  # an empty list, as the load writes it
+        done.append(StepOfLine(one.f.value, one.key, number))
+    asked = [StepOfLine(s.f, s.key, None if s.f == Function.READ else s.value) for s in done]
+    process = processes.number_of(first)
+    invoke = LineOfSteps(
+        schema=SCHEMA_VERSION,
+        type="invoke",
+        f=TRANSACTION,
+        process=process,
+        op=f"{process}-{first.number}",
+        sched=first.inv_ns,
+        inv=first.inv_ns,
+        time=first.inv_ns,
+        wall=first.inv_ns,
+        steps=asked,
+    )
+    if first.outcome is None:
+        return invoke, None
+    return invoke, msgspec.structs.replace(
+        invoke,
+        type=first.outcome,
+        time=first.fin_ns,
+        wall=first.fin_ns,
+        error=first.error,
+        steps=done,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -84,6 +85,48 @@ def test_a_lost_append_is_found(spark: SparkSession, tmp_path: Path) -> None:
     _, judgement = judged(spark, tmp_path, "jepsen", appends(last="[1]"))
     found = verdicts(judgement)
     assert found["lost-writes"] is found["linearizability"] is Verdict.VIOLATED
+
+
+def transactions(*steps: str) -> str:
+    """Transactions side by side in time, each of a process of its own; the last one after them.
+    What was asked has nil where a list was read."""
+    lines, end = [], len(steps) - 1
+    for number, done in enumerate(steps):
+        asked = re.sub(r"(:r \S+) \[[\d ]*\]", r"\1 nil", done)
+        at = (100, 200) if number == end else (10 + number, 50 + number)
+        for kind, text, at_ns in (("invoke", asked, at[0]), ("ok", done, at[1])):
+            lines.append((at_ns, f":type :{kind}, :f :txn, :value [{text}], :process {number}"))
+    return "\n".join(f"{{{text}, :time {at_ns}}}" for at_ns, text in sorted(lines))
+
+
+LAST = "[:r 1 [1]] [:r 2 [2]]"
+
+
+def test_transactions_of_several_steps_that_have_an_order_pass(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    text = transactions("[:append 1 1] [:r 2 []]", "[:append 2 2] [:r 1 [1]]", LAST)
+    _, judgement = judged(spark, tmp_path, "jepsen", text)
+    assert judgement.verdict is Verdict.PASSED, judgement.checks
+    (check,) = (check for check in judgement.checks if check.name == "transactions")
+    assert (check.verdict, check.checked) == (Verdict.PASSED, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        ("G1c", ("[:append 1 1] [:r 2 [2]]", "[:append 2 2] [:r 1 [1]]", LAST)),
+        ("half", ("[:append 1 1] [:append 2 2]", "[:r 1 [1]] [:r 2 []]", LAST)),
+    ],
+)
+def test_transactions_of_jepsen_without_an_order_are_violated(
+    spark: SparkSession, tmp_path: Path, kind: str, steps: tuple[str, ...]
+) -> None:
+    _, judgement = judged(spark, tmp_path, "jepsen", transactions(*steps))
+    (check,) = (check for check in judgement.checks if check.name == "transactions")
+    assert check.verdict is Verdict.VIOLATED
+    assert kind in check.summary
+    assert verdicts(judgement)["linearizability"] is Verdict.PASSED, "no key by itself shows it"
 
 
 def jepsen(of_key: dict[int, list[Step]]) -> str:

@@ -13,6 +13,8 @@ from zonequake_analysis.errors import ImportRefused, RunFolderError
 from zonequake_analysis.importing.command import Source, app, import_history
 from zonequake_analysis.importing.operations import Choices
 from zonequake_analysis.importing.translation import Line
+from zonequake_analysis.inputs.shapes import CORRUPT
+from zonequake_analysis.inputs.transactions.steps import step_rows
 from zonequake_load.pod.history import HistoryEvent
 
 TUPLES = """\
@@ -142,11 +144,84 @@ TWO = """\
 """
 
 
-def test_a_transaction_of_two_operations_is_refused_or_split_if_that_is_asked_for(
-    tmp_path: Path,
+def test_a_transaction_of_two_operations_is_one_line_with_its_steps(tmp_path: Path) -> None:
+    found = imported(tmp_path, "jepsen", TWO)
+    asked, done = found.lines
+    assert [(line["schema"], line["f"], line["key"], line["op"]) for line in found.lines] == [
+        (2, "transaction", None, "0-0")
+    ] * 2
+    appended = {"f": "append", "key": "9", "value": 1}
+    assert asked["steps"] == done["steps"] == [appended, {"f": "read", "key": "8", "value": None}]
+    found = imported(tmp_path, "jepsen", TWO.replace("[:r 8 []]", "[:r 8 [3 4]]"))
+    assert found.ends[0]["steps"][1]["value"] == [3, 4]
+    for line in found.lines:
+        rows = step_rows(json.dumps(line).encode())
+        assert rows is not None
+        assert [row.get(CORRUPT) for row in rows] == [None, None]
+        assert [row["op"] for row in rows] == ["0-0/1of2", "0-0/2of2"]
+
+
+@pytest.mark.parametrize("outcome", ["info", "fail", None])
+def test_a_transaction_that_was_not_answered_has_read_nothing(
+    tmp_path: Path, outcome: str | None
 ) -> None:
-    with pytest.raises(ImportRefused, match=r"line 1, :value: .*--split-transactions"):
-        imported(tmp_path, "jepsen", TWO)
+    first, last = TWO.splitlines()
+    found = imported(
+        tmp_path, "jepsen", f"{first}\n{last.replace(':ok', f':{outcome}') if outcome else ''}"
+    )
+    assert [line["type"] for line in found.lines] == ["invoke", *([outcome] if outcome else [])]
+    assert {step["value"] for line in found.lines for step in line["steps"]} == {1, None}
+
+
+def test_values_of_a_transaction_that_are_no_integers_get_numbers(tmp_path: Path) -> None:
+    text = TWO.replace("[:append 9 1]", '[:append 9 "x"]').replace("[]", '["y"]')
+    found = imported(tmp_path, "jepsen", text)
+    append, read = found.ends[0]["steps"]
+    assert found.values == {str(append["value"]): '"x"', str(read["value"][0]): '"y"'}
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ("[[:append 9 1] [:r 9 nil]]", "key 9 is in two steps of a transaction"),
+        ("[[:w 9 1] [:r 8 nil]]", "a transaction that writes a register"),
+        (f"[{' '.join(f'[:r {n} nil]' for n in range(128))}]", "a transaction of 128 operations"),
+    ],
+)
+def test_a_transaction_that_no_line_can_hold_is_refused_with_what_is_missing(
+    tmp_path: Path, steps: str, told: str
+) -> None:
+    text = f"{{:type :invoke, :f :txn, :value {steps}, :process 0, :time 1}}"
+    with pytest.raises(ImportRefused, match=rf"line 1, :value: {told}.*--split-transactions"):
+        imported(tmp_path, "jepsen", text)
+    assert len(imported(tmp_path, "jepsen", text, split=True).lines) > 1
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (TWO.replace(":r 8 []", ":r 8 5").replace("9 1", "9 2"), "found 5 as what was read"),
+        (TWO.replace("8 []", "7 []").replace("8 nil", "7 nil"), "appended to key 9 a second time"),
+        ("{:type :invoke, :f :write, :value [8 1], :process 1, :time 1}\n", "key 8 is a register"),
+    ],
+)
+def test_the_rules_of_lists_hold_in_transactions(tmp_path: Path, more: str, told: str) -> None:
+    text = TWO + more.replace(":process 0", ":process 5")
+    with pytest.raises(ImportRefused, match=told):
+        imported(tmp_path, "jepsen", text)
+
+
+def test_the_last_reads_of_transactions_are_final_ones(tmp_path: Path) -> None:
+    reads = """\
+{:type :invoke, :f :txn, :value [[:r 9 nil] [:r 8 nil]], :process 0, :time 3}
+{:type :ok, :f :txn, :value [[:r 9 [1]] [:r 8 nil]], :process 0, :time 4}
+"""
+    found = imported(tmp_path, "jepsen", TWO + reads)
+    assert [line["role"] for line in found.lines] == ["load"] * 2 + ["final"] * 2
+    assert {line["role"] for line in imported(tmp_path, "jepsen", TWO).lines} == {"load"}
+
+
+def test_a_transaction_is_split_if_that_is_asked_for(tmp_path: Path) -> None:
     found = imported(tmp_path, "jepsen", TWO, split=True)
     assert [(e["f"], e["key"], e["value"]) for e in found.ends] == [
         ("append", "9", 1), ("read", "8", [])

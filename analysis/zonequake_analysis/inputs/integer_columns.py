@@ -52,6 +52,8 @@ _CUT = "the file ends within a line, expected a whole one, as another piece of t
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of some lines of a history. Times in ns, None if there is none.
 
+    `first_clock`, `last_clock`: an empty name if a line names no clock.
+
     `unused_files`: how many column files were not used; `unused`: the first one, and why.
     """
 
@@ -153,7 +155,7 @@ def typed(
     table = pa.table([columns[field.name] for field in EVENTS], schema=EVENTS)
     if not usable.all():
         table = table.filter(pa.array(usable))
-    clocks = pc.min_max(get("clock"))
+    clocks = _clocks(get("clock"), usable)
     fin = table.column("fin")
     ended = pc.filter(fin, pc.less(fin, NEVER_NS))
     last = (pc.max(table.column("inv")).as_py(), pc.max(ended).as_py())
@@ -161,8 +163,8 @@ def typed(
         lines=len(lines) - _later_steps(get("step")) + int(_true(get("paired")).sum()),
         torn=int(_true(pc.equal(get(CORRUPT), TORN)).sum()),
         faults=faults,
-        first_clock=clocks["min"].as_py(),
-        last_clock=clocks["max"].as_py(),
+        first_clock=clocks[0],
+        last_clock=clocks[1],
         wall_offset=_wall_offset(lines, usable),
         start=pc.min(table.column("sched")).as_py(),
         end=max((t for t in last if t is not None), default=None),
@@ -196,6 +198,14 @@ def _without_empty(lists: pa.Array) -> pa.Array:
 def _later_steps(step: pa.Array) -> int:
     """Returns the number of rows that are no lines of their own."""
     return int(_true(pc.greater(step, 0)).sum())
+
+
+def _clocks(names: pa.Array, usable: NDArray[np.bool_]) -> tuple[str | None, str | None]:
+    """Returns the first and the last name of a clock; empty for lines that name none."""
+    if names.null_count:
+        names = pc.fill_null(names.filter(pa.array(usable)), "")
+    found = pc.min_max(names)
+    return found["min"].as_py(), found["max"].as_py()
 
 
 def _wall_offset(lines: pa.RecordBatch, usable: NDArray[np.bool_]) -> int | None:

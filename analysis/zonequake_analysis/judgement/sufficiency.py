@@ -52,7 +52,7 @@ def _history(e: Evidence) -> Check:
     if e.unread_histories:
         problems.append(_unread(e.unread_histories))
     if e.incomparable:
-        shown = " and ".join(f"`{name[:60]}`" for name in q.clocks)
+        shown = " and ".join(f"`{name[:60]}`" if name else "none" for name in q.clocks)
         problems.append(
             f"several clocks, such as {shown} in the field `clock`, and no clock_offset_ns in "
             "run.yaml"

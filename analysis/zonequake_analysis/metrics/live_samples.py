@@ -117,8 +117,9 @@ def time_of_run(
     doesn't say what time it was.
     """
     if len(clocks) > 1:
+        shown = " and ".join(name or "none" for name in clocks)
         raise PrometheusError(
-            f"found times of several clocks in the history, such as {' and '.join(clocks)}; "
+            f"found times of several clocks in the history, such as {shown}; "
             "expected one: which samples of Prometheus are of its time isn't known"
         )
     first_ns, last_ns = start_ns - AROUND_NS, end_ns + AROUND_NS

@@ -55,7 +55,7 @@ class Quality:
     orphans: int  # completions without an invoke
     cut_off: int  # invokes without a completion
     unplaced: int  # ok operations of the load that carry no position
-    clocks: tuple[str, ...]  # at most the first and the last name: it matters if there are several
+    clocks: tuple[str, ...]  # at most the first and the last name; empty: lines name none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,6 @@ def ingest(
     found = result.found
     facts = found[0].facts if found else Facts()
     faults = defects_together([facts.faults, result.overlapping, *(b.faults for b in found)])
-    clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
         read_ops=lambda: operations(
             spark,
@@ -159,9 +158,18 @@ def ingest(
             orphans=sum(b.orphans for b in found),
             cut_off=sum(b.cut_off for b in found),
             unplaced=sum(b.unplaced for b in found),
-            clocks=tuple(sorted(str(name) for name in clocks)),
+            clocks=clocks_of(facts),
         ),
     )
+
+
+def clocks_of(facts: Facts) -> tuple[str, ...]:
+    """Returns the names of two clocks of a history if there are several, else the one.
+
+    Lines that name none have a clock of their own, without a name, if others name one.
+    """
+    found = {name for name in (facts.first_clock, facts.last_clock) if name is not None}
+    return tuple(sorted(found)) if any(found) else ()
 
 
 def _unused(facts: Facts) -> str:

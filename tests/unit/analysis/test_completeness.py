@@ -99,6 +99,9 @@ def test_a_history_of_several_clocks_names_two_of_them() -> None:
     (history,) = [check for check in judge(e) if check.name == "history"]
     assert history.verdict is Verdict.UNKNOWN
     assert "several clocks, such as `6f1c` and `a0b2` in the field `clock`" in history.summary
+    e = replace(e, quality=replace(e.quality, clocks=("", "6f1c")))
+    (history,) = [check for check in judge(e) if check.name == "history"]
+    assert "several clocks, such as none and `6f1c` in the field `clock`" in history.summary
 
 
 @pytest.mark.parametrize("bound_ns", [0, 5_000_000])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.analysis.judged_lines import judged, line, operation, suspicious, told, written
 from zonequake_analysis.inputs.defects.of_history import MOST_REFUSED, HistoryDefectKind, in_words
+from zonequake_analysis.spark_pass.ingest import clocks_of
 
 GOOD = [*operation(1), *operation(2, f="read", value=1)]
 
@@ -121,6 +122,7 @@ def test_an_operation_that_ended_before_it_began_is_the_historys_fault(tmp_path:
         ({"expected": -(2**63)}, "expected", "found -9223372036854775808"),
         ({"time": 2**62}, "time", "73 years"),
         ({"sched": -(2**62)}, "sched", "73 years"),
+        ({"sched": 301}, "sched", "found 301, expected no more than `inv`, 300"),
         ({"time": 2**63}, "time", "Expected"),
         ({"key": 5}, "key", "Expected `str | null`, got `int`"),
     ],
@@ -230,6 +232,51 @@ def test_a_line_of_another_schema_version_is_told_and_judged(
     assert sentence.startswith("2 lines are of another schema version: ")
     assert f"history/load-0.jsonl:5, field `schema`: {said}, expected 1" in sentence
     assert f"history/load-0.jsonl:6, field `schema`: {said}, expected 1" in sentence
+
+
+@pytest.mark.parametrize("how", ["null", "lacking"])
+def test_a_line_that_does_not_say_when_its_operation_was_due_is_told_and_judged(
+    tmp_path: Path, how: str
+) -> None:
+    phantom = [
+        json.dumps({k: v for k, v in _fields(one).items() if v is not None or how == "null"})
+        for one in operation(3, f="read", value=99, expected=None, found=None, sched=None)
+    ]
+    files = written(tmp_path, [*GOOD, *phantom])
+    found, faults = judged(files, tmp_path / "ops")
+    assert (faults.refused, suspicious(found)) == ([], True)
+    (sentence,) = told(files, tmp_path / "ops")
+    assert sentence.startswith("2 lines don't say when their operation was due: ")
+    assert "history/load-0.jsonl:5, field `sched`: it is missing, so `inv` counts" in sentence
+
+
+@pytest.mark.parametrize("kind", ["invoke", "info"])
+def test_an_operation_without_an_answer_was_due_before_it_began(tmp_path: Path, kind: str) -> None:
+    lines = operation(3, key="k2", type="info", index=None, sched=301)
+    files = written(tmp_path, [*GOOD, *lines[: 1 if kind == "invoke" else 2]])
+    (sentence,) = told(files, tmp_path / "ops")
+    assert "field `sched`: found 301, expected no more than `inv`, 300" in sentence
+
+
+@pytest.mark.parametrize(
+    ("clocks", "names"),
+    [
+        (("c", "c"), ("c",)),
+        (("c", "d"), ("c", "d")),
+        (("c", None), ("", "c")),
+        ((None, "c"), ("", "c")),
+        ((None, None), ()),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_lines_without_a_clock_are_of_another_one_than_those_that_name_theirs(
+    tmp_path: Path, clocks: tuple[str | None, str | None], names: tuple[str, ...], apart: bool
+) -> None:
+    """`apart`: in files of their own. A line that can't be read says nothing of its clock."""
+    one, other = (operation(n + 1, key=f"k{n}", clock=name) for n, name in enumerate(clocks))
+    files = [one, other] if apart else [[*one, *other, "no JSON", line()[:40]]]
+    found, _ = judged(written(tmp_path, *files), tmp_path / "ops")
+    assert clocks_of(found[0].facts) == names
 
 
 def _fields(text: str) -> dict[str, object]:

@@ -45,6 +45,7 @@ class HistoryDefectKind(StrEnum):
     FIELD = "lines lack a field, or hold in it what can't be"
     WIDE = "positions are incomplete or too wide"
     SCHEMA = "lines are of another schema version"
+    UNDUE = "lines don't say when their operation was due"
     REPEATED = "lines carry an op that names another operation as well"
     MOVED = "lines put a key into one partition that others put into another"
     TWO_USES = "keys are used both as a register and as a list"

@@ -39,7 +39,7 @@ _PATH = " - at `$."
 """The decoder names the field after this text."""
 
 _TYPES = ("invoke", *(name.name.lower() for name in OutcomeCode))
-_JUDGED = (HistoryDefectKind.WIDE, HistoryDefectKind.SCHEMA)
+_JUDGED = (HistoryDefectKind.WIDE, HistoryDefectKind.SCHEMA, HistoryDefectKind.UNDUE)
 """Defects that refuse no key: its operations are judged all the same."""
 
 _NEEDED = ("process", "op", "zone", "key", "partition", "inv")
@@ -132,6 +132,14 @@ def _rules(
         yield _Rule(field=name, rows=far, words=_found(lines, name, within))
     early = _true(pc.less(get("time"), get("inv")))
     yield _Rule(field="time", rows=early, words=_before_its_invoke(lines))
+    late = _true(pc.greater(get("sched"), get("inv")))
+    yield _Rule(field="sched", rows=late, words=_due_after_its_invoke(lines))
+    yield _Rule(
+        field="sched",
+        rows=~_valid(get("sched")),
+        words=lambda _: "it is missing, so `inv` counts, and latency may be longer",
+        kind=HistoryDefectKind.UNDUE,
+    )
     yield from _values(lines, invoke)
     if twice is not None:
         yield _Rule(
@@ -263,6 +271,14 @@ def _before_its_invoke(lines: pa.RecordBatch) -> Callable[[int], str]:
     def words(row: int) -> str:
         time, inv = lines.column("time")[row], lines.column("inv")[row]
         return f"found {time}, expected no less than `inv`, {inv}"
+
+    return words
+
+
+def _due_after_its_invoke(lines: pa.RecordBatch) -> Callable[[int], str]:
+    def words(row: int) -> str:
+        sched, inv = lines.column("sched")[row], lines.column("inv")[row]
+        return f"found {sched}, expected no more than `inv`, {inv}"
 
     return words
 

@@ -25,7 +25,7 @@ from zonequake_analysis.importing.operations import (
     Function,
     Notes,
 )
-from zonequake_analysis.inputs.transactions.steps import MOST_STEPS
+from zonequake_analysis.inputs.transactions.line_rules import MOST_STEPS
 
 _FUNCTIONS = {
     ":read": Function.READ,

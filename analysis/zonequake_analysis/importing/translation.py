@@ -23,7 +23,7 @@ from zonequake_analysis.importing.operations import (
     Notes,
 )
 from zonequake_analysis.importing.values import Values
-from zonequake_analysis.inputs.transactions.steps import SCHEMA_VERSION
+from zonequake_analysis.inputs.transactions.line_rules import SCHEMA_VERSION
 
 SCHEMA = 1
 TRANSACTION = "transaction"

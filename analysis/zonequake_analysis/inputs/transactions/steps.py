@@ -26,16 +26,11 @@ from numpy.typing import NDArray
 
 from zonequake_analysis.inputs.even_lines import text_of
 from zonequake_analysis.inputs.shapes import CORRUPT
+from zonequake_analysis.inputs.transactions.line_rules import MOST_STEPS, SCHEMA_VERSION
 from zonequake_analysis.text.strange_bytes import strange_bytes
-
-SCHEMA_VERSION = 2
-"""Of the lines of transactions."""
 
 MARK = b'"transaction"'
 """Every line of a transaction has these bytes, and hardly another one."""
-
-MOST_STEPS = 127
-"""The number of a step is a byte."""
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Short = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]

@@ -33,7 +33,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.analysis.engines import cost_of
+from benchmarks.analysis.engines import cost_of, zonequake
 from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.inputs.column_files.command import write_column_files
 from zonequake_analysis.inputs.column_files.one_range import FOLDER
@@ -43,7 +43,6 @@ LIMIT_S = 50
 """For 10 million operations (docs/performance.md)."""
 
 _MODULE = "benchmarks.analysis.bench_analysis"
-_ZONEQUAKE = "from zonequake_ctl.entry_points import zonequake; zonequake()"
 
 _READ = """
 CREATE TABLE line AS SELECT type, f, process, op, role, partition, key, value, expected, found,
@@ -223,7 +222,7 @@ def measured(name: str, run: Path) -> dict[str, float | int | str]:
     """What one engine costs, in a process of its own."""
     command = [sys.executable, "-m", _MODULE, "--only", name, "--folder", str(run)]
     if name == "spark":
-        command = [sys.executable, "-c", _ZONEQUAKE, "analyze", str(run)]
+        command = zonequake("analyze", run)
     cost = cost_of(command)
     return {
         "engine": name,

@@ -15,17 +15,14 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.analysis.engines import cost_of
+from benchmarks.analysis.engines import cost_of, zonequake
 
 LIMIT_S = 5
 """For a demo's run with its metrics (docs/performance.md)."""
-
-_ZONEQUAKE = "from zonequake_ctl.entry_points import zonequake; zonequake()"
 
 
 def main() -> None:
@@ -40,7 +37,7 @@ def main() -> None:
         shutil.copytree(arguments.run, run)
         for _ in range(arguments.times):
             began_s = time.time()
-            cost = cost_of([sys.executable, "-c", _ZONEQUAKE, "analyze", str(run)])
+            cost = cost_of(zonequake("analyze", run))
             seconds.append((run / "report.html").stat().st_mtime - began_s)
             print(
                 json.dumps(

@@ -6,6 +6,7 @@ import math
 import os
 import resource
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -47,6 +48,12 @@ class ProcessTree:
         if now_s >= self.memory_due_s:
             self.memory_due_s = now_s + _MEMORY_EACH_S
             self.peak_bytes = max(self.peak_bytes, sum(map(_proportional_bytes, now)))
+
+
+def zonequake(*arguments: str | Path) -> list[str]:
+    """Returns the command that a user starts so, with this Python and this folder's code."""
+    program = "from zonequake_ctl.entry_points import zonequake; zonequake()"
+    return [sys.executable, "-c", program, *map(str, arguments)]
 
 
 def cost_of(

@@ -49,8 +49,7 @@ def even_columns(lines: pa.Array, shape: pa.Schema) -> tuple[dict[str, pa.Array]
     """Returns the columns of the lines that have the commonest form, and which lines these are.
 
     `lines`: UTF-8, each with its end. `shape`: the columns, to which `LACKS` is added; one that the
-    lines lack is null. None
-    if another reader must look at all of them. Pure.
+    lines lack is null. None if another reader must look at all of them. Pure.
     """
     text = text_of(lines)
     marks = text.translate(None, _NO_MARKS).split(b"\n")[:-1]

@@ -50,9 +50,14 @@ def name_ids(zones: pa.Array, names: pa.Array) -> NDArray[np.int64]:
 
 def _ids(zone: str, names: pa.Array) -> NDArray[np.int64]:
     """Returns `name_id` of different names of a zone."""
+    return digests(names, seed=_of_zone(zone))
+
+
+def digests(names: pa.Array, *, seed: int = 0) -> NDArray[np.int64]:
+    """Returns 64 bits of XXH3 over each name; none is null."""
     texts = names.cast(pa.binary()).to_pylist()
-    digests = map(xxh3_64_intdigest, texts, repeat(_of_zone(zone)))
-    return np.fromiter(digests, np.uint64, len(texts)).view(np.int64)
+    found = map(xxh3_64_intdigest, texts, repeat(seed))
+    return np.fromiter(found, np.uint64, len(texts)).view(np.int64)
 
 
 def _of_zone(zone: str) -> int:

@@ -5,7 +5,6 @@ optional.
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -374,11 +373,10 @@ def read_dumps(run: Path | Location) -> list[Dump]:
     Raises RunFolderError for one that can't be read, and if `dumps` is no folder to list.
     """
     folder = Location.of(run) / "dumps"
-    if (path := folder.local) is not None and path.exists():
-        try:
-            os.listdir(path)
-        except OSError as error:
-            raise RunFolderError(f"{folder}: {error.strerror}; expected a folder") from error
+    try:
+        folder.check_listable()
+    except OSError as error:
+        raise RunFolderError(f"{folder}: {error.strerror}; expected a folder") from error
     return [_dump(file) for file in folder.listed(".jsonl")]
 
 

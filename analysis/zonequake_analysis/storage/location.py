@@ -172,6 +172,12 @@ class Location:
             names = [name for name in self.modified_s() if name.endswith(ending)]
         return [self / name for name in sorted(names) if not (ending and name.startswith("."))]
 
+    def check_listable(self) -> None:
+        """Raises OSError if this folder is there, on this machine, and can't be listed or is none,
+        of which `listed` says nothing."""
+        if (path := self.local) is not None and path.exists():
+            os.listdir(path)
+
     def all_below(self, ending: str) -> list[Location]:
         """Lists the files whose names end so, in this folder and all folders in it, by name; hidden
         ones as `listed` does."""

@@ -12,6 +12,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from tests.unit.load.made_up_load import load_of
 from tests.unit.load.made_up_target import MadeUpTarget
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import (
@@ -23,12 +24,9 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
-from zonequake_load.pod.control import LoadPlan, OperationRequest, Phase
-from zonequake_load.pod.history import Recorder, machine_clock
+from zonequake_load.pod.control import OperationRequest, Phase
 from zonequake_load.pod.load import LoadPod
-from zonequake_load.pod.recovery import read_past
 from zonequake_load.pod.server import make_app
-from zonequake_load.pod.tally import OperationTally
 
 WRITE = Operation(f=Function.WRITE, key="k", value=7)
 
@@ -64,17 +62,7 @@ def target() -> Target:
 
 @pytest.fixture
 def load(target: Target, tmp_path: Path) -> LoadPod:
-    return LoadPod(
-        LoadPlan(client="some:client", zone="z", seeds=["s:1"]),
-        pod="p-0",
-        ordinal=0,
-        incarnation=1,
-        directory=tmp_path,
-        target=target,
-        recorder=Recorder(tmp_path, "p-0-1", "z", machine_clock()),
-        tally=OperationTally(CollectorRegistry()),
-        recovered=read_past(tmp_path),
-    )
+    return load_of(target, tmp_path)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from prometheus_client import CollectorRegistry
 
+from tests.unit.load.made_up_load import load_of
 from tests.unit.load.made_up_target import MadeUpTarget
 from tests.unit.targets.test_toy import Running, opened
 from zonequake_chaos.conformance.client import AskingClient
@@ -28,11 +28,8 @@ from zonequake_load.operation import (
     TransactionOperation,
     Type,
 )
-from zonequake_load.pod.control import LoadPlan, OperationRequest
-from zonequake_load.pod.history import Recorder, machine_clock
+from zonequake_load.pod.control import OperationRequest
 from zonequake_load.pod.load import LoadPod
-from zonequake_load.pod.recovery import read_past
-from zonequake_load.pod.tally import OperationTally
 from zonequake_load.targets.planted_lie import LyingTarget
 from zonequake_load.targets.protocol import Target
 
@@ -104,20 +101,6 @@ async def test_all_else_is_the_honest_client_s() -> None:
     assert honest.asked == ["open", "close"]
     assert (lying.partitions, lying.partition_of("k")) == (1, 0)
     assert lying.key_for_partition("stem", 0) == "stem"
-
-
-def load_of(target: Target, folder: Path) -> LoadPod:
-    return LoadPod(
-        LoadPlan(client="some:client", zone="z", seeds=["s:1"]),
-        pod="p-0",
-        ordinal=0,
-        incarnation=1,
-        directory=folder,
-        target=target,
-        recorder=Recorder(folder, "p-0-1", "z", machine_clock()),
-        tally=OperationTally(CollectorRegistry()),
-        recovered=read_past(folder),
-    )
 
 
 async def test_a_load_pod_lies_only_of_an_operation_that_asks_for_it(tmp_path: Path) -> None:

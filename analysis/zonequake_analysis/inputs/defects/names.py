@@ -21,9 +21,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
-from zonequake_analysis.inputs.ids import by_bucket
+from zonequake_analysis.inputs.ids import by_bucket, digests
 from zonequake_analysis.inputs.shapes import ABSENT, Function
 
 Ints = NDArray[np.int64]
@@ -136,8 +135,7 @@ def repeated(name: Ints, carrier: Ints) -> Ints:
 
 def hashed(names: pa.Array | pa.ChunkedArray) -> Ints:
     """Returns 64 bits that stand for each name; 0 for a null."""
-    texts = names.cast(pa.binary()).fill_null(b"").to_pylist()
-    found = np.fromiter(map(xxh3_64_intdigest, texts), np.uint64, len(texts)).view(np.int64)
+    found = digests(names.fill_null(""))
     if names.null_count:
         found[names.is_null().to_numpy(zero_copy_only=False)] = 0
     return found

@@ -8,7 +8,6 @@ Without `from_prometheus.json` the others are what a read that broke off left, a
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -74,11 +73,10 @@ def metric_files(run: Path | Location) -> list[Location]:
     Raises SamplesError, also if their folder is no folder, or can't be listed; LocationError.
     """
     folder = Location.of(run) / METRICS
-    if (path := folder.local) is not None and path.exists():
-        try:
-            os.listdir(path)  # a listing by a pattern says nothing of either
-        except OSError as error:
-            raise SamplesError(f"{folder}: {error.strerror}") from error
+    try:
+        folder.check_listable()
+    except OSError as error:
+        raise SamplesError(f"{folder}: {error.strerror}") from error
     read = live_read(run)
     of_server = () if read is None else read.files
     return [*folder.listed(".parquet"), *(folder / READ_FOLDER / name for name in of_server)]

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from zonequake_analysis.cluster.options import wrong_option
 from zonequake_analysis.command_errors import told_errors
 from zonequake_analysis.run_argument import (
     Archives,
@@ -60,6 +61,9 @@ def trend_command(
     Looks up to three folders deep for runs with a verdict; writes one page that loads nothing, and
     the table `trend`.
     """
+    wrong = wrong_option(master, None, driver_host, archives)
+    if wrong is not None:
+        raise typer.BadParameter(wrong)
     location = Location.of(folder)
     page = Location.of(out) if out is not None else location / PAGE
     written = Location.of(table) if table is not None else page.parent / TABLE

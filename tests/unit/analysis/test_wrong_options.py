@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import typer
 
 from zonequake_analysis import cli
 from zonequake_analysis.jvm import local_jvm
+from zonequake_analysis.many_runs import trend_command
 from zonequake_chaos.analysis_pods.command import app as analyze_here_or_in_the_cluster
 
 EARLIER = ("verdict.json", "report.html", "summary.md", "junit.xml", "tables/keys.parquet")
@@ -63,6 +65,22 @@ def test_a_wrong_option_is_a_usage_error_and_the_folder_is_left_as_it_is(
     assert told in capfd.readouterr().err
     assert {(judged / name).read_text() for name in EARLIER} == {"earlier"}
     assert not (judged / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--master", "sparc://x"], "found sparc://x, expected local,"),
+        (["--master", "local[0]"], "found local[0], expected local, local[4]"),
+        (["--archives", "missing.tar.gz"], "expected --master of a cluster"),
+        ([*CLUSTER, "--driver-host", ""], "this process can't listen"),
+    ],
+)
+def test_a_trend_refuses_a_wrong_option_before_it_looks_for_runs(
+    words: list[str], told: str, judged: Path
+) -> None:
+    with pytest.raises(typer.BadParameter, match=re.escape(told)):
+        trend_command.app([str(judged), *words], standalone_mode=False)
 
 
 @pytest.mark.parametrize("command", [cli.app, analyze_here_or_in_the_cluster])

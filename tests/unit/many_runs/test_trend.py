@@ -405,15 +405,6 @@ def test_a_single_run_and_none_make_a_page(tmp_path: Path) -> None:
     assert "No run with a verdict and a time was found." in rendered([])[1]
 
 
-def test_executors_python_is_refused_on_a_local_master_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_run(tmp_path, JudgedRun(name="r", operations=10))
-    words = [str(tmp_path), "--archives", str(tmp_path / "environment.tar.gz")]
-    assert typer.main.get_command(app).main(args=words, standalone_mode=False) == 255
-    assert "found --archives" in capsys.readouterr().err
-
-
 def test_a_place_that_there_can_not_be_is_wrong_usage(tmp_path: Path) -> None:
     here = str(tmp_path)
     for words in (

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.evidence_ignite.page import RELEASE
+from benchmarks.record.patching import apply_patch
 from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images import programs
 from zonequake_cluster.images.build import BuiltImage, Progress
@@ -58,7 +59,7 @@ def change_jar(lib: Path) -> None:
         work = Path(folder)
         source = fetch_source(work)
         released = _compiled(source, lib, work / "released")
-        apply_patch(work)
+        apply_patch(PATCH, work)
         patched = _compiled(source, lib, work / "patched")
         changed = {name: code for name, code in patched.items() if code != released.get(name)}
         replace_entries(lib / JAR, changed)
@@ -78,13 +79,6 @@ def fetch_source(folder: Path) -> Path:
         )
     with zipfile.ZipFile(jar) as archive:
         return Path(archive.extract(PATCHED, folder))
-
-
-def apply_patch(folder: Path) -> None:
-    """Applies the patch to sources in a folder, if all its lines are there. Raises ImageError."""
-    programs.require("patch")
-    exactly = ("--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch", "--strip=1")
-    programs.run(["patch", *exactly, f"--directory={folder}", f"--input={PATCH}"])
 
 
 def _compiled(source: Path, lib: Path, into: Path) -> dict[str, bytes]:

@@ -15,12 +15,14 @@ VIOLATED = "violated"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One published fault: where it is, what mends it, and what must find it. `volumes`: the number
-    of volumes that must be file systems of their own.
+    """One published fault: where it is, what mends it, and what must find it.
+
+    `control`: a release, or the same one with the patch of the entry's name, as `0.3.17+patch`.
+    `volumes`: the number of volumes that must be file systems of their own.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]+$")]
-    system: str
+    system: Literal["etcd", "pysyncobj"]
     published: str
     fault: str
     release: str
@@ -79,12 +81,13 @@ def finds(entry: Entry, one: Done) -> bool:
 
 
 def next_run(entry: Entry, done: Sequence[Done]) -> Next | None:
-    """Returns what is left of an entry: runs until the fault is found or the limit is reached, then
-    as many of the control with the same seeds.
+    """Returns what is left of an entry: runs until the fault is found, then as many of the control
+    with the same seeds; or runs to the limit in vain, and none of the control.
     """
     faulty = of(entry, done, entry.release)
-    if not any(finds(entry, one) for one in faulty) and len(faulty) < entry.limit:
-        return Next(release=entry.release, seed=_first_free(faulty))
+    if not any(finds(entry, one) for one in faulty):
+        is_over = len(faulty) >= entry.limit
+        return None if is_over else Next(release=entry.release, seed=_first_free(faulty))
     controls = {one.seed for one in of(entry, done, entry.control)}
     for one in faulty:
         if one.seed not in controls:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from benchmarks.record.entries import VIOLATED, Done, Entry, finds, of
+from benchmarks.record.entries import VIOLATED, Done, Entry, finds, next_run, of
 
 ETCDS_OWN = "https://github.com/etcd-io/etcd/blob/main/tests/robustness/README.md"
 NOT_RUN = "has not been run yet"
@@ -20,7 +20,9 @@ What runs of the harness found in releases that have a published fault, each bes
 mends it, with the same scenario and the same seeds. `make record` writes this page from
 [its results](record.jsonl), a line for each run; [the list](../../benchmarks/record/record.yaml)
 says what is run. A row is run until a check finds the fault, at most as often as its limit. A
-release is compiled with a newer Go than it was published with, so that its windows may differ.
+release is compiled with a newer Go than it was published with, so that its windows may differ. A
+control `+patch` is the same release with [the patch of the row's
+name](../../benchmarks/record/patches), where no release mends it.
 
 """
 
@@ -102,14 +104,15 @@ def _row(entry: Entry, done: Sequence[Done]) -> str:
     found = _found(entry, done)
     shown = f"![{entry.name}]({entry.name}.svg)" if found is not None and found.witness else "–"
     beside = f", {entry.beside} beside it" if entry.beside else ""
-    name = entry.published.rsplit("/", 1)[-1]
+    last = entry.published.rsplit("/", 1)[-1]
+    name = f"#{last}" if last.isdecimal() else last
     cells = [
         f"{entry.system} {entry.release}",
-        f"[#{name}]({entry.published}): {entry.fault}",
+        f"[{name}]({entry.published}): {entry.fault}",
         f"`{entry.scenario}`{beside}",
         ", ".join(f"`{check}`" for check in entry.checks),
         _until_found(entry, of(entry, done, entry.release)),
-        f"{entry.control}: {_control(of(entry, done, entry.control))}",
+        f"{entry.control}: {_control(entry, done)}",
         shown,
     ]
     return f"| {' | '.join(cells)} |"
@@ -122,12 +125,14 @@ def _until_found(entry: Entry, runs: Sequence[Done]) -> str:
         if finds(entry, one):
             return f"{number}, by {', '.join(f'`{check}`' for check in one.violated)}"
     end = "" if len(runs) >= entry.limit else f" yet, of at most {entry.limit}"
-    return f"not found in {len(runs)}{end}{_verdicts(runs)}"
+    return f"{'not found' if end else 'in vain'} in {len(runs)}{end}{_verdicts(runs)}"
 
 
-def _control(runs: Sequence[Done]) -> str:
+def _control(entry: Entry, done: Sequence[Done]) -> str:
+    runs = of(entry, done, entry.control)
     if not runs:
-        return NOT_RUN
+        in_vain = next_run(entry, done) is None
+        return "not run, as there is nothing to compare" if in_vain else NOT_RUN
     bad = [one for one in runs if one.verdict == VIOLATED]
     if bad:
         checks = sorted({check for one in bad for check in one.violated})

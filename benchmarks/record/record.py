@@ -20,9 +20,9 @@ from benchmarks.record.entries import Done, Entry, Next, first_of, read_done, re
 from benchmarks.record.loop import Work, asked, run_all
 from benchmarks.record.page import page, witnesses
 from benchmarks.record.runs import EVIDENCE, ROOT, Asked, judged, zonequake
+from benchmarks.record.systems import prepared
 from zonequake_chaos.scenario import manifest
 from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.images.etcd import build_etcd_release
 from zonequake_kube.errors import ChaosError
 
 LIST = Path(__file__).with_name("record.yaml")
@@ -65,22 +65,22 @@ def done_of(entry: Entry, run: Next, document: dict[str, Any], took_s: float) ->
 
 def run_one(entry: Entry, run: Next) -> Done:
     """Makes one run. Raises ChaosError, also if it could not be judged."""
-    built = build_etcd_release(run.release, progress=print)
+    needed = prepared(entry, run.release)
     if entry.volumes:
         volumes = ("--count", str(entry.volumes), "--mebibytes", str(VOLUME_MIB))
         zonequake("cluster", "limited-volumes", *volumes)
-    cluster = EmbeddedCluster(None, say=print)
-    if built.ref not in cluster.images():
-        cluster.load_image(built.archive)
     wanted = Asked(
         scenario=scenario_of(entry),
         seed=run.seed,
         out=RUNS / f"{entry.name}-{run.release}-{run.seed}",
         target=entry.system,
-        image=built.ref,
+        image=needed.image,
+        python_path=needed.python_path,
         overrides=entry.overrides,
     )
-    document, took_s = judged(wanted, working_beside(entry.beside, cluster.kubeconfig))
+    document, took_s = judged(
+        wanted, working_beside(entry.beside, EmbeddedCluster(None, say=print).kubeconfig)
+    )
     return done_of(entry, run, document, took_s)
 
 

@@ -28,7 +28,9 @@ _Line = TypeVar("_Line", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One run: its scenario, by name or file, and what else the command is given."""
+    """One run: its scenario, by name or file, and what else the command is given. `python_path`: a
+    folder of packages that stand before the installed ones, if any.
+    """
 
     scenario: str
     seed: int
@@ -36,6 +38,7 @@ class Asked:
     target: str
     image: str = ""
     overrides: Sequence[str] = ()
+    python_path: str = ""
 
     @property
     def command(self) -> list[str]:
@@ -43,6 +46,11 @@ class Asked:
         found += ["--target", self.target]
         found += ["--image", self.image] if self.image else []
         return [*found, *(f"--set={override}" for override in self.overrides)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"PYTHONPATH": self.python_path} if self.python_path else {}
+        return {**os.environ, **own}
 
 
 def judged(
@@ -62,7 +70,9 @@ def judged(
     log = out.with_name(f"{out.name}.log")
     with (
         log.open("w") as file,
-        subprocess.Popen(asked.command, stdout=file, stderr=subprocess.STDOUT) as process,
+        subprocess.Popen(
+            asked.command, stdout=file, stderr=subprocess.STDOUT, env=asked.environment
+        ) as process,
         beside or nullcontext(),
     ):
         code = process.wait()

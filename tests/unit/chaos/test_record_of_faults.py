@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from benchmarks.record import record
+from benchmarks.record import record, systems
 from benchmarks.record.entries import Done, Entry, Next, next_run, read_done, read_entries
 from benchmarks.record.page import NOT_RUN, page, picture, witnesses
-from benchmarks.record.runs import EVIDENCE, keep
+from benchmarks.record.runs import EVIDENCE, Asked, keep
+from zonequake_kube.errors import UsageError
 
 ENTRY = Entry(
     name="etcd-1",
@@ -58,7 +61,7 @@ def test_a_fault_is_looked_for_until_it_is_found_and_then_its_control_as_often()
 def test_a_violation_of_another_check_ends_no_search_and_the_limit_does() -> None:
     other = run(1, "3.5.2", "violated", "sessions")
     assert left(other) == Next(release="3.5.2", seed=2)
-    assert left(other, run(2), run(3)) == Next(release="3.5.3", seed=1)
+    assert left(other, run(2), run(3)) is None, "a control without a fault compares nothing"
 
 
 def test_a_run_that_was_kept_stays_whatever_is_killed_next(tmp_path: Path) -> None:
@@ -85,7 +88,10 @@ def test_the_page_says_of_a_row_without_runs_that_it_was_not_run() -> None:
     ("done", "said"),
     [
         ([run(1)], "not found in 1 yet, of at most 3 (1 passed)"),
-        ([run(1), run(2, "3.5.2", "unknown"), run(3)], "not found in 3 (2 passed, 1 unknown) |"),
+        (
+            [run(1), run(2, "3.5.2", "unknown"), run(3)],
+            "in vain in 3 (2 passed, 1 unknown) | 3.5.3: not run, as there is nothing to compare |",
+        ),
         ([run(1), FOUND], "| 2, by `lost-writes` | 3.5.3: has not been run yet |"),
         ([FOUND, run(2, "3.5.3")], "3.5.3: not violated in 1 (1 passed) | ![etcd-1]"),
         (
@@ -120,6 +126,40 @@ def test_a_run_keeps_the_witness_of_a_check_that_is_expected() -> None:
     document = {"verdict": "violated", "headline": "h", "checks": checks}
     done = record.done_of(ENTRY, Next(release="3.5.2", seed=7), document, 1.23)
     assert (done.violated, done.witness) == (["sessions", "lost-writes"], "of lost-writes")
+
+
+def test_a_link_to_a_number_shows_it_and_another_link_its_last_part() -> None:
+    source = msgspec.structs.replace(ENTRY, published="https://example.org/blob/syncobj.py")
+    assert "| [#1](https://example.org/issues/1): loses writes |" in page([ENTRY], [])
+    assert "| [syncobj.py](https://example.org/blob/syncobj.py): loses" in page([source], [])
+
+
+def test_a_control_by_patch_is_the_installed_library_but_for_one_place(tmp_path: Path) -> None:
+    entry = next(e for e in read_entries(record.LIST.read_text()) if e.system == "pysyncobj")
+    assert systems.prepared(entry, entry.release) == systems.Prepared()
+    patch = systems.PATCHES / f"{entry.name}.patch"
+    folder = systems.changed_library(systems.LIBRARY, patch, tmp_path / "changed")
+    package = files(systems.LIBRARY)
+    names = {file.name for file in package.iterdir() if file.name.endswith(".py")}
+    assert {file.name for file in (folder / systems.LIBRARY).glob("*.py")} == names
+    differ = {
+        name
+        for name in names
+        if (folder / systems.LIBRARY / name).read_text() != (package / name).read_text()
+    }
+    assert differ == {"syncobj.py"}
+    changed = (folder / systems.LIBRARY / "syncobj.py").read_text()
+    compile(changed, "syncobj.py", "exec")
+    assert changed.count("if len(prevEntries) > 1 and newEntries:") == 1
+    first = Asked(scenario="s", seed=1, out=tmp_path, target="t", python_path=str(folder))
+    assert first.environment["PYTHONPATH"] == str(folder)
+
+
+def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = msgspec.structs.replace(ENTRY, system="pysyncobj", release="0.3.17")
+    monkeypatch.setattr(systems, "version", lambda _: "0.3.16")
+    with pytest.raises(UsageError, match=re.escape("found pysyncobj 0.3.16, expected 0.3.17")):
+        systems.prepared(entry, "0.3.17")
 
 
 def test_the_list_is_such_that_each_row_can_be_run_or_says_why_not() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.evidence_ignite import control
+from benchmarks.record.patching import apply_patch
 from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images.errors import ProgramFailedError
 
@@ -72,7 +73,7 @@ def test_the_patch_changes_one_line_of_one_file(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(AS_RELEASED)
     before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    control.apply_patch(tmp_path)
+    apply_patch(control.PATCH, tmp_path)
     after = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path for path in after if after[path] != before.get(path)} == {
         tmp_path / control.PATCHED
@@ -90,7 +91,7 @@ def test_a_source_that_reads_otherwise_is_not_patched(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(AS_RELEASED.replace("clock.update(timestamp)", "clock.now()"))
     with pytest.raises(ProgramFailedError, match="patch"):
-        control.apply_patch(tmp_path)
+        apply_patch(control.PATCH, tmp_path)
 
 
 def test_only_the_class_that_the_patch_changes_is_replaced(tmp_path: Path, maven: Maven) -> None:

@@ -146,6 +146,11 @@ def test_exactly_what_the_page_lists_gets_through(documents: list[Document]) -> 
     assert wanted - there == set(), "listed in docs/security.md and does not get through"
 
 
+def test_no_object_is_rendered_twice(documents: list[Document]) -> None:
+    named = [(d["kind"], d["metadata"].get("namespace"), d["metadata"]["name"]) for d in documents]
+    assert sorted({each for each in named if named.count(each) > 1}) == []
+
+
 def test_every_connection_has_a_reason() -> None:
     assert [c for c, why in listed(PAGE.read_text()).items() if len(why) < 5] == []
 

@@ -3,7 +3,7 @@
 containerd ──────────────┐
 etcd → kube-apiserver ─┬─┴ kubelet
                        ├─ kube-controller-manager, kube-scheduler, kube-proxy
-                       └─ coredns, provision-volumes
+                       └─ coredns, provision-volumes, enforce-policies
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zonequake_cluster.configuration import CONTAINERD_SOCKET, STORAGE_PROVISIONER
-from zonequake_cluster.instance import INSIDE, INSIDE_BIN, InstanceSpec
+from zonequake_cluster.instance import INSIDE, INSIDE_BIN, POLICIES_ENFORCED, InstanceSpec
 
 API_PORT = 6443
 
@@ -91,6 +91,19 @@ def components(spec: InstanceSpec) -> tuple[Component, ...]:
                     "directory": f"{INSIDE}/volumes",
                     "node": spec.node,
                     "provisioner": STORAGE_PROVISIONER,
+                },
+            ),
+            after=("kube-apiserver",),
+        ),
+        Component(
+            name="enforce-policies",
+            command=_node(
+                "enforce-policies",
+                {
+                    "kubeconfig": f"{INSIDE}/kubeconfigs/enforce-policies",
+                    "node": spec.node,
+                    "service-range": spec.service_range,
+                    "enforced": str(INSIDE / POLICIES_ENFORCED),
                 },
             ),
             after=("kube-apiserver",),

@@ -244,13 +244,14 @@ _COMPONENTS = (
     "system:kube-proxy",
     "system:kube-scheduler",
     "zonequake:coredns",
+    "zonequake:enforce-policies",
     "zonequake:provision-volumes",
 )
 
 
 def manifests() -> str:
     """Returns the manifests that every instance starts with: its storage class, and rights of its
-    two own components.
+    three own components.
     """
     return yaml.safe_dump_all(
         [
@@ -288,6 +289,14 @@ def manifests() -> str:
                     _rule("", ["events"], ["create", "update", "patch"]),
                     _rule("", ["nodes"], ["get", "list", "watch"]),
                     _rule("storage.k8s.io", ["storageclasses"], ["get", "list", "watch"]),
+                ],
+            ),
+            *_role(
+                "enforce-policies",
+                [
+                    _rule("", ["nodes"], ["get"]),
+                    _rule("", ["pods", "namespaces"], ["list", "watch"]),
+                    _rule("networking.k8s.io", ["networkpolicies"], ["list", "watch"]),
                 ],
             ),
         ],

@@ -1,9 +1,10 @@
 """The embedded cluster: a whole Kubernetes node on this machine, isolated from everything else.
 
 Its init is the supervisor, in separate network, mount and PID namespaces: killing it ends every
-process, and with them every mount, interface and iptables rule of the node. What the kernel does
-not remove by itself (cgroups, the host's end of the veth, the folder) has the instance's key in its
-name and is found by it, never by a record; so `down` works after an `up` killed at any point.
+process, and with them every mount, interface, iptables rule and IP set of the node. What the kernel
+does not remove by itself (cgroups, the host's end of the veth, the folder) has the instance's key
+in its name and is found by it, never by a record; so `down` works after an `up` killed at any
+point.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zonequake_cluster import requirements
 from zonequake_cluster.api import Api
 from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
 from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
-from zonequake_cluster.instance import MARK, InstanceSpec, find_instance
+from zonequake_cluster.instance import MARK, POLICIES_ENFORCED, InstanceSpec, find_instance
 from zonequake_cluster.machine import cgroups, limited_volumes, network, processes
 from zonequake_cluster.machine.disk_room import disk_room
 from zonequake_cluster.provider import ClusterStatus, ComponentStatus
@@ -37,6 +38,8 @@ _INIT_TIMEOUT_S = 10.0
 #: Seconds. Start-up takes 15 s on two free cores, and longer on a machine that is busy with other
 #: work.
 _READY_TIMEOUT_S = 180.0
+#: Seconds, once the node is Ready. The rules are usually there before.
+_POLICIES_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 _API_POLL_S = 0.25
@@ -250,6 +253,19 @@ class EmbeddedCluster:
         self._until(lambda: api.ready_nodes() == (1, 1), deadline)
         # No pod can be created in a namespace before its service account exists.
         self._until(lambda: api.exists("serviceaccount", "default", "default"), deadline)
+        self._look_at_policies()
+
+    def _look_at_policies(self) -> None:
+        """Waits until network policies are in force; only says so if they can't be, as a kernel
+        without IP sets still runs a node for everything else.
+        """
+        deadline = time.monotonic() + _POLICIES_TIMEOUT_S
+        while not (self._instance.folder / POLICIES_ENFORCED).exists():
+            if time.monotonic() >= deadline:
+                log = self._instance.logs / "enforce-policies.log"
+                self._say(f"warning: this node does not enforce network policies: see {log}")
+                return
+            time.sleep(_API_POLL_S)
 
     def _until(self, condition: Callable[[], bool], deadline: float) -> None:
         """Polls a condition until it holds; a missing answer counts as not true."""

@@ -28,6 +28,9 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 INSIDE = Path("/run/zonequake")
 INSIDE_BIN = Path("/run/zonequake-bin")
 
+#: The file below the instance's folder that exists once network policies are in force.
+POLICIES_ENFORCED = "policies-enforced"
+
 #: Variable in the environment of every process that `up` starts, from its start on, so that `down`
 #: finds the processes of an `up` that was killed before it wrote anything.
 MARK = "ZONEQUAKE_CLUSTER"

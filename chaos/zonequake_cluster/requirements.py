@@ -37,6 +37,7 @@ REQUIREMENTS = (
     Requirement(program="ctr", package="containerd", why="loads images"),
     Requirement(program="runc", package="runc", why="starts the containers"),
     Requirement(program="iptables", package="iptables", why="kube-proxy routes services with it"),
+    Requirement(program="ipset", package="ipset", why="network policies name pods with it"),
     Requirement(
         program="conntrack", package="conntrack", why="kube-proxy ends stale flows with it"
     ),

@@ -44,6 +44,7 @@ var components = map[string]func(){
 	"kube-scheduler":          command(func() *cobra.Command { return kubescheduler.NewSchedulerCommand() }),
 	"kubectl":                 runKubectl,
 	"kubelet":                 command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
+	"enforce-policies":        enforcePolicies,
 	"provision-volumes":       provisionVolumes,
 }
 

@@ -25,6 +25,7 @@ _CLIENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "kube-scheduler": ("system:kube-scheduler", ()),
     "kube-proxy": ("system:kube-proxy", ()),
     "coredns": ("zonequake:coredns", ()),
+    "enforce-policies": ("zonequake:enforce-policies", ()),
     "provision-volumes": ("zonequake:provision-volumes", ()),
 }
 

@@ -15,9 +15,10 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from zonequake_cluster import configuration
+from zonequake_cluster import configuration, embedded
 from zonequake_cluster.components import components
-from zonequake_cluster.instance import INSIDE, InstanceSpec
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.instance import INSIDE, POLICIES_ENFORCED, InstanceSpec, find_instance
 from zonequake_cluster.machine.disk_room import EVICTION_GIB
 from zonequake_cluster.restarts import restart_delay_s
 from zonequake_cluster.supply.image_import import program_archive
@@ -94,6 +95,22 @@ def test_every_component_waits_only_for_components_that_come_before_it(spec: Ins
     for component in components(spec):
         assert set(component.after) <= seen, component.name
         seen.add(component.name)
+
+
+def test_a_node_whose_policies_have_no_effect_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_POLICIES_TIMEOUT_S", 0)
+    said: list[str] = []
+    cluster = EmbeddedCluster("demo", root=tmp_path, say=said.append)
+    cluster._look_at_policies()
+    [warning] = said
+    assert warning.startswith("warning: this node does not enforce network policies")
+    enforced = find_instance("demo", tmp_path).folder / POLICIES_ENFORCED
+    enforced.parent.mkdir(parents=True)
+    enforced.touch()
+    cluster._look_at_policies()
+    assert said == [warning]
 
 
 def test_everything_serves_by_tls_and_the_api_server_by_rbac(spec: InstanceSpec) -> None:

@@ -8,9 +8,16 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 )
 
 const file = "/data/lines"
+
+// Each request has a connection of its own, as a network policy judges only new ones.
+var client = http.Client{
+	Transport: &http.Transport{DisableKeepAlives: true},
+	Timeout:   5 * time.Second,
+}
 
 func main() {
 	http.HandleFunc("/lookup", func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +46,7 @@ func main() {
 		w.Write(content)
 	})
 	http.HandleFunc("/fetch", func(w http.ResponseWriter, r *http.Request) {
-		reply, err := http.Get(r.URL.Query().Get("url"))
+		reply, err := client.Get(r.URL.Query().Get("url"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return

@@ -223,8 +223,10 @@ class Location:
         from pyarrow.fs import FileType
 
         infos = self._infos()
-        folders = [info.base_name for info in infos if info.type == FileType.Directory]
-        return {info.base_name for info in infos}, [self / name for name in folders]
+        found = {info.base_name for info in infos if info.type == FileType.Directory}
+        if self.path.startswith("gs:"):  # pyarrow lists no prefixes there
+            found |= {name.partition("/")[0] for name in self.sizes_below() if "/" in name}
+        return {info.base_name for info in infos} | found, [self / name for name in sorted(found)]
 
     def modified_s(self) -> dict[str, float]:
         """Returns the files of a store's prefix by name, with their time by the store's clock.
@@ -252,7 +254,9 @@ class Location:
         if (path := self.local) is not None:
             return path.read_bytes()
         with in_words(self), self._system().open_input_file(self._key()) as stream:
-            return bytes(patiently(lambda: stream.read_at(stream.size(), 0)))
+            # A range of nothing is refused.
+            size = stream.size()
+            return bytes(patiently(lambda: stream.read_at(size, 0))) if size else b""
 
     def read_text(self) -> str:
         """Reads a whole file of UTF-8. Raises OSError, LocationError, UnicodeDecodeError."""

@@ -72,10 +72,11 @@ def serving(
     tls: Mapping[str, Path] | None = None,
     host: str = "127.0.0.1",
     within: Sequence[str] = (),
+    port: int | None = None,
 ) -> Iterator[S3Server]:
     """Runs a server with an empty bucket. `tls`: the files `cert` and `key`. `within`: the command
-    that runs another one where `host` is an address."""
-    port = free_ports(1)[0]
+    that runs another one where `host` is an address; `port` is then free there. Default: any."""
+    port = free_ports(1)[0] if port is None else port
     address = f"{host}:{port}"
     data, aside = folder / "data", folder / "aside"
     (data / BUCKET).mkdir(parents=True)

@@ -27,11 +27,16 @@ from zonequake_kube.errors import ClusterError
 
 NAMESPACE = f"{DEFAULT_NAMESPACE}-analysis"
 SECRET = "run-store"
+STORE_PORT = 9000
+"""Of the node, which has no other server there."""
 WITH_ANALYSIS = (
     "analysis.enabled=true",
     "analysis.driver.memoryMebibytes=700",
     "analysis.executors.memoryMebibytes=600",
     "analysis.executors.cpu=100m",
+    # The node enforces them: what gets through here, gets through by a rule of the chart.
+    "networkPolicy.enabled=true",
+    f"networkPolicy.runStore.ports={{{STORE_PORT}}}",
 )
 VALUES = (
     # The analysis alone: no data node, no operator.
@@ -209,7 +214,8 @@ def analysis_beside_a_store(
     on_the_node = ["nsenter", "--target", str(init), "--net"]
     kubeconfig = cluster.kubeconfig.with_name("kubeconfig-chaos")
     asyncio.run(write_access(place, kubeconfig))
-    with serving(folder, host=spec.node_address, within=on_the_node) as server:
+    store = serving(folder, host=spec.node_address, within=on_the_node, port=STORE_PORT)
+    with store as server:
         found = Analysis(
             place=place,
             server=server,

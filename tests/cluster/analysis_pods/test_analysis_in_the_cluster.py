@@ -6,12 +6,20 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyspark
 import pytest
 import yaml
 
-from tests.cluster.analysis_pods.release import NAMESPACE, SECRET, Analysis, Upload, verdict_of
+from tests.cluster.analysis_pods.release import (
+    NAMESPACE,
+    SECRET,
+    STORE_PORT,
+    Analysis,
+    Upload,
+    verdict_of,
+)
 from tests.foreign.s3_server import SECRET_KEY
 from tests.foreign.spoilt_runs import without_place
 from zonequake_analysis.cli import analyze
@@ -21,6 +29,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1800)]
 
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 VIOLATED = 1
+KUBELET_PORT = 10250
+"""On the address that the store has, too: the node's."""
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +90,43 @@ def test_the_verdict_of_pods_is_that_of_this_machine(
     assert f"{uri}/report.html" in ended.stderr
     assert SECRET_KEY not in ended.stderr + ended.stdout
     analysis.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=120s")
+
+
+_TRIES = """
+import socket, sys, time
+host, store, other = sys.argv[1], *map(int, sys.argv[2:])
+
+def gets_through(port):
+    try:
+        socket.create_connection((host, port), 2).close()
+    except OSError:
+        return False
+    return True
+
+ends_s = time.monotonic() + 30
+while gets_through(other) and time.monotonic() < ends_s:  # until this pod's policy is in force
+    time.sleep(0.2)
+print(gets_through(store), gets_through(other))
+"""
+
+
+def test_executors_reach_the_store_and_no_other_port_of_its_host(analysis: Analysis) -> None:
+    template = analysis.kubectl(
+        "get", "configmap", "zq-analysis", "--output", 'go-template={{index .data "executor.yaml"}}'
+    )
+    pod = yaml.safe_load(template)
+    pod["metadata"]["name"] = "tries"
+    (container,) = pod["spec"]["containers"]
+    host = urlsplit(analysis.server.endpoint).hostname
+    container["command"] = ["python3", "-c", _TRIES, host, str(STORE_PORT), str(KUBELET_PORT)]
+    pod["spec"]["restartPolicy"] = "Never"
+    analysis.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+    try:
+        ended = "--for=jsonpath={.status.phase}=Succeeded"
+        analysis.kubectl("wait", "pod", "tries", ended, "--timeout=120s")
+        assert analysis.kubectl("logs", "tries").split() == ["True", "False"]
+    finally:
+        analysis.kubectl("delete", "pod", "tries")
 
 
 def submitters_kubeconfig(analysis: Analysis, folder: Path) -> Path:

@@ -51,7 +51,7 @@ SLOWEST = ("--durations=12", "--durations-min=3")
 END_S = 60.0
 """How long a group may take to end once it was interrupted."""
 
-COLD_RUN_BYTES = 12 * 2**30
+COLD_RUN_BYTES = 16 * 2**30
 """Programs, images, volumes and run folders of a run that begins with none of them."""
 
 ALL = "--all"

@@ -65,8 +65,8 @@ def test_too_little_room_for_a_cold_run_is_warned_of_first(
     monkeypatch.setattr(run_tests, "run_groups", lambda _: [])
     assert run_tests.main([]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("warning: 11.0 GiB are free on the file system of ")
-    assert "a cold run needs 12" in first
+    assert first.startswith("warning: 15.0 GiB are free on the file system of ")
+    assert "a cold run needs 16" in first
     assert run_tests.little_room(run_tests.COLD_RUN_BYTES) == ""
 
 

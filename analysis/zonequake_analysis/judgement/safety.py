@@ -139,7 +139,11 @@ def _set_checks(e: Evidence) -> list[Check]:
                 checked=reads,
             )
         )
-    return result
+    cas = sum(n for (_, f, o), n in e.on_keys.items() if f == "cas" and o == "ok")
+    refusals = replace(result[-1], checked=cas)
+    if not cas:
+        refusals = replace(refusals, summary="not judged: no cas was answered")
+    return [*result[:-1], refusals]
 
 
 def _left_out(e: Evidence) -> str:
@@ -159,6 +163,7 @@ def _linearizability(e: Evidence) -> Check:
     unsure = repeated.without_order if e.unread else 0
     by_search = repeated.without_order - unsure
     unwritten = e.found.counts[sets.CHECK, "phantom"]
+    refused = e.found.counts[sets.CHECK, "wrong-refusal"]
     certificate = e.quality.unplaced == 0
     operations = sum(n for (role, _, _), n in e.on_keys.items() if role != "probe")
     proven = outside if without.by_both or not certificate else 0
@@ -181,6 +186,12 @@ def _linearizability(e: Evidence) -> Check:
         summary = (
             f"the checkers contradict each other at {bad} keys: the claimed order explains "
             "everything, zones or prefixes find no order; one of them is wrong"
+        )
+    elif refused:
+        bad, verdict = refused, Verdict.VIOLATED
+        summary = (
+            f"no order explains {refused} answers: cas were refused though they found what they "
+            "expected"
         )
     elif unsure:
         bad, verdict = unsure, Verdict.UNKNOWN
@@ -280,8 +291,8 @@ def _diverged(e: Evidence) -> Check:
         )
     if answers:
         said.append(
-            f"{answers} reads lack a write that another member had acknowledged before their "
-            "place, and still holds"
+            f"{answers} reads lack a write that was acknowledged before their place, and that "
+            "another member still shows"
         )
     good = "no two members show different states at one place of the log"
     if not checked:

@@ -282,3 +282,22 @@ def test_a_function_that_was_asked_for_and_never_tried_makes_a_run_unknown(
     assert coverage.verdict is verdict
     told = f"no transaction was tried, though the scenario asks for {per_s:g} per second"
     assert (told in coverage.summary) == (verdict is Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("f", "asked", "verdict"),
+    [
+        ("cas", {}, Verdict.PASSED),  # other tools' word for one that was refused
+        ("cas", {"cas": 5.0}, Verdict.UNKNOWN),
+        ("append", {}, Verdict.UNKNOWN),
+    ],
+)
+def test_a_kind_of_which_none_worked_makes_a_run_unknown_but_for_an_imported_cas(
+    f: str, asked: dict[str, float], verdict: Verdict
+) -> None:
+    e = evidence()
+    counts = {("load", "write", "ok"): 9, ("final", "read", "ok"): 9, ("load", f, "fail"): 3}
+    changed = replace(e, counts=counts, description=replace(e.description, asked_per_s=asked))
+    (coverage,) = [check for check in judge(changed) if check.name == "coverage"]
+    assert coverage.verdict is verdict
+    assert (f"no {f} worked" in coverage.summary) == (verdict is Verdict.UNKNOWN)

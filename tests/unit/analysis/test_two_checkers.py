@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.analysis.made_up_evidence import evidence, found
+from zonequake_analysis.checks import sets
 from zonequake_analysis.judgement.evidence import WithoutOrder
 from zonequake_analysis.judgement.judge import judge
 from zonequake_analysis.verdict import Check, Verdict
@@ -35,3 +36,20 @@ def test_a_claim_that_fails_is_violated_and_checkers_that_contradict_each_other_
     assert check.verdict is verdict
     assert check.summary.startswith(words)
     assert (check.violations > 0) is (verdict is not Verdict.PASSED)
+
+
+def test_a_key_with_a_wrong_refusal_is_in_no_order() -> None:
+    """Both orders pass by a refused cas; that what it expected was there is found by itself."""
+    counts = {(sets.CHECK, "wrong-refusal"): 1}
+    check = next(c for c in judge(evidence(found=found(counts))) if c.name == "linearizability")
+    assert (check.verdict, check.violations) == (Verdict.VIOLATED, 1)
+    assert check.summary.startswith("no order explains 1 answers: cas were refused")
+
+
+@pytest.mark.parametrize("answered", [0, 3])
+def test_refusals_are_judged_by_the_cas_that_were_answered(answered: int) -> None:
+    e = evidence()
+    counts = dict(e.counts) | ({("load", "cas", "ok"): answered} if answered else {})
+    check = next(c for c in judge(replace(e, counts=counts)) if c.name == "refusals")
+    assert (check.checked, check.verdict) == (answered, Verdict.PASSED)
+    assert check.summary.startswith("not judged") is (answered == 0)

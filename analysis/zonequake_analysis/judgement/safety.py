@@ -105,17 +105,23 @@ def _loss_checks(e: Evidence) -> list[Check]:
 
 def _set_checks(e: Evidence) -> list[Check]:
     reads = e.answered_reads
+    cas = sum(n for (_, f, o), n in e.on_keys.items() if f == "cas" and o == "ok")
     named = {
-        "phantoms": (("phantom",), "values were read that no operation wrote"),
-        "aborted-reads": (("aborted",), "values were read whose writes certainly failed"),
+        "phantoms": (("phantom",), reads, "values were read that no operation wrote"),
+        "aborted-reads": (("aborted",), reads, "values were read whose writes certainly failed"),
         "duplicates": (
             ("duplicate", "applied-twice"),
+            reads,
             "reads or writes show one request applied twice",
         ),
-        "refusals": (("wrong-refusal",), "cas were refused though they found what they expected"),
+        "refusals": (
+            ("wrong-refusal",),
+            cas,
+            "cas were refused though they found what they expected",
+        ),
     }
     result = []
-    for name, (kinds, words) in named.items():
+    for name, (kinds, checked, words) in named.items():
         count = sum(e.found.counts[sets.CHECK, kind] for kind in kinds)
         verdict, summary = limited(count, 0), f"{count} {words}"
         if name == "phantoms" and count and e.unread:
@@ -130,20 +136,18 @@ def _set_checks(e: Evidence) -> list[Check]:
             )
         if name == "duplicates":
             summary += _left_out(e)
+        if name == "refusals" and not cas:
+            summary = "not judged: no cas was answered"
         result.append(
             Check(
                 name=name,
                 verdict=verdict,
                 summary=summary,
                 violations=count,
-                checked=reads,
+                checked=checked,
             )
         )
-    cas = sum(n for (_, f, o), n in e.on_keys.items() if f == "cas" and o == "ok")
-    refusals = replace(result[-1], checked=cas)
-    if not cas:
-        refusals = replace(refusals, summary="not judged: no cas was answered")
-    return [*result[:-1], refusals]
+    return result
 
 
 def _left_out(e: Evidence) -> str:

@@ -17,6 +17,8 @@ from zonequake_protocol.client import Value
 FIRST_VALUE = 100_000_000_000_001
 """Values have 15 digits, so that one can be found in a file."""
 
+_WARM_UP = {"deadline_ms": 1_500, "attempt_ms": 1_500}
+
 READ_TRIES = 20
 _PAUSE_S = 0.5
 
@@ -69,6 +71,12 @@ class AskingClient:
             if operation.f is Function.APPEND and transactions:
                 yield self.two_writes()
 
+    def each_kind(self, *, transactions: bool) -> list[Sequence[Operation]]:
+        """Returns a write, a creation, an append and, if asked for, a transaction."""
+        return list(
+            itertools.islice(self.requests(transactions=transactions), 4 if transactions else 3)
+        )
+
     def once(self) -> OnceId:
         """Returns an id that no operation has had."""
         return OnceId(f"check-{next(self._numbers)}", 1)
@@ -110,6 +118,23 @@ class AskingClient:
         """Has some carried out in a transaction, or a single one; each has the outcome of all."""
         outcome = await self.transact(*steps, deadline_ms=deadline_ms, attempt_ms=attempt_ms)
         return [AskedOperation(operation=step, outcome=outcome) for step in steps]
+
+    async def ask_at_once(
+        self, asked: Iterable[Sequence[Operation]], *, deadline_ms: int, attempt_ms: int
+    ) -> list[AskedOperation]:
+        """Has all carried out at the same time, each as `ask_together` does."""
+        limits = {"deadline_ms": deadline_ms, "attempt_ms": attempt_ms}
+        ended = await asyncio.gather(*(self.ask_together(each, **limits) for each in asked))
+        return [one for together in ended for one in together]
+
+    async def warm_up(self, *, transactions: bool) -> None:
+        """Has a client connect to all members, and do each kind of operation on each connection, in
+        whatever order it takes them: without an answer it may not connect, nor prepare a statement.
+        """
+        kinds = self.each_kind(transactions=transactions)
+        for first in range(len(kinds)):
+            for _ in range(2):  # the first connection, kept last, may be the next one taken
+                await self.ask_at_once(kinds[first:] + kinds[:first], **_WARM_UP)
 
     async def find(self, keys: Iterable[str]) -> Mapping[str, Value]:
         """Reads each key, for as long as it takes within limits. Raises WaitExpired."""

@@ -44,6 +44,8 @@ class Store:
     lies_of_transactions = False
     plants_lies = True
     ignores_liars = False
+    prepares = False
+    """A kept connection carries out at once only what it did before, and a lost answer ends it."""
     member: str | None = "m0"
 
     def __init__(self) -> None:
@@ -53,6 +55,7 @@ class Store:
         self.cuts = 0
         self.ignored_cuts = 0
         """Cuts that let no request through either, the first ones."""
+        self.connections: list[set[Function]] = []
         self.index = 0
         self.free = asyncio.Event()
         self.free.set()
@@ -76,7 +79,8 @@ class Store:
         self._one_asked.set()
         await self.free.wait()
         operation = asked.operation
-        ignored = self.ignores_lost or (asked.planted_lie and self.ignores_liars)
+        ignored = self.prepares and not await self._prepared(asked)
+        ignored = ignored or self.ignores_lost or (asked.planted_lie and self.ignores_liars)
         ignored = ignored or self.cuts <= self.ignored_cuts
         if self.cut and ignored:
             return self._lost(lies=self.lies)
@@ -96,6 +100,16 @@ class Store:
             held = None if done else self.keys.get(operation.key)
             return self._ok(operation, value=held, applied=done)
         return self._ok(operation)
+
+    async def _prepared(self, asked: OperationRequest) -> bool:
+        """Whether the connection that was kept last has what is asked for prepared."""
+        connection = self.connections.pop() if self.connections else set()
+        kinds = {step.f for step in asked.steps}
+        known = kinds <= connection
+        if not self.cut:
+            await asyncio.sleep(0)
+            self.connections.append(connection | kinds)
+        return known
 
     def _lost(self, *, lies: bool) -> Outcome:
         return Outcome(type=Type.FAIL if lies else Type.INFO, attempts=1, error="no answer")
@@ -280,6 +294,14 @@ async def test_a_cut_that_lets_nothing_through_is_repeated() -> None:
     assert store.cuts == LOSSES + 1
 
 
+async def test_a_client_that_prepares_its_statements_is_warm_before_a_loss() -> None:
+    store = with_fault(prepares=True)
+    result = await suite_of(store).lost_answers()
+    assert clean(result)
+    assert "more was noticed" in result.note
+    assert store.cuts == 2
+
+
 async def test_a_lie_that_can_not_show_is_undecided() -> None:
     store = with_fault(ignores_liars=True)
     result = await suite_of(store).lost_answers()
@@ -386,6 +408,7 @@ class Cluster:
     async def wait(self, seen: Any, *, timeout_s: float, waiting_for: Any) -> None:
         self.looks += 1
         if not seen(self.view()):
+            await asyncio.sleep(0.001)
             raise WaitExpired(f"not within {timeout_s:g} s: {waiting_for(self.view())}")
 
     async def wait_alike(self, observer: Any, *, timeout_s: float) -> None:
@@ -613,7 +636,7 @@ async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks() ->
     cluster = changed()
     cluster.sees_successors = False
     result = await killed(cluster)
-    assert cluster.looks == steps.LOOKS
+    assert cluster.looks >= steps.LOOKS
     (problem,) = result.problems
     assert "was not seen to lead 1 s later" in problem
 
@@ -623,6 +646,28 @@ async def test_a_process_that_leads_again_in_a_later_term_is_seen() -> None:
     cluster.sees_successors = False
     asyncio.get_running_loop().call_later(0.005, setattr, cluster, "term", 2)
     assert clean(await killed(cluster))
+
+
+class SeenBeforeItAnswers(KillingSteps):
+    """The successor is seen to lead, and no more once it answers."""
+
+    @asynccontextmanager
+    async def _inflicted(
+        self, fault: Any, victims: Callable[[Any], list[str]], *, proven: bool = True
+    ) -> AsyncIterator[Any]:
+        cluster, store = cast("Cluster", self.world), cast("Store", self.client._load)
+        async with super()._inflicted(fault, victims, proven=proven) as injection:
+            soon = asyncio.get_running_loop().call_later
+            store.free.clear()
+            soon(0.02, setattr, cluster, "leader", None)
+            soon(0.03, store.free.set)
+            yield injection
+
+
+async def test_a_successor_that_is_seen_before_it_answers_is_seen() -> None:
+    cluster = changed()
+    assert clean(await killed(cluster, SeenBeforeItAnswers))
+    assert cluster.leader is None
 
 
 async def test_a_kill_that_meets_no_operation_decides_nothing() -> None:

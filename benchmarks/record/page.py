@@ -22,7 +22,8 @@ mends it, with the same scenario and the same seeds. `make record` writes this p
 says what is run. A row is run until a check finds the fault, at most as often as its limit. A
 release is compiled with a newer Go than it was published with, so that its windows may differ. A
 control `+patch` is the same release with [the patch of the row's
-name](../../benchmarks/record/patches), where no release mends it.
+name](../../benchmarks/record/patches), where no release mends it; a release `+failpoints` is built
+with those of its source.
 
 """
 

@@ -203,7 +203,7 @@ def _see(uid: str, volume: Volume) -> VolumeSight:
         folders=frozenset(
             point
             for point in volume.points
-            if point.namespace in namespaces and _path(namespaces, point).is_dir()
+            if point.namespace in namespaces and _is_folder(_path(namespaces, point))
         ),
         holders=tuple(holders),
     )
@@ -226,8 +226,10 @@ def _do(step: PowerStep, volume: Volume) -> str:
 def _in_namespace(point: NodePoint, *words: str) -> str:
     """Runs the node's own program there; returns what it said if it failed."""
     pid = _namespaces()[point.namespace][0]
-    # In the PID namespace too: mount and umount read /proc/self.
-    enter = ("nsenter", "--target", str(pid), "--mount", "--pid", "--")
+    # In the PID namespace of its /proc too: mount and umount read /proc/self. A process that made
+    # both namespaces by a fork is in the PID namespace before, and only its children in that one.
+    of_proc = pods.PROC / str(pid) / "ns" / "pid_for_children"
+    enter = ("nsenter", "--target", str(pid), "--mount", f"--pid={of_proc}", "--")
     done = subprocess.run([*enter, *words], capture_output=True, text=True, check=False)
     return f"{' '.join(words)}: {done.stderr.strip()[-_SAID:]}" if done.returncode else ""
 
@@ -321,6 +323,16 @@ def _is_dead(folder: Path) -> bool:
     except OSError as error:
         return error.errno == errno.EIO
     return False
+
+
+def _is_folder(path: Path) -> bool:
+    """Returns whether it is one, or the place of an xfs that was shut down, which says only EIO."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return True
 
 
 def _halves(volume: Volume) -> tuple[int, int]:

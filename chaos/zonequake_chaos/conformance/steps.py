@@ -36,7 +36,7 @@ from zonequake_chaos.faults.life import FaultWorld, Injection, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.target import TargetPackage
-from zonequake_chaos.observe.view import ClusterView, PartitionView
+from zonequake_chaos.observe.view import ClusterView, NodeView, PartitionView
 from zonequake_chaos.scenario.faults import (
     AnyFault,
     Direction,
@@ -79,6 +79,7 @@ class ConformanceSteps:
         answer names the member.
         """
         client, register, words = self.client, self.client.key("r"), self.client.key("l")
+        await client.find([register])  # a group that has just begun may wait for its followers
         written = await client.ask(client.write(register))
         value = written.operation.value
         wrong = Operation(f=Function.CAS, key=register, value=1, expected=2)
@@ -201,18 +202,20 @@ class ConformanceSteps:
     async def _killed(self, result: StepResult) -> tuple[list[AskedOperation], int]:
         """Kills the leader; returns what was asked for, and how many operations the kill met."""
         kill = ProcessKillSpec(name="kill", target=FaultTarget(role=TargetRole.LEADER))
-        before = self._partition(self.world.observer.view())
-        old = self._leader(self.world.observer.view())
+        view = self.world.observer.view()
+        old = view.nodes[self._leader(view)]
         requests = self.client.requests(transactions=self.package.claims.transactions)
         operations = OperationsUnderWay(self.client, requests, now_ns=self._now_ns)
-        with self.world.observer.armed():
-            async with operations.going_on():
-                ordered_ns = self._now_ns()
-                async with self._inflicted(kill, lambda _: [old]) as injection:
-                    reported_ns = self._now_ns()
-                    result.problems += await self._seen_in_time(
-                        injection, before.term, operations, reported_ns
-                    )
+        looking = asyncio.create_task(self._look_for_successor(old, self._partition(view).term))
+        try:
+            with self.world.observer.armed():
+                async with operations.going_on():
+                    ordered_ns = self._now_ns()
+                    async with self._inflicted(kill, lambda _: [old.name]):
+                        reported_ns = self._now_ns()
+                        await self._answered_and_seen(operations, reported_ns, looking, result)
+        finally:
+            looking.cancel()
         met = sum(
             was_under_way(one, ordered_ns=ordered_ns, reported_ns=reported_ns)
             for one in operations.ended
@@ -327,41 +330,37 @@ class ConformanceSteps:
             await life.wait_until_recovered(injection)
             await life.clean_up(injection)
 
-    async def _seen_in_time(
+    async def _answered_and_seen(
         self,
-        injection: Injection,
-        old_term: int,
         operations: OperationsUnderWay,
         killed_ns: int,
-    ) -> list[str]:
-        (victim,) = injection.victims
-        looking = asyncio.create_task(self._look_for_successor(victim, old_term))
+        looking: asyncio.Task[None],
+        result: StepResult,
+    ) -> None:
         try:
             async with asyncio.timeout(LONG_S):
                 await operations.answered(since_ns=killed_ns)
-            for _ in range(LOOKS):
-                await asyncio.wait({looking}, timeout=LOOK_S)
-                if looking.done():
-                    await looking
-                    return []
         except TimeoutError:
-            return [f"nothing was answered within {LONG_S:g} s after {victim.node} was killed"]
-        finally:
-            looking.cancel()
+            result.problems.append(f"nothing was answered within {LONG_S:g} s after the kill")
+            return
+        for _ in range(LOOKS):
+            await asyncio.wait({looking}, timeout=LOOK_S)
+            if looking.done():
+                return await looking
         seen = self._partition(self.world.observer.view()).leader
-        return [
+        result.problems.append(
             f"a new leader answered, and was not seen to lead {LOOKS * LOOK_S:g} s later: seen as "
             f"leader is {seen}"
-        ]
+        )
 
-    async def _look_for_successor(self, victim: Victim, old_term: int) -> None:
-        """Waits until a new leader is seen, also before it answers: one whose first writes wait for
-        a standby leads long before, and need not be seen at each instant.
+    async def _look_for_successor(self, old: NodeView, old_term: int) -> None:
+        """Waits until a new leader is seen, from before the kill on: one whose first writes wait
+        for a standby leads long before it answers, and need not be seen at each instant.
         """
         while True:
             with suppress(WaitExpired):
                 await self.world.observer.wait(
-                    lambda view: _leads_newly(self._partition(view), view, victim, old_term),
+                    lambda view: _leads_newly(self._partition(view), view, old, old_term),
                     timeout_s=LONG_S,
                     waiting_for=lambda _: "a new leader",
                 )
@@ -392,17 +391,15 @@ class ConformanceSteps:
         return {header.node: header for header in headers}
 
 
-def _leads_newly(
-    partition: PartitionView, view: ClusterView, victim: Victim, old_term: int
-) -> bool:
-    """Returns whether another member is seen to lead, or the victim as another process or in a
+def _leads_newly(partition: PartitionView, view: ClusterView, old: NodeView, old_term: int) -> bool:
+    """Returns whether another member is seen to lead, or the old one as another process or in a
     later term; the kubelet may tell of a process later than that answers.
     """
     leader = partition.leader
     if leader is None:
         return False
     return (
-        leader != victim.node
+        leader != old.name
         or partition.term > old_term
-        or view.nodes[leader].process_incarnation != victim.process_incarnation
+        or view.nodes[leader].process_incarnation != old.process_incarnation
     )

@@ -94,7 +94,12 @@ def push(
 
 @app.command(epilog="Example: zonequake images etcd 3.5.2")
 def etcd(
-    release: Annotated[str, typer.Argument(help="A release of etcd from 3.5.0 on.")],
+    release: Annotated[
+        str,
+        typer.Argument(
+            help="A release of etcd from 3.5.0 on; with its failpoints as 3.5.2+failpoints."
+        ),
+    ],
 ) -> None:
     """Build a release of etcd from the Go proxy, as an image; print its name and archive."""
     try:

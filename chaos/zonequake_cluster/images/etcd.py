@@ -7,16 +7,19 @@ Go proxy.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from zonequake_cluster.errors import BuildFailed
 from zonequake_cluster.images.build import REGISTRY, BuiltImage, Progress
-from zonequake_cluster.images.releases import ETCD_EXPECTED, ETCD_PATTERN
+from zonequake_cluster.images.releases import ETCD_EXPECTED, ETCD_PATTERN, FAILPOINTS
 from zonequake_cluster.own_files import find_own_files
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.toolchain import WITHOUT_DEBUGGING, ensure_programs, find_go
@@ -25,6 +28,7 @@ from zonequake_kube.errors import UsageError
 
 PATH = "usr/local/bin/etcd"
 SERVER = "go.etcd.io/etcd/server/v3"
+GOFAIL = "go.etcd.io/gofail v0.2.0"
 _TAG_DIGITS = 12
 _COMPRESSION = 1
 """Compression level 1: the file of 140 MB is read twice as fast as level 9 compresses it, and is
@@ -44,37 +48,64 @@ def build_etcd(*, progress: Progress) -> BuiltImage:
 
 
 def build_etcd_release(release: str, *, progress: Progress) -> BuiltImage:
-    """Builds the server of a release, such as `3.5.2`, from the Go proxy; once.
+    """Builds the server of a release, such as `3.5.2`, from the Go proxy; once. One with its
+    failpoints is named `3.5.2+failpoints`.
 
     It is compiled with this machine's Go, newer than the one that the release was published with.
     Raises UsageError, BuildFailed.
     """
     if re.fullmatch(ETCD_PATTERN, release) is None:
         raise UsageError(f"found the release {release!r}, expected {ETCD_EXPECTED}")
-    image = _image(f"v{release}")
+    image = _image("v" + release.replace("+", "-"))  # an image's tag has no plus
     if _is_there(image, progress):
         return image
     go = find_go(progress)
     with tempfile.TemporaryDirectory(prefix="etcd-release-") as folder:
-        module = Path(folder)
-        (module / "go.mod").write_text(
-            f"module release\n\ngo 1.24\n\nrequire {SERVER} v{release}\n"
-        )
-        program = module / "etcd"
-        done = subprocess.run(
-            [go, "build", *WITHOUT_DEBUGGING, "-ldflags", "-s -w", "-o", str(program), SERVER],
-            cwd=module,
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"},
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            tail = "\n".join(done.stderr.strip().splitlines()[-15:])
-            raise BuildFailed(f"`go build {SERVER}` of v{release} ended with an error:\n{tail}")
-        _write(image, program)
+        _write(image, _compiled(go, Path(folder), release))
     return image
+
+
+def _compiled(go: str, module: Path, release: str) -> Path:
+    """Compiles a release in an empty folder; returns the program. Raises BuildFailed."""
+    version = release.removesuffix(FAILPOINTS)
+    lines = ["module release", "go 1.24", f"require {SERVER} v{version}"]
+    if version != release:
+        _copy_with_failpoints(go, module, version)
+        lines += [f"require {GOFAIL}", f"replace {SERVER} => ./server"]
+    (module / "go.mod").write_text("\n".join(lines) + "\n")
+    program = module / "etcd"
+    options = [*WITHOUT_DEBUGGING, "-ldflags", "-s -w", "-o", str(program)]
+    _run(go, ["build", *options, SERVER], module, version)
+    return program
+
+
+def _copy_with_failpoints(go: str, module: Path, version: str) -> None:
+    """Copies the server's source into `module / "server"`, and turns its comments that name
+    failpoints into code, as etcd's `make gofail-enable` does. Raises BuildFailed.
+    """
+    found = _run(go, ["mod", "download", "-json", f"{SERVER}@v{version}"], module, version)
+    source = module / "server"
+    shutil.copytree(json.loads(found)["Dir"], source, copy_function=shutil.copyfile)
+    for folder in [source, *source.rglob("*/")]:  # the module cache is read-only
+        folder.chmod(0o755)
+    have = {file.parent for file in source.rglob("*.go") if "// gofail:" in file.read_text()}
+    _run(go, ["run", GOFAIL.replace(" ", "@"), "enable", *map(str, sorted(have))], module, version)
+
+
+def _run(go: str, words: Sequence[str], module: Path, version: str) -> str:
+    done = subprocess.run(
+        [go, *words],
+        cwd=module,
+        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"},
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        tail = "\n".join(done.stderr.strip().splitlines()[-15:])
+        raise BuildFailed(f"`go {words[0]}` of {SERVER} v{version} ended with an error:\n{tail}")
+    return done.stdout
 
 
 def _image(tag: str) -> BuiltImage:

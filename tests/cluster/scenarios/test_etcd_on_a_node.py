@@ -5,12 +5,14 @@ What no client here wrote must pass, and what it says on purpose and stale must 
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from zonequake_cluster.embedded import EmbeddedCluster
-from zonequake_cluster.images.etcd import build_etcd_release
+if TYPE_CHECKING:
+    from tests.cluster.scenarios.conftest import Judged
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -39,14 +41,47 @@ def test_serializable_reads_of_a_sound_etcd_are_found_stale(run_scenario: Any) -
 
 
 @pytest.mark.long
-def test_members_of_an_older_release_are_dumped_and_compared(
-    run_scenario: Any, embedded_cluster: EmbeddedCluster
-) -> None:
-    built = build_etcd_release("3.5.3", progress=print)
-    embedded_cluster.load_image(built.archive)
-    image = f"target.image={built.ref}"
-    judged = run_scenario("leader-kill", SHORT, "faults.0.times=1", image, target="etcd")
+def test_members_of_an_older_release_are_dumped_and_compared(run_scenario: Any) -> None:
+    version = "target.version=3.5.3"
+    judged = run_scenario("leader-kill", SHORT, "faults.0.times=1", version, target="etcd")
     assert judged.exit_code == 0, judged.output
+    assert version_of(judged) == "3.5.3"
     audits = [event["data"] for event in judged.events("replica.audit")]
     assert len(audits) == 3
     assert len({(data["digest"], data["log_index"]) for data in audits}) == 1
+
+
+@pytest.mark.long
+def test_a_failpoint_of_a_release_is_met(run_scenario: Any) -> None:
+    """Each save of the log begins late, so that no write is done sooner than that."""
+    late = "target.env={GOFAIL_FAILPOINTS: raftBeforeSave=sleep(30)}"
+    judged = run_scenario(
+        "leader-kill",
+        SHORT,
+        "faults.0.times=1",
+        "target.version=3.5.5+failpoints",
+        late,
+        "load.registerRate=80",
+        "load.listRate=40",
+        target="etcd",
+    )
+    assert judged.exit_code == 0, judged.output
+    assert version_of(judged) == "3.5.5"
+    lasted = [one["time"] - one["inv"] for one in operations(judged) if is_done(one)]
+    assert len(lasted) > 50
+    assert min(lasted) > 30_000_000, f"the fastest write took {min(lasted) / 1e6:.0f} ms"
+
+
+def operations(judged: Judged) -> list[dict[str, Any]]:
+    """The lines of the run's history."""
+    files = sorted((judged.folder / "history").glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def is_done(line: dict[str, Any]) -> bool:
+    return (line["type"], line["f"]) == ("ok", "write")
+
+
+def version_of(judged: Judged) -> str:
+    """The version that the members told."""
+    return str(yaml.safe_load((judged.folder / "run.yaml").read_text())["target"]["version"])

@@ -33,7 +33,17 @@ LIMITED = (
     "nodePools[1].storage.className=limited",
     "nodePools[1].storage.size=448Mi",
 )
-FOR_ETCD = ("target.storage={className: limited, size: 448Mi}",)
+FOR_TARGETS = ("target.storage={className: limited, size: 448Mi}",)
+OF_ONE = ("faults.0.target={role: leader}", "faults.0.times=2", "faults.0.pauseSeconds=5")
+SYNCHRONOUS = (
+    "target.args=[synchronous_mode=true, synchronous_mode_strict=true, "
+    "postgresql.parameters.max_wal_size=96MB, postgresql.parameters.min_wal_size=32MB]",
+    *("zones.0.partitions=1", "load.processes=32", "load.probeRate=50"),
+    *("load.registerRate=30", "load.listRate=20"),
+)
+
+# The kernel stores pages after 30 s by itself: what members need to begin at all is there then.
+LATE = ("times={beforeSeconds: 45, afterSeconds: 3}", "faults.0.times=1")
 
 
 @pytest.fixture
@@ -50,7 +60,7 @@ def run(run_scenario: Any, release: Release, embedded_cluster: EmbeddedCluster) 
     ) -> Judged:
         embedded_cluster.limit_volumes(count=3, mebibytes=512)
         release.plant(fault, agent=agent, more=LIMITED)
-        where = ON_OWN_VOLUMES if target == "zonequake" else FOR_ETCD
+        where = ON_OWN_VOLUMES if target == "zonequake" else FOR_TARGETS
         judged: Judged = run_scenario(
             scenario, *where, SHORT, *overrides, target=target, seed=seed, plant=False
         )
@@ -92,8 +102,38 @@ def test_a_sound_etcd_keeps_what_it_acknowledged(run: Any) -> None:
     assert len(lost_power(judged)) == 2
 
 
-# The kernel stores pages after 30 s by itself: what members need to begin at all is there then.
-LATE = ("times={beforeSeconds: 45, afterSeconds: 3}", "faults.0.times=1")
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "overrides"),
+    [
+        ("zonequake", ()),
+        ("etcd", ()),
+        # A failover takes it longer than the rest of a short run.
+        ("patroni", (*SYNCHRONOUS, "times={beforeSeconds: 30, afterSeconds: 10}")),
+    ],
+)
+def test_a_leader_alone_loses_its_power(run: Any, target: str, overrides: tuple[str, ...]) -> None:
+    judged = run("power-loss", *OF_ONE, *overrides, target=target)
+    assert judged.exit_code == 0, judged.output
+    proofs = lost_power(judged)
+    assert [len(proof["killed"]) for proof in proofs] == [1, 1]
+    assert all(proof["kept_bytes"] == proof["lost_bytes"] == 4096 for proof in proofs)
+    print(judged.says("lost-writes"), judged.says("availability"))
+
+
+@pytest.mark.long
+def test_a_postgresql_that_syncs_keeps_what_it_acknowledged(run: Any) -> None:
+    judged = run("power-loss", *SYNCHRONOUS, target="patroni")
+    assert judged.exit_code == 0, judged.output
+    assert [len(proof["killed"]) for proof in lost_power(judged)] == [3, 3]
+    print(judged.says("lost-writes"), judged.says("availability"))
+
+
+@pytest.mark.long
+def test_a_library_that_never_syncs_is_found(run: Any) -> None:
+    judged = run("power-loss", *LATE, target="pysyncobj")
+    assert judged.exit_code == 1, judged.output
+    print(judged.failed_checks(), judged.says("lost-writes"))
 
 
 @pytest.mark.long

@@ -21,11 +21,13 @@ from zonequake_agent.disk import mounts, power
 from zonequake_agent.disk.power_plan import Unsuited, Volume
 
 MOUNTED_IN_POD = "/mnt"
+KINDS = ["ext4", pytest.param("xfs", marks=pytest.mark.long)]
+"""Of the second one `mkfs.xfs` comes with Debian's package `xfsprogs`."""
 
 NODE = """
 set -eu
 folder=$1 pod=$2
-truncate -s 64M "$folder/disk.img"
+truncate -s 320M "$folder/disk.img"  # no xfs is smaller
 mkfs.{kind} -q "$folder/disk.img"
 mkdir -p "$folder/base" "$pod"
 mount -o loop "$folder/disk.img" "$folder/base"
@@ -154,10 +156,11 @@ def loop_devices(folder: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_was_synced_stays_and_what_was_not_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    with a_node(tmp_path, monkeypatch) as node:
+    with a_node(tmp_path, monkeypatch, kind) as node:
         victim = node.start()
         assert node.content() == b"s" * 10000 + b"u" * 10000
         before = node.mounted()
@@ -247,6 +250,28 @@ def test_a_volume_that_was_left_shut_down_is_found_and_mounted_again(
         node.running.clear()
         power.heal(node.uid)
         assert power.left(node.uid) == []
+        assert node.content() == b"s" * 10000
+
+
+@pytest.mark.long
+def test_an_xfs_that_was_left_shut_down_is_found_and_mounted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No container starts on it: not even its folder is read."""
+    with a_node(tmp_path, monkeypatch, "xfs") as node:
+        node.start()
+        volume, before = power.look(node.uid, MOUNTED_IN_POD), node.mounted()
+        monkeypatch.setattr(power, "restore", _dies)
+        power.mark(node.uid, MOUNTED_IN_POD)
+        with pytest.raises(KeyboardInterrupt):
+            power.lose([(node.uid, MOUNTED_IN_POD)])
+        monkeypatch.undo()
+        node.running.clear()
+        _be_pods(monkeypatch, node)
+        assert leftovers.left(node.uid) == [f"volume {volume.source}, shut down"]
+        power.heal(node.uid)
+        assert power.left(node.uid) == []
+        assert node.mounted() == before
         assert node.content() == b"s" * 10000
 
 

@@ -48,6 +48,32 @@ def test_a_release_is_built_once_from_its_own_module(
     assert [file.name for file in archives.iterdir()] == ["etcd-v3.5.2.tar"]
 
 
+def test_a_release_with_failpoints_is_built_from_a_changed_copy(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Go's module cache stays as it is: read-only, and of all builds."""
+    cache = tmp_path / "cache"
+    (cache / "wal").mkdir(parents=True)
+    (cache / "wal" / "wal.go").write_text("// gofail: var walBeforeSync struct{}\n")
+    (cache / "main.go").write_text("package main\n")
+    for path in (cache / "wal" / "wal.go", cache / "wal", cache):
+        path.chmod(0o444 if path.is_file() else 0o555)
+    script = f"""
+        case $1 in
+        mod) [ $4 = go.etcd.io/etcd/server/v3@v3.5.2 ] && echo '{{"Dir": "{cache}"}}' ;;
+        run) [ "$2 $3 $4" = "go.etcd.io/gofail@v0.2.0 enable $PWD/server/wal" ] && [ $# = 4 ] &&
+            echo changed >> server/wal/wal.go ;;
+        build) grep -q 'replace go.etcd.io/etcd/server/v3 => ./server' go.mod &&
+            grep -q 'require go.etcd.io/etcd/server/v3 v3.5.2$' go.mod &&
+            grep -q 'require go.etcd.io/gofail v0.2.0' go.mod && cat server/wal/wal.go > etcd ;;
+        esac"""
+    pretend_go(tmp_path, monkeypatch, script)
+    built = etcd.build_etcd_release("3.5.2+failpoints", progress=print)
+    assert built.ref == "docker.io/zonequake/etcd:v3.5.2-failpoints"
+    assert built.archive.exists()
+    assert "changed" not in (cache / "wal" / "wal.go").read_text()
+
+
 def test_a_build_that_fails_says_what_go_said_and_leaves_nothing(
     tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +83,9 @@ def test_a_build_that_fails_says_what_go_said_and_leaves_nothing(
     assert not archives.exists()
 
 
-@pytest.mark.parametrize("release", ["3.4.20", "3.5", "v3.5.2", "3.5.2 ", "latest"])
+@pytest.mark.parametrize(
+    "release", ["3.4.20", "3.5", "v3.5.2", "3.5.2 ", "latest", "3.5.2+patch", "3.5.2-failpoints"]
+)
 def test_what_is_no_release_with_a_module_is_refused(release: str) -> None:
     with pytest.raises(UsageError, match=r"from 3\.5\.0 on"):
         etcd.build_etcd_release(release, progress=print)

@@ -84,7 +84,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was judged. Times in ms, null where nothing was measured.
 
     `others`: the verdicts of checks that neither passed nor were violated; null in lines that were
-    kept before this was.
+    kept before this was. `acknowledged`: writes; a verdict on few says little.
     """
 
     name: str
@@ -95,6 +95,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     violated: list[Bad] = []
     others: dict[str, str] | None = None
+    acknowledged: int | None = None
     windows: int | None = None
     certain_ms: float | None = None
     possible_ms: float | None = None
@@ -162,6 +163,7 @@ def done_of(row: Row, run: Next, document: dict[str, Any], *, version: str, took
             for check in document["checks"]
             if check["verdict"] not in (PASSED, VIOLATED)
         },
+        acknowledged=numbers.get("acknowledged_writes"),
         windows=numbers.get("windows"),
         certain_ms=numbers.get("longest_window_certain_ms"),
         possible_ms=numbers.get("longest_window_possible_ms"),

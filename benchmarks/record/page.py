@@ -16,14 +16,14 @@ _LINE, _LEFT, _WIDTH, _BAR = 22, 12, 980, 240
 TITLE = "# The record: published faults of other systems\n\n"
 NOTHING_RUN = "**No row has been run yet**: no run has found one of these faults so far.\n\n"
 HEAD = """\
-What runs of the harness found in releases that have a published fault, each beside the release that
-mends it, with the same scenario and the same seeds. `make record` writes this page from
-[its results](record.jsonl), a line for each run; [the list](../../benchmarks/record/record.yaml)
-says what is run. A row is run until a check finds the fault, at most as often as its limit. A
-release is compiled with a newer Go than it was published with, so that its windows may differ. A
-control `+patch` is the same release with [the patch of the row's
-name](../../benchmarks/record/patches), where no release mends it; a release `+failpoints` is built
-with those of its source.
+What runs of the harness found in releases that have a published fault, or one that their own source
+shows, each beside the release that mends it, with the same scenario and the same seeds. `make
+record` writes this page from [its results](record.jsonl), a line for each run; [the
+list](../../benchmarks/record/record.yaml) says what is run. A row is run until a check finds the
+fault, at most as often as its limit. A release is compiled with a newer Go than it was published
+with, so that its windows may differ. A control `+patch` is the same release with [the patch of the
+row's name](../../benchmarks/record/patches), where no release mends it; a release `+failpoints` is
+built with those of its source.
 
 """
 
@@ -105,12 +105,14 @@ def _row(entry: Entry, done: Sequence[Done]) -> str:
     found = _found(entry, done)
     shown = f"![{entry.name}]({entry.name}.svg)" if found is not None and found.witness else "–"
     beside = f", {entry.beside} beside it" if entry.beside else ""
+    overrides = ", ".join(f"`{each}`" for each in entry.overrides)
+    given = f" with {overrides}" if overrides else ""
     last = entry.published.rsplit("/", 1)[-1]
     name = f"#{last}" if last.isdecimal() else last
     cells = [
         f"{entry.system} {entry.release}",
         f"[{name}]({entry.published}): {entry.fault}",
-        f"`{entry.scenario}`{beside}",
+        f"`{entry.scenario}`{given}{beside}",
         ", ".join(f"`{check}`" for check in entry.checks),
         _until_found(entry, of(entry, done, entry.release)),
         f"{entry.control}: {_control(entry, done)}",

@@ -27,7 +27,7 @@ from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 from zonequake_protocol.client import Value
 from zonequake_target_patroni.alteration import IN_PAGES
-from zonequake_target_patroni.image.start import dynamic
+from zonequake_target_patroni.image.start import dynamic, parameters_of
 
 NAME = "patroni"
 """Of the target, and of each member's container."""
@@ -54,9 +54,11 @@ places say at which one the rows between them stand."""
 class PatroniMembers:
     """The members of one run (see `members.MemberSystem`)."""
 
-    def __init__(self, kube: Kube, *, run_id: str) -> None:
+    def __init__(self, kube: Kube, *, run_id: str, parameters: Sequence[str] = ()) -> None:
+        """`parameters`: the names of PostgreSQL's own that the run sets."""
         self._kube = kube
         self._run_id = run_id
+        self._parameters = parameters
 
     def container(self, members: MemberSet) -> Json:
         env = {
@@ -86,7 +88,20 @@ class PatroniMembers:
         }
 
     async def version(self, pod: str) -> str:
-        return version_of(await self._ask(pod))
+        """Returns what the member told. Raises UsageError if it lacks a parameter that the run set:
+        Patroni passes over those that its PostgreSQL doesn't know.
+        """
+        told = version_of(await self._ask(pod))
+        names = ",".join(self._parameters)
+        statement = f"SELECT name FROM unnest('{{{names}}}'::text[]) AS name"  # noqa: S608
+        statement += " WHERE current_setting(name, true) IS NULL"
+        unknown = (await self._query(pod, statement)).split()
+        if unknown:
+            raise UsageError(
+                f"target.args has postgresql.parameters.{unknown[0]}, which PostgreSQL {told} does "
+                "not have: correct the name, or leave it out"
+            )
+        return told
 
     async def status(self, pod: str, *, timeout_s: float) -> MemberStatus:
         return status_of(pod, await self._ask(pod, timeout_s))
@@ -100,11 +115,16 @@ class PatroniMembers:
     async def dump(self, pod: str) -> MemberDump:
         said = await self._ask(pod)
         primary = await self._place_of_primary(pod, said)
+        rows = await self._query(pod, DUMP)
+        return dumped(pod, rows, storage=said["tags"]["storage"], primary=primary)
+
+    async def _query(self, pod: str, statement: str) -> str:
+        """Returns the rows as text, by the server's own program in the member's container."""
         words = ["psql", "-XAtq", "-h", "/tmp", "-p", str(PORTS.clients)]  # noqa: S108
-        done = await self._kube.execute(pod, NAME, [*words, "-U", "postgres", "-c", DUMP])
+        done = await self._kube.execute(pod, NAME, [*words, "-U", "postgres", "-c", statement])
         if done.code != 0:
-            raise ClusterError(f"{pod}: no dump: {done.stderr[-300:]}")
-        return dumped(pod, done.stdout, storage=said["tags"]["storage"], primary=primary)
+            raise ClusterError(f"{pod}: no answer of psql: {done.stderr[-300:]}")
+        return done.stdout
 
     async def _place_of_primary(self, pod: str, said: dict[str, Any]) -> int:
         """Returns where the primary's log stands. Raises ClusterError if the pod knows of none, or
@@ -228,7 +248,11 @@ class PatroniPackage(TargetPackage):
             place,
             client=ClientCode(connect=CONNECT, image=image),
             members=members,
-            system=PatroniMembers(place.kube, run_id=place.run_id),
+            system=PatroniMembers(
+                place.kube,
+                run_id=place.run_id,
+                parameters=parameters_of(dynamic(place.run.spec.target.args)),
+            ),
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:

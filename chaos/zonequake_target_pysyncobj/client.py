@@ -38,9 +38,7 @@ class PysyncobjClient(HttpMemberClient):
             value=found["value"] if refused or operation.f is Function.READ else None,
             applied=found["applied"] if operation.f is Function.CAS else None,
             node=found["node"],
-            lineage=0,
-            term=1,
-            index=found["index"],
+            **({} if operation.bounded else {"lineage": 0, "term": 1, "index": found["index"]}),
         )
 
 

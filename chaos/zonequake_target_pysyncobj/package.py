@@ -6,7 +6,10 @@ The library is mounted into the members from the machine of the run, which needs
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
@@ -121,6 +124,27 @@ def mounted() -> dict[str, str]:
     return {f"{FOLDER}/server.py": (files(__package__) / "server.py").read_text(), **library}
 
 
+def unknown_fields(args: Sequence[str]) -> Iterator[str]:
+    """Yields what `--conf` has and the library doesn't know, as text: it passes over that."""
+    options = argparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
+    options.add_argument("--conf", type=json.loads, default={})
+    try:
+        given, others = options.parse_known_args(args)
+    except argparse.ArgumentError as error:
+        yield f"target.args has {' '.join(args)}: {error}"
+        return
+    if others or not isinstance(given.conf, dict):
+        yield f"target.args has {' '.join(args)}, expected --conf and fields as a JSON object"
+        return
+    from pysyncobj import SyncObjConf
+
+    known = vars(SyncObjConf())
+    for field in sorted(given.conf.keys() - known):
+        near = difflib.get_close_matches(field, known, n=1)
+        meant = f": did you mean {near[0]}?" if near else ", expected one of SyncObjConf's"
+        yield f"target.args has --conf with {field}{meant}"
+
+
 class PysyncobjPackage(TargetPackage):
     """A store on pysyncobj that each run creates and removes."""
 
@@ -129,7 +153,7 @@ class PysyncobjPackage(TargetPackage):
     claims = TargetClaims(
         order=(
             "Lineage 0, term 1, and as index the place in the log at which the member that answers "
-            "applied the operation, reads too; of bounded reads what it had applied."
+            "applied the operation, reads too; bounded reads have none."
         )
     )
     client = ClientCode(connect="zonequake_target_pysyncobj.client:connect")
@@ -152,6 +176,7 @@ class PysyncobjPackage(TargetPackage):
         yield from unsuited_to_one_group(run)
         if not run.spec.zones[0].fsync:
             yield "zone.fsync is false, and the library never syncs its journal: leave it out"
+        yield from unknown_fields(run.spec.target.args)
 
 
 TARGET = PysyncobjPackage()

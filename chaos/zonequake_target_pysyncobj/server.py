@@ -77,7 +77,7 @@ class Member:
         """Returns the answer, or `error` and whether it is certain that nothing happened."""
         if asked.get("local"):
             held, _ = self.keys.keys.get(asked["key"], (None, 0))
-            return {"value": held, "applied": True, "index": self.raft.raftLastApplied}
+            return {"value": held, "applied": True}
         told: list[tuple[Any, int]] = []
         ended = threading.Event()
 

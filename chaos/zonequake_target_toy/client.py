@@ -11,21 +11,24 @@ from zonequake_load.targets.member_client import Attempt
 from zonequake_protocol.client import Value
 
 
-class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's answer, also to `/status`. `node`: the name of the member that gave it."""
+class ToyAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The server's answer. `node`: the name of the member that gave it.
+
+    No field has a default: an answer in another form is no success.
+    """
 
     node: str
     index: int
     term: int
-    value: Value = None
-    applied: bool = True
+    value: Value
+    applied: bool
 
 
 class ToyClient(HttpMemberClient):
     """One HTTP request an operation."""
 
     async def examine(self, attempt: Attempt) -> None:
-        await self.ask(attempt, "/status", answer=ToyAnswer)
+        await self.ask(attempt, "/status", answer=dict)
 
     async def attempt(self, operation: Operation, attempt: Attempt) -> Outcome:
         asked = {

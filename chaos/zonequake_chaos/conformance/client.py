@@ -117,7 +117,10 @@ class AskingClient:
     ) -> list[AskedOperation]:
         """Has some carried out in a transaction, or a single one; each has the outcome of all."""
         outcome = await self.transact(*steps, deadline_ms=deadline_ms, attempt_ms=attempt_ms)
-        return [AskedOperation(operation=step, outcome=outcome) for step in steps]
+        number = next(self._numbers) if len(steps) > 1 else None
+        return [
+            AskedOperation(operation=step, outcome=outcome, transaction=number) for step in steps
+        ]
 
     async def ask_at_once(
         self, asked: Iterable[Sequence[Operation]], *, deadline_ms: int, attempt_ms: int

@@ -6,6 +6,7 @@ operations had an effect.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,10 +18,13 @@ from zonequake_protocol.client import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOperation:
-    """An operation that was asked for, and its outcome."""
+    """An operation that was asked for, and its outcome; `transaction`: the number of the one that
+    it is a step of.
+    """
 
     operation: Operation
     outcome: Outcome
+    transaction: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +40,29 @@ class StepResult:
 
 def contradictions(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> list[str]:
     """Returns each outcome that what was `found` by key contradicts, as a sentence."""
-    return [problem for one in asked for problem in _contradicted(one, _times(one, found))]
+    all_asked = list(asked)
+    return [
+        *(problem for one in all_asked for problem in _contradicted(one, _times(one, found))),
+        *_done_in_part(all_asked, found),
+    ]
+
+
+def _done_in_part(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> Iterator[str]:
+    """Yields the transactions of which some steps are there and others aren't, whatever their
+    outcome.
+    """
+    steps = defaultdict[int, list[AskedOperation]](list)
+    for one in asked:
+        if one.transaction is not None and one.operation.f is not Function.READ:
+            steps[one.transaction].append(one)
+    for together in steps.values():
+        there = [_named(one.operation) for one in together if _times(one, found)]
+        missing = [_named(one.operation) for one in together if not _times(one, found)]
+        if there and missing:
+            yield (
+                f"a transaction was done in part: {', '.join(there)} is there, and "
+                f"{', '.join(missing)} isn't"
+            )
 
 
 def effects_of_lost(asked: Iterable[AskedOperation], found: Mapping[str, Value]) -> int:
@@ -53,6 +79,26 @@ def without_place(asked: Iterable[AskedOperation]) -> list[str]:
         for one in asked
         if one.outcome.type is Type.OK and one.outcome.index is None
     ]
+
+
+def out_of_order(asked: Iterable[AskedOperation]) -> list[str]:
+    """Returns the answers, each asked for after the one before had come, whose place is not behind
+    it, as sentences. One that changed nothing may have the place of the last that did.
+    """
+    problems, last, before = [], None, ""
+    for one in asked:
+        outcome = one.outcome
+        if outcome.type is not Type.OK or outcome.index is None:
+            continue
+        place = (outcome.lineage or 0, outcome.term or 0, outcome.index)
+        changed = one.operation.f is not Function.READ and outcome.applied is not False
+        if last is not None and (place < last or (changed and place == last)):
+            problems.append(
+                f"{_named(one.operation)} has the place {place} in the claimed order, and "
+                f"{before}, answered before it was asked for, {last}"
+            )
+        last, before = place, _named(one.operation)
+    return problems
 
 
 def without_member(asked: Iterable[AskedOperation], members: Collection[str]) -> list[str]:
@@ -83,6 +129,21 @@ class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     applied: int
     digest: str
+
+
+class DumpedKeyState(msgspec.Struct, frozen=True, kw_only=True):
+    """A key and its value, as a line of a dump has them."""
+
+    key: str
+    value: Value
+
+
+def unheld(operation: Operation, node: str, keys: Iterable[DumpedKeyState]) -> list[str]:
+    """Returns that a member's dump lacks an acknowledged write, as a sentence."""
+    held = {one.key: one.value for one in keys}
+    if held.get(operation.key) == operation.value:
+        return []
+    return [f"the dump of {node} has {held.get(operation.key)!r} where {_named(operation)} is"]
 
 
 def differing(dumped: Mapping[str, DumpedState]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,17 @@ from zonequake_chaos.conformance.alteration import alter_value
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import (
     AskedOperation,
+    DumpedKeyState,
     DumpedState,
     StepResult,
     contradictions,
     counted,
     differing,
     effects_of_lost,
+    out_of_order,
     unaltered,
     undecided,
+    unheld,
     without_member,
     without_place,
 )
@@ -102,7 +105,7 @@ class ConformanceSteps:
         if found != expected:
             problems.append(f"reads found {found}, expected {expected}")
         if self.package.claims.order:
-            problems += without_place(all_asked)
+            problems += without_place(all_asked) + out_of_order(all_asked)
         problems += without_member(all_asked, self.world.observer.view().nodes)
         return StepResult(problems=problems, note=f"{len(all_asked)} operations")
 
@@ -227,7 +230,7 @@ class ConformanceSteps:
         if not self.package.claims.dumps:
             return StepResult(note="not claimed")
         operation, result = self.client.write(self.client.key("r")), StepResult()
-        await self.client.ask(operation)
+        written = await self.client.ask(operation)
         await self.world.observer.wait(
             lambda view: not unsettled(view),
             timeout_s=LONG_S,
@@ -240,6 +243,9 @@ class ConformanceSteps:
         before = await self._dumped("before", result)
         result.note = f"{len(before)} members"
         result.problems += differing(before)
+        if written.outcome.type is Type.OK:
+            for name in before:
+                result.problems += unheld(operation, name, self._keys("before", name))
         if len(before) < 2:
             result.unknown.append(
                 f"whether members dump the same: compared the dump of {len(before)} member, "
@@ -365,6 +371,12 @@ class ConformanceSteps:
                     waiting_for=lambda _: "a new leader",
                 )
                 return
+
+    def _keys(self, folder: str, node: str) -> Iterator[DumpedKeyState]:
+        """Yields what a member's dump holds."""
+        (file,) = (self.dumps / folder).glob(f"*-{node}.jsonl")
+        _, *lines = file.read_bytes().splitlines()
+        return (msgspec.json.decode(line, type=DumpedKeyState) for line in lines)
 
     def _partition(self, view: ClusterView) -> PartitionView:
         (partition,) = view.partitions.values()

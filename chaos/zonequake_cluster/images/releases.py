@@ -10,6 +10,6 @@ FAILPOINTS = "+failpoints"
 ETCD_PATTERN = rf"3\.([5-9]|[1-9]\d+)\.\d+(-(alpha|beta|rc)\.\d+)?({re.escape(FAILPOINTS)})?"
 """Releases before 3.5 have no module of their own for the server."""
 
-ETCD_EXPECTED = f"one of etcd's from 3.5.0 on, such as 3.5.2 or 3.5.2{FAILPOINTS}"
+ETCD_EXPECTED = f"a release of etcd 3 from 3.5.0 on, such as 3.5.2 or 3.5.2{FAILPOINTS}"
 IGNITE_RELEASES = ("3.1.0",)
 IGNITE_EXPECTED = f"one whose jars are pinned: {', '.join(IGNITE_RELEASES)}"

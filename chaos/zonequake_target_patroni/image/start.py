@@ -7,6 +7,7 @@ configuration, its value as JSON or else as text, such as `synchronous_mode=true
 
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,25 @@ SETTINGS = frozenset(
 )
 """Names of Patroni's dynamic configuration, newer releases' too. Patroni passes over any other."""
 
+OF_POSTGRESQL = frozenset(
+    {
+        *("parameters", "pg_hba", "pg_ident", "recovery_conf", "use_pg_rewind", "use_slots"),
+        *("remove_data_directory_on_diverged_timelines", "remove_data_directory_on_rewind_failure"),
+    }
+)
+"""Names below `postgresql`."""
+
+PARAMETER = re.compile(r"[A-Za-z_]\w*")
+"""A parameter of PostgreSQL itself, and of no extension."""
+
+SWITCHES = frozenset(
+    {
+        *("check_timeline", "failsafe_mode", "synchronous_mode", "synchronous_mode_strict"),
+        *("postgresql.use_pg_rewind", "postgresql.use_slots"),
+    }
+)
+"""Settings that are true or false. Patroni takes any other value for false."""
+
 
 def dynamic(args: Sequence[str]) -> dict[str, Any]:
     """Returns the dynamic configuration. Raises ValueError for what is no setting."""
@@ -47,9 +67,9 @@ def dynamic(args: Sequence[str]) -> dict[str, Any]:
         if not separator or not all(name.split(".")):
             raise ValueError(f"target.args has {word!r}: expected NAME=VALUE, a setting of Patroni")
         *folders, last = name.split(".")
-        if name.partition(".")[0] not in SETTINGS:
-            known = ", ".join(sorted(SETTINGS))
-            raise ValueError(f"target.args has {word!r}: expected a setting of Patroni: {known}")
+        _check_name(word, name.split("."))
+        if name in SWITCHES and text not in ("true", "false"):
+            raise ValueError(f"target.args has {word!r}: expected {name}=true or {name}=false")
         place = settings
         for folder in folders:
             place = place.setdefault(folder, {})
@@ -60,6 +80,24 @@ def dynamic(args: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             place[last] = text
     return settings
+
+
+def parameters_of(settings: Mapping[str, Any]) -> list[str]:
+    """Returns the names of PostgreSQL's own parameters that a dynamic configuration sets."""
+    return sorted(settings["postgresql"]["parameters"])
+
+
+def _check_name(word: str, parts: Sequence[str]) -> None:
+    """Raises ValueError for a name that Patroni would pass over."""
+    if parts[0] not in SETTINGS:
+        known, what = SETTINGS, "a setting of Patroni"
+    elif parts[0] == "postgresql" and "".join(parts[1:2]) not in OF_POSTGRESQL:
+        known, what = OF_POSTGRESQL, "one below postgresql"
+    elif parts[1:2] == ["parameters"] and not PARAMETER.fullmatch(".".join(parts[2:])):
+        raise ValueError(f"target.args has {word!r}: expected the name of one parameter")
+    else:
+        return
+    raise ValueError(f"target.args has {word!r}: expected {what}: {', '.join(sorted(known))}")
 
 
 def configuration(

@@ -93,7 +93,7 @@ def test_the_control_stands_below_the_table_and_only_where_there_is_one() -> Non
     assert f"- `kill`: {NOT_RUN}" in page([row], done)
     assert "Not all runs of kill" in page([row], done)
     text = page([row], [*done, run(1, CONTROL), run(2, CONTROL, "violated")])
-    assert "- `kill`, seeds 1, 2: 1 passed; 1 violated; by `lost-writes` (1); longest" in text
+    assert "- `kill`, seeds 1, 2: 1 passed; 1 violated; by `lost-writes` (1); acknowledged" in text
     assert "- `kill`, the control, `lost-writes`: 1 of 2 runs, seeds 2." in text
     assert "Not all" not in text
 
@@ -156,11 +156,27 @@ def test_the_page_counts_runs_and_tells_the_longest_window_of_both() -> None:
     assert NONE_RUN not in text
     assert "Not all runs of kill have been made yet." in text
     (line,) = [each for each in text.splitlines() if "a kill" in each]
-    assert "1 passed; 1 violated; by `lost-writes` (1) | 6.20 s | 20 ms" in line
-    assert "1 passed; 1 of 2 runs | 0.31 s" in line
+    assert "1 passed; 1 violated; by `lost-writes` (1) | – | 6.20 s | 20 ms" in line
+    assert "1 passed; 1 of 2 runs | – | 0.31 s" in line
     assert "1 of 2 runs, seeds 2. Seed 2: 3 acknowledged writes are lost" in text
     assert "written and gone" in text
     assert "Not all" not in page([ROW], [*done, run(2, OURS)])
+
+
+def test_the_page_tells_on_how_many_writes_a_verdict_is_and_findings_below_the_table() -> None:
+    row = msgspec.structs.replace(ROW, finding="Ignite's: a write is gone")
+    counts = [run(1), run(2)]
+    done = [
+        msgspec.structs.replace(one, acknowledged=n)
+        for one, n in zip(counts, (1_200, 90), strict=True)
+    ]
+    text = page([row], done)
+    (line,) = [each for each in text.splitlines() if "a kill" in each]
+    assert "2 passed | 90 to 1,200 |" in line
+    assert line.endswith("| [below](#findings) |")
+    assert "## Findings" in text
+    assert "- `kill`: Ignite's: a write is gone" in text
+    assert "## Findings" not in page([ROW], done)
 
 
 def test_the_page_shows_the_pictures_that_are_there() -> None:
@@ -239,12 +255,18 @@ def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:
         "verdict": "violated",
         "headline": "h",
         "checks": checks,
-        "numbers": {"windows": 2, "longest_window_certain_ms": 4.5, "p99_during_ms": None},
+        "numbers": {
+            "acknowledged_writes": 70,
+            "windows": 2,
+            "longest_window_certain_ms": 4.5,
+            "p99_during_ms": None,
+        },
     }
     done = done_of(ROW, Next(system=OURS, seed=7), document, version="x", took_s=1.23)
     assert done.violated == [Bad(check="lost-writes", summary="s", witness="w")]
     assert done.others == {"load": "unknown"}
     assert (done.windows, done.certain_ms, done.p99_ms) == (2, 4.5, None)
+    assert done.acknowledged == 70
 
 
 def test_each_row_can_be_run_on_each_of_its_systems() -> None:

@@ -8,6 +8,7 @@ from zonequake_chaos.conformance.judgement import (
     AskedOperation,
     contradictions,
     effects_of_lost,
+    out_of_order,
     without_place,
 )
 from zonequake_load.operation import Function, Operation, Outcome, Type
@@ -63,3 +64,43 @@ def test_an_answer_without_a_place_is_noticed() -> None:
     some = [asked(Function.READ, Type.OK, index=None), asked(Function.READ, Type.OK)]
     assert len(without_place(some)) == 1
     assert without_place([asked(Function.WRITE, Type.INFO, index=None)]) == []
+
+
+@pytest.mark.parametrize("type_", [Type.INFO, Type.OK, Type.FAIL])
+def test_a_transaction_is_there_as_a_whole_or_not_at_all_whatever_its_outcome(type_: Type) -> None:
+    steps = [
+        AskedOperation(
+            operation=Operation(f=Function.WRITE, key=key, value=value),
+            outcome=Outcome(type=type_, attempts=1),
+            transaction=5,
+        )
+        for key, value in (("a", 1), ("b", 2))
+    ]
+    torn = contradictions(steps, {"a": 1, "b": None})
+    assert torn[-1] == (
+        "a transaction was done in part: write of 1 to a is there, and write of 2 to b isn't"
+    )
+    if type_ is Type.INFO:
+        assert contradictions(steps, {"a": 1, "b": 2}) == []
+        assert contradictions(steps, {"a": None, "b": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "index", "problem"),
+    [
+        (asked(Function.WRITE, Type.OK, index=6), 6, False),
+        (asked(Function.WRITE, Type.OK, index=5), 5, True),
+        (asked(Function.CAS, Type.OK, applied=True, index=5), 5, True),
+        (asked(Function.CAS, Type.OK, applied=False, index=5), 5, False),
+        (asked(Function.READ, Type.OK, index=5), 5, False),
+        (asked(Function.READ, Type.OK, index=4), 4, True),
+        (asked(Function.WRITE, Type.INFO, index=4), 4, False),
+    ],
+)
+def test_answers_stand_in_the_claimed_order_as_they_came(
+    second: AskedOperation, index: int, problem: bool
+) -> None:
+    problems = out_of_order([asked(Function.WRITE, Type.OK, index=5), second])
+    assert bool(problems) is problem
+    if problem:
+        assert f"has the place (0, 0, {index}) in the claimed order" in problems[0]

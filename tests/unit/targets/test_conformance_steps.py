@@ -36,6 +36,7 @@ class Store:
     resends = False
     knows_ids = True
     places = True
+    same_place = False
     loses = False
     compares = True
     tears = False
@@ -141,7 +142,7 @@ class Store:
     def _ok(
         self, operation: Operation, *, value: Any = None, applied: bool | None = None
     ) -> Outcome:
-        index = self.index if self.places else None
+        index = (1 if self.same_place else self.index) if self.places else None
         return Outcome(
             type=Type.OK,
             attempts=1,
@@ -230,6 +231,12 @@ async def test_answers_that_name_no_member_are_said(member: str | None) -> None:
     problems = (await suite_of(store).answers()).problems
     assert len(problems) == 6, "each answer"
     assert all(f"by {member!r}, expected the name of a member: m0, m1" in one for one in problems)
+
+
+async def test_one_place_for_all_answers_is_no_order() -> None:
+    result = await suite_of(with_fault(same_place=True)).answers()
+    assert len(result.problems) == 4
+    assert all("has the place (0, 0, 1) in the claimed" in problem for problem in result.problems)
 
 
 async def test_places_are_not_asked_for_of_a_target_that_claims_no_order() -> None:
@@ -373,6 +380,7 @@ class Cluster:
         """The state of all members that nothing altered, behind an election."""
         self.sees_successors = True
         self.events = None
+        self.keys: dict[str, Any] = {}
         self.observer = self
         self.leader: str | None = "m0"
         self.restarts, self.looks, self.term = 0, 0, 1
@@ -425,7 +433,8 @@ class Cluster:
                 problems.append(f"no dump of {name}")
                 continue
             header = {"node": name, "applied": applied, "digest": digest, "keys": 0}
-            (folder / f"0-{name}.jsonl").write_text(json.dumps(header) + "\n")
+            lines = [header, *({"key": key, "value": held} for key, held in self.keys.items())]
+            (folder / f"0-{name}.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
         return problems
 
     async def alter(self, world: Any, pod: Any, *, alteration: Alteration, value: int) -> None:
@@ -451,8 +460,11 @@ async def dumped(
     alters: Alteration | None = TEXTS,
     *,
     claimed: bool = True,
+    empty: bool = False,
 ) -> StepResult:
     monkeypatch.setattr(steps, "alter_value", cluster.alter)
+    store = Store()
+    cluster.keys = {} if empty else store.keys
     package = Package(repeats=False)
     package.claims = replace(package.claims, dumps=claimed)
     package.alters = alters
@@ -460,11 +472,19 @@ async def dumped(
         package=cast("Any", package),
         deployment=cast("Any", cluster),
         world=cast("Any", cluster),
-        client=AskingClient(cast("Any", Store())),
+        client=AskingClient(cast("Any", store)),
         dumps=folder,
         cuts_links=True,
     )
     return await suite.dumps_of_members()
+
+
+async def test_a_dump_without_what_was_written_is_a_problem(
+    seen_settled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    result = await dumped(changed(), monkeypatch, tmp_path, empty=True)
+    assert len(result.problems) == 3
+    assert all("has None where write of" in problem for problem in result.problems)
 
 
 async def test_dumps_that_are_not_claimed_are_not_compared(

@@ -14,7 +14,8 @@ import time
 import venv
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -27,6 +28,7 @@ from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
+from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_load.operation import (
     Function,
@@ -436,6 +438,12 @@ def test_settings_are_patronis_own_by_their_places() -> None:
         ("target.args=[--sync]", "expected NAME=VALUE"),
         ("target.args=['ttl.x=1']", "ttl is a value"),
         ("target.args=['synchronos_mode=true']", "expected a setting of Patroni: check_timeline"),
+        ("target.args=['postgresql.paramters.wal_level=x']", "expected one below postgresql: par"),
+        ("target.args=['postgresql={}']", "expected one below postgresql: par"),
+        ("target.args=['postgresql.parameters.a.b=1']", "expected the name of one parameter"),
+        ("target.args=['postgresql.parameters={}']", "expected the name of one parameter"),
+        ("target.args=[synchronous_mode=maybe]", "expected synchronous_mode=true or"),
+        ("target.args=['postgresql.use_slots=1']", "expected postgresql.use_slots=true or"),
         ("target.env={SCOPE: x}", "which the run sets itself"),
         (
             "faults=[{name: cut, type: network_partition, target: {role: leader}, cut: peers}]",
@@ -458,6 +466,32 @@ def test_the_pages_scenario_suits_the_target_and_is_allowed() -> None:
     run = load(str(scenario), ["target={name: patroni, args: [synchronous_mode=true]}"])
     check_suited(package.TARGET, run)
     check_plan(run)
+
+
+class Told:
+    """An API server by which a member tells its version, and psql some rows."""
+
+    def __init__(self, rows: str) -> None:
+        self.rows, self.asked = rows, ""
+
+    async def pod_proxy(self, *_: object, **__: object) -> bytes:
+        return b'{"server_version": 150020, "patroni": {"version": "3.0.2"}}'
+
+    async def execute(self, pod: str, container: str, words: list[str]) -> Any:
+        self.asked = words[-1]
+        return SimpleNamespace(code=0, stdout=self.rows, stderr="")
+
+
+async def test_a_parameter_that_the_server_has_not_is_an_error() -> None:
+    names = start.parameters_of(start.dynamic(["postgresql.parameters.synchronous_comit=on"]))
+    assert names == ["max_connections", "synchronous_comit"]
+    told = Told("synchronous_comit\n")
+    members = package.PatroniMembers(cast("Kube", told), run_id="r1", parameters=names)
+    with pytest.raises(UsageError, match=r"synchronous_comit, which PostgreSQL 15\.20 with"):
+        await members.version("zq-patroni-default-0")
+    assert "'{max_connections,synchronous_comit}'" in told.asked
+    told.rows = ""
+    assert await members.version("zq-patroni-default-0") == "15.20 with Patroni 3.0.2"
 
 
 def test_a_release_without_the_account_is_refused() -> None:

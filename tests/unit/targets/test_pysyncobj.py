@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ import pytest
 from tests.unit.installed import place_of
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.kit.member_set import MemberSet
+from zonequake_chaos.kit.target_suitability import check_suited
+from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_kube.errors import UsageError
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
@@ -192,3 +195,28 @@ def test_a_member_is_told_the_names_that_outlive_pods() -> None:
     assert "zq-pysyncobj-default-2.zq-target.ns.svc:7001" in args
     assert args[args.index("--name") + 1] == "$(POD)"
     assert args[args.index("--own") + 1] == "$(POD).zq-target.ns.svc:7001"
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (
+            "[--conf, '{\"raftMaxTimeot\": 0.8}']",
+            "raftMaxTimeot: did you mean raftMaxTimeout?",
+        ),
+        ("[--conf, '{\"zzz\": 1}']", "with zzz, expected one of SyncObjConf's"),
+        ("[--conf, '[1]']", "expected --conf and fields as a JSON object"),
+        ("[--conf, '{']", "argument --conf: invalid"),
+        ("[--cnf, '{}']", "expected --conf and fields"),
+    ],
+)
+def test_a_setting_that_the_library_passes_over_is_refused(args: str, why: str) -> None:
+    run = load("leader-kill", [f"target={{name: pysyncobj, args: {args}}}", "zones.0.partitions=1"])
+    with pytest.raises(UsageError, match=re.escape(why)):
+        check_suited(package.TARGET, run)
+
+
+def test_a_setting_of_the_library_is_taken() -> None:
+    args = "[--conf, '{\"raftMaxTimeout\": 0.8}']"
+    run = load("leader-kill", [f"target={{name: pysyncobj, args: {args}}}", "zones.0.partitions=1"])
+    check_suited(package.TARGET, run)

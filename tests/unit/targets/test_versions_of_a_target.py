@@ -51,9 +51,9 @@ def test_a_version_that_a_target_builds_is_taken(target: str, version: str) -> N
 @pytest.mark.parametrize(
     ("target", "version", "expected"),
     [
-        ("etcd", "3.4.20", "one of etcd's from 3.5.0 on, such as 3.5.2"),
-        ("etcd", "v3.5.2", "one of etcd's from 3.5.0 on, such as 3.5.2"),
-        ("etcd", "latest", "one of etcd's from 3.5.0 on, such as 3.5.2"),
+        ("etcd", "3.4.20", "a release of etcd 3 from 3.5.0 on, such as 3.5.2"),
+        ("etcd", "v3.5.2", "a release of etcd 3 from 3.5.0 on, such as 3.5.2"),
+        ("etcd", "latest", "a release of etcd 3 from 3.5.0 on, such as 3.5.2"),
         ("ignite", "3.0.0", "one whose jars are pinned: 3.1.0"),
         ("ignite", "3.1.0.1", "one whose jars are pinned: 3.1.0"),
         ("ignite", "3x1x0", "one whose jars are pinned: 3.1.0"),
@@ -161,5 +161,5 @@ async def test_elsewhere_than_on_the_embedded_cluster_the_error_names_the_comman
 
 def test_the_list_of_targets_shows_versions() -> None:
     said = CliRunner().invoke(app, ["list"]).output
-    assert "versions: one of etcd's from 3.5.0 on" in said
+    assert "versions: a release of etcd 3 from 3.5.0 on" in said
     assert "versions: one whose jars are pinned: 3.1.0" in said

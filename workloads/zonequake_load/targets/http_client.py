@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Collection
 from typing import TypeVar
 
 import aiohttp
 import msgspec
 
-from zonequake_load.errors import NotSent, OutcomeUnknown
+from zonequake_load.errors import AnsweredError, NotSent, OutcomeUnknown
 from zonequake_load.targets.member_client import Attempt, MemberClient
 
 CONNECT_TIMEOUT_S = 0.3
 """A dead member must not cost more than this."""
+
+_SAID = 200
+"""Bytes of an error's body that its text has."""
 
 _Answer = TypeVar("_Answer")
 
@@ -27,12 +31,21 @@ class HttpMemberClient(MemberClient, ABC):
         await self._session.close()
 
     async def ask(
-        self, attempt: Attempt, path: str, body: object = None, *, answer: type[_Answer]
+        self,
+        attempt: Attempt,
+        path: str,
+        body: object = None,
+        *,
+        answer: type[_Answer],
+        certain: Collection[int] = (),
     ) -> _Answer:
         """Returns the member's answer to a POST of `body`, or to a GET without one.
 
-        Raises NotSent if no connection came about, so that the request certainly did not leave, and
-        OutcomeUnknown for whatever goes wrong later, an answer of another form too.
+        `certain`: statuses by which the system says that nothing was done, and never will be.
+        Raises NotSent if no connection came about, so that the request certainly did not leave;
+        AnsweredError for another status than 2xx, a redirection too, as the member may have done
+        what was asked before; OutcomeUnknown for whatever goes wrong else, an answer of another
+        form too.
         """
 
         async def request(timeout_s: float) -> _Answer:
@@ -42,12 +55,25 @@ class HttpMemberClient(MemberClient, ABC):
                     f"http://{attempt.address}{path}",
                     data=None if body is None else msgspec.json.encode(body),
                     timeout=aiohttp.ClientTimeout(timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+                    allow_redirects=False,
                 ) as response:
-                    return msgspec.json.decode(await response.read(), type=answer)
+                    said = await response.read()
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 raise NotSent(f"cannot connect to {attempt.address}: {error}") from None
-            except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 why = str(error) or type(error).__name__
                 raise OutcomeUnknown(f"no answer from {attempt.address}: {why}") from None
+            if response.status // 100 != 2:
+                words = said[:_SAID].decode(errors="replace")
+                raise AnsweredError(
+                    f"{attempt.address} answered {response.status}: {words}",
+                    certain=response.status in certain,
+                )
+            try:
+                return msgspec.json.decode(said, type=answer)
+            except msgspec.MsgspecError as error:
+                raise OutcomeUnknown(
+                    f"{attempt.address} answered in another form: {error}"
+                ) from None
 
         return await attempt.send(request)

@@ -104,7 +104,9 @@ class PatroniMembers:
         return told
 
     async def status(self, pod: str, *, timeout_s: float) -> MemberStatus:
-        return status_of(pod, await self._ask(pod, timeout_s))
+        # It has what `/patroni` has, and is answered at once: that one asks PostgreSQL again, a
+        # second later, after an error, as around a promotion.
+        return status_of(pod, await self._ask(pod, timeout_s, "/health"))
 
     async def differences(self, pods: Sequence[str], applied: int) -> str:
         """Compares the tables; `applied` is a place in the log, which goes on without writes."""

@@ -134,7 +134,7 @@ class RunTarget(ManifestPart, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
     image: Annotated[str, Meta(min_length=1)] | None = None
-    version: Annotated[str, Meta(min_length=1)] | None = None
+    version: Annotated[str, Meta(min_length=1, description="a version")] | None = None
     args: list[str] = msgspec.field(default_factory=list)
     env: dict[VariableName, str] = msgspec.field(default_factory=dict)
     files: dict[FilePath, str] = msgspec.field(default_factory=dict)

@@ -90,9 +90,12 @@ def test_a_version_and_an_image_contradict_each_other(target: str) -> None:
     check_suited(package_of(target), run_of("target.version=null", "target.image=some/image:1"))
 
 
-@pytest.mark.parametrize("value", ["3.5", "[3.5.2]", "''"])
-def test_a_version_is_a_text(value: str) -> None:
-    with pytest.raises(ManifestError, match=r"\.target\.version"):
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("3.5", "expected a version; .* put it in quotes"), ("[3.5.2]", ""), ("''", "a version")],
+)
+def test_a_version_is_a_text(value: str, why: str) -> None:
+    with pytest.raises(ManifestError, match=rf"\.target\.version: .*{why}"):
         run_of(f"target.version={value}")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +27,14 @@ from zonequake_chaos.conformance.judgement import (
     without_member,
     without_place,
 )
+from zonequake_chaos.conformance.leader_kill import LONG_S, LeaderKill, leader_of
 from zonequake_chaos.conformance.lost_answers import AnswerLoss
-from zonequake_chaos.conformance.under_way import (
-    ATTEMPT_MS,
-    SHORT_MS,
-    OperationsUnderWay,
-    was_under_way,
-)
+from zonequake_chaos.conformance.under_way import ATTEMPT_MS, SHORT_MS
 from zonequake_chaos.faults.life import FaultWorld, Injection, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.kit.deployment import Deployment
 from zonequake_chaos.kit.target import TargetPackage
-from zonequake_chaos.observe.view import ClusterView, NodeView, PartitionView
+from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.scenario.faults import (
     AnyFault,
     Direction,
@@ -53,16 +48,6 @@ from zonequake_chaos.targeting.triggers import Sighting, unsettled
 from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, OnceId, Operation, Type
 
-LOOK_S = 0.1
-LOOKS = 10
-"""Looks within which a new leader must have been seen to lead, from its first answer: a second, in
-pieces, so that a harness that stood still meanwhile has looked as often.
-"""
-
-KILLS = 3
-"""A kill that meets no operation says nothing; so many are made at most."""
-
-LONG_S = 60.0
 NO_CUTS = "links can't be cut here: install the release with --set faultAgent.enabled=true"
 
 
@@ -182,48 +167,15 @@ class ConformanceSteps:
             result.note += "; a request whose answer was lost was sent again"
 
     async def killed_connections(self) -> StepResult:
-        """Kills a leader's process under operations: its successor is seen in time. A kill that
-        meets none of them, as where the successor leads before its report comes, is repeated.
-        """
-        result = StepResult()
-        asked: list[AskedOperation] = []
-        for _ in range(KILLS):
-            operations, met = await self._killed(result)
-            asked += operations
-            if met:
-                break
-        else:
-            result.unknown.append(
-                f"each of {KILLS} kills met no operation: none was interrupted, or unanswered at "
-                "its report"
-            )
-        found = await self.client.find(one.operation.key for one in asked)
-        result.problems += contradictions(asked, found)
-        result.note = f"{counted(asked)}; the kill met {met} of them"
-        return result
-
-    async def _killed(self, result: StepResult) -> tuple[list[AskedOperation], int]:
-        """Kills the leader; returns what was asked for, and how many operations the kill met."""
+        """Kills a leader's process under operations: its successor is seen in time."""
         kill = ProcessKillSpec(name="kill", target=FaultTarget(role=TargetRole.LEADER))
-        view = self.world.observer.view()
-        old = view.nodes[self._leader(view)]
-        requests = self.client.requests(transactions=self.package.claims.transactions)
-        operations = OperationsUnderWay(self.client, requests, now_ns=self._now_ns)
-        looking = asyncio.create_task(self._look_for_successor(old, self._partition(view).term))
-        try:
-            with self.world.observer.armed():
-                async with operations.going_on():
-                    ordered_ns = self._now_ns()
-                    async with self._inflicted(kill, lambda _: [old.name]):
-                        reported_ns = self._now_ns()
-                        await self._answered_and_seen(operations, reported_ns, looking, result)
-        finally:
-            looking.cancel()
-        met = sum(
-            was_under_way(one, ordered_ns=ordered_ns, reported_ns=reported_ns)
-            for one in operations.ended
+        leader_kill = LeaderKill(
+            world=self.world,
+            client=self.client,
+            killed=lambda name: self._inflicted(kill, lambda _: [name]),
+            transactions=self.package.claims.transactions,
         )
-        return operations.asked, met
+        return await leader_kill.judged()
 
     async def dumps_of_members(self) -> StepResult:
         """Compares members that hold the same, and then alters one, which must differ."""
@@ -258,7 +210,7 @@ class ConformanceSteps:
             )
             return result
         view = self.world.observer.view()
-        victim = min(set(before) - {self._leader(view)} or set(before), default="")
+        victim = min(set(before) - {leader_of(view)} or set(before), default="")
         if not victim:
             return result
         assert isinstance(operation.value, int)
@@ -279,9 +231,6 @@ class ConformanceSteps:
         return result
 
     # ---------------------------------------------------------------------------------------------
-
-    def _now_ns(self) -> int:
-        return self.world.clock.now().time_ns
 
     async def _ask_once_shortly(
         self, operation: Operation, once: OnceId | None = None
@@ -336,57 +285,11 @@ class ConformanceSteps:
             await life.wait_until_recovered(injection)
             await life.clean_up(injection)
 
-    async def _answered_and_seen(
-        self,
-        operations: OperationsUnderWay,
-        killed_ns: int,
-        looking: asyncio.Task[None],
-        result: StepResult,
-    ) -> None:
-        try:
-            async with asyncio.timeout(LONG_S):
-                await operations.answered(since_ns=killed_ns)
-        except TimeoutError:
-            result.problems.append(f"nothing was answered within {LONG_S:g} s after the kill")
-            return
-        for _ in range(LOOKS):
-            await asyncio.wait({looking}, timeout=LOOK_S)
-            if looking.done():
-                return await looking
-        seen = self._partition(self.world.observer.view()).leader
-        result.problems.append(
-            f"a new leader answered, and was not seen to lead {LOOKS * LOOK_S:g} s later: seen as "
-            f"leader is {seen}"
-        )
-
-    async def _look_for_successor(self, old: NodeView, old_term: int) -> None:
-        """Waits until a new leader is seen, from before the kill on: one whose first writes wait
-        for a standby leads long before it answers, and need not be seen at each instant.
-        """
-        while True:
-            with suppress(WaitExpired):
-                await self.world.observer.wait(
-                    lambda view: _leads_newly(self._partition(view), view, old, old_term),
-                    timeout_s=LONG_S,
-                    waiting_for=lambda _: "a new leader",
-                )
-                return
-
     def _keys(self, folder: str, node: str) -> Iterator[DumpedKeyState]:
         """Yields what a member's dump holds."""
         (file,) = (self.dumps / folder).glob(f"*-{node}.jsonl")
         _, *lines = file.read_bytes().splitlines()
         return (msgspec.json.decode(line, type=DumpedKeyState) for line in lines)
-
-    def _partition(self, view: ClusterView) -> PartitionView:
-        (partition,) = view.partitions.values()
-        return partition
-
-    def _leader(self, view: ClusterView) -> str:
-        leader = self._partition(view).leader
-        if leader is None:
-            raise WaitExpired("no leader is seen")
-        return leader
 
     async def _dumped(self, folder: str, result: StepResult) -> Mapping[str, DumpedState]:
         """Returns the state that each member dumps, by its name; a dump that is missing is unknown
@@ -401,17 +304,3 @@ class ConformanceSteps:
             for file in sorted(place.glob("*.jsonl"))
         ]
         return {header.node: header for header in headers}
-
-
-def _leads_newly(partition: PartitionView, view: ClusterView, old: NodeView, old_term: int) -> bool:
-    """Returns whether another member is seen to lead, or the old one as another process or in a
-    later term; the kubelet may tell of a process later than that answers.
-    """
-    leader = partition.leader
-    if leader is None:
-        return False
-    return (
-        leader != old.name
-        or partition.term > old_term
-        or view.nodes[leader].process_incarnation != old.process_incarnation
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import AskedOperation
-from zonequake_load.operation import Operation, Type
+from zonequake_load.operation import Operation, Outcome, Type
 
 AT_ONCE = 6
 """Operations that are under way at any time while a process is killed."""
@@ -82,10 +82,13 @@ class OperationsUnderWay:
             over.set()
             await asyncio.gather(*asking)
 
-    async def answered(self, *, since_ns: int) -> None:
-        """Waits until an operation that was asked for after `since_ns` is answered."""
+    async def answered(self, *, since_ns: int, counts: Callable[[Outcome], bool]) -> None:
+        """Waits for an answer that counts, to an operation that was asked for after `since_ns`."""
         while not any(
-            one.began_ns > since_ns and one.asked.outcome.type is Type.OK for one in self.ended
+            one.began_ns > since_ns
+            and one.asked.outcome.type is Type.OK
+            and counts(one.asked.outcome)
+            for one in self.ended
         ):
             self._one_ended.clear()
             await self._one_ended.wait()

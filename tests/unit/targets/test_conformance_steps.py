@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.conformance import lost_answers, steps
+from zonequake_chaos.conformance import leader_kill, lost_answers, steps
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import AskedOperation, StepResult
@@ -384,6 +384,7 @@ class Cluster:
         self.observer = self
         self.leader: str | None = "m0"
         self.restarts, self.looks, self.term = 0, 0, 1
+        self.processes = dict.fromkeys(self.members, 0)
         self.clock = SystemClock()
 
     def view(self) -> Any:
@@ -391,7 +392,7 @@ class Cluster:
             name: SimpleNamespace(
                 name=name,
                 pod=SimpleNamespace(name=name, restarts=self.restarts),
-                process_incarnation=f"{name}/0",
+                process_incarnation=f"{name}/{self.processes[name]}",
             )
             for name in self.members
         }
@@ -591,6 +592,8 @@ class KillingSteps(Steps):
     """
 
     idle = False
+    comes_back = False
+    """The killed member answers next."""
 
     @asynccontextmanager
     async def _inflicted(
@@ -601,8 +604,10 @@ class KillingSteps(Steps):
             store.free.clear()
             await store.until_asked(AT_ONCE)
         (victim,) = victims(cluster.view())
+        successor = "m0" if victim == "m1" else "m1"
+        store.member = victim if self.comes_back else successor
         if cluster.sees_successors:
-            cluster.leader = "m0" if victim == "m1" else "m1"
+            cluster.leader = successor
         asyncio.get_running_loop().call_later(0.01, store.free.set)
         yield SimpleNamespace(
             victims=[SimpleNamespace(node=victim, process_incarnation=f"{victim}/0")]
@@ -658,16 +663,34 @@ async def test_a_successor_that_is_not_seen_is_said_after_a_second_of_looks() ->
     cluster = changed()
     cluster.sees_successors = False
     result = await killed(cluster)
-    assert cluster.looks >= steps.LOOKS
+    assert cluster.looks >= leader_kill.LOOKS
     (problem,) = result.problems
     assert "was not seen to lead 1 s later" in problem
 
 
-async def test_a_process_that_leads_again_in_a_later_term_is_seen() -> None:
+class ComesBack(KillingSteps):
+    comes_back = True
+
+
+@pytest.mark.parametrize("term", [1, 2])
+async def test_a_process_that_leads_again_is_seen(term: int) -> None:
     cluster = changed()
     cluster.sees_successors = False
-    asyncio.get_running_loop().call_later(0.005, setattr, cluster, "term", 2)
-    assert clean(await killed(cluster))
+    soon = asyncio.get_running_loop().call_later
+    soon(0.005, setattr, cluster, "term", term)
+    soon(0.005, cluster.processes.update, {"m0": 1})
+    assert clean(await killed(cluster, ComesBack))
+
+
+async def test_answers_of_a_killed_members_children_are_no_successors() -> None:
+    """As those of Patroni's PostgreSQL, which lives a moment longer."""
+    cluster = changed()
+    cluster.sees_successors = False
+    soon = asyncio.get_running_loop().call_later
+    soon(1.5, setattr, cluster, "leader", "m1")
+    store = Store()
+    soon(1.5, setattr, store, "member", "m1")
+    assert clean(await killed(cluster, ComesBack, store=store))
 
 
 class SeenBeforeItAnswers(KillingSteps):
@@ -694,7 +717,7 @@ async def test_a_kill_that_meets_no_operation_decides_nothing() -> None:
     result = await killed(changed(), IdleSteps)
     assert not result.problems
     (unknown,) = result.unknown
-    assert f"each of {steps.KILLS} kills met no operation" in unknown
+    assert f"each of {leader_kill.KILLS} kills met no operation" in unknown
 
 
 class IdleAtFirst(KillingSteps):
@@ -722,23 +745,27 @@ async def test_a_kill_that_meets_no_operation_is_repeated() -> None:
 class SlowProof:
     """A kill whose proof comes late: the successor is seen with it, long after it answered."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, store: Store) -> None:
+        self._cluster, self._store = cluster, store
+
+    async def inject(self, injection: Any) -> None:
+        self._store.member = "m1" if self._cluster.leader == "m0" else "m0"
 
     async def wait_until_effective(self, injection: Any) -> None:
-        self._cluster.leader = "m1"
+        self._cluster.leader = self._store.member
 
     async def _nothing(self, injection: Any) -> None:
         """Does nothing."""
 
-    prepare = inject = recover = wait_until_recovered = clean_up = _nothing
+    prepare = recover = wait_until_recovered = clean_up = _nothing
 
 
 async def test_a_leader_that_answers_long_before_it_is_seen_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = changed()
-    monkeypatch.setattr(steps, "life_of", lambda _: SlowProof(cluster))
+    store = Store()
+    monkeypatch.setattr(steps, "life_of", lambda _: SlowProof(cluster, store))
     monkeypatch.setattr(steps, "Injection", SimpleNamespace)
     victim = SimpleNamespace(of=lambda _: SimpleNamespace(node="m0", process_incarnation="m0/0"))
     monkeypatch.setattr(steps, "Victim", victim)
@@ -746,7 +773,7 @@ async def test_a_leader_that_answers_long_before_it_is_seen_is_said(
         package=cast("Any", Package(repeats=False)),
         deployment=cast("Any", cluster),
         world=cast("Any", cluster),
-        client=AskingClient(cast("Any", Store())),
+        client=AskingClient(cast("Any", store)),
         dumps=Path("unused"),
         cuts_links=True,
     )

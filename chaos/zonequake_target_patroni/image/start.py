@@ -22,6 +22,11 @@ OWN = "/tmp"  # noqa: S108 - the container's
 FOLDER = "/data/postgres"
 IDENTITY = "/data/identity"
 HOSTS = ("local all all", "host all all all", "host replication all all")
+RESERVED = 20
+"""Connections for Patroni and pg_rewind alone: commits that wait for a standby hold all others, and
+a member that can't be rewound once never comes back.
+"""
+
 SETTINGS = frozenset(
     {
         *("check_timeline", "failsafe_mode", "ignore_slots", "loop_wait", "max_timelines_history"),
@@ -138,6 +143,7 @@ def configuration(
                 "unix_socket_directories": OWN,
                 "shared_buffers": "64MB",
                 "checkpoint_timeout": "30s",
+                "superuser_reserved_connections": RESERVED,
                 "fsync": "on" if fsync else "off",
                 "zonequake.member": pod,
             },

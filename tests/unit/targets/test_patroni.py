@@ -418,6 +418,7 @@ def test_a_member_is_configured_by_its_pod_and_the_scenarios_settings() -> None:
     assert found["postgresql"]["connect_address"] == f"{host}:2379"
     assert found["restapi"]["connect_address"] == f"{host}:7001"
     assert found["bootstrap"]["dcs"]["synchronous_mode"] is True
+    assert found["postgresql"]["parameters"]["superuser_reserved_connections"] == 20
     made = {**found["kubernetes"]["labels"], found["kubernetes"]["scope_label"]: found["scope"]}
     labels = objects("zq-target")[-1]["spec"]["template"]["metadata"]["labels"]
     assert made.items() <= labels.items(), "Patroni finds the pods, and the run what Patroni made"

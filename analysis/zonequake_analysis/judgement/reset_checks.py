@@ -6,7 +6,7 @@ from zonequake_analysis.judgement.evidence import Evidence
 from zonequake_analysis.text.first_few import first_few
 from zonequake_analysis.verdict import Check, Verdict
 
-_NO_JOURNAL = "no journal of a data node is there to tell of resets"
+_NO_JOURNAL = "not judged: no journal of a data node is there to tell of resets"
 _MOST_TOLD = 4
 """Most resets that a sentence names; the rest is counted."""
 

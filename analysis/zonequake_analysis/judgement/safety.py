@@ -173,11 +173,12 @@ def _linearizability(e: Evidence) -> Check:
     proven = outside if without.by_both or not certificate else 0
     if proven or by_search:
         bad, verdict = proven + by_search, Verdict.VIOLATED
-        summary = f"{bad} keys are not linearizable: by zones or prefixes, and by the claimed order"
+        keys = "1 key is" if bad == 1 else f"{bad} keys are"
+        summary = f"{keys} not linearizable: by zones or prefixes, and by the claimed order"
         if not certificate:
-            summary = f"{bad} keys are not linearizable, by zones or prefixes"
+            summary = f"{keys} not linearizable, by zones or prefixes"
         if by_search:
-            summary = f"{bad} keys are not linearizable: {by_search} by search, as values repeat"
+            summary = f"{keys} not linearizable: {by_search} by search, as values repeat"
             summary += f", and {proven} by zones or prefixes" if proven else ""
     elif without.by_claim_only:
         bad, verdict = without.by_claim_only, Verdict.VIOLATED

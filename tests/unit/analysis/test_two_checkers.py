@@ -23,12 +23,13 @@ def judged(*, both: int = 0, claim: int = 0, black_box: int = 0) -> Check:
     ("check", "verdict", "words"),
     [
         (judged(), Verdict.PASSED, "every key is linearizable"),
+        (judged(both=1), Verdict.VIOLATED, "1 key is not linearizable"),
         (judged(both=2), Verdict.VIOLATED, "2 keys are not linearizable"),
         (judged(both=2, claim=1, black_box=1), Verdict.VIOLATED, "3 keys are not linearizable"),
         (judged(claim=1, black_box=1), Verdict.VIOLATED, "the store's claim is wrong at 1 keys"),
         (judged(black_box=1), Verdict.HARNESS_FAILED, "the checkers contradict each other at 1"),
     ],
-    ids=["none", "both", "all", "claim", "black box"],
+    ids=["none", "one", "both", "all", "claim", "black box"],
 )
 def test_a_claim_that_fails_is_violated_and_checkers_that_contradict_each_other_are_no_pass(
     check: Check, verdict: Verdict, words: str

@@ -130,6 +130,17 @@ def test_a_postgresql_that_syncs_keeps_what_it_acknowledged(run: Any) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("args", "exit_code"), [("[--sync]", 0), ("[]", 1)])
+def test_the_model_of_new_targets_keeps_what_it_syncs(run: Any, args: str, exit_code: int) -> None:
+    alone = ("zones.0.replicas=1", "pools.0.replicas=1", "faults.0.times=1")
+    judged = run("power-loss", *alone, f"target.args={args}", target="toy")
+    assert judged.exit_code == exit_code, judged.output
+    assert [len(proof["killed"]) for proof in lost_power(judged)] == [1]
+    assert ("lost-writes" in judged.failed_checks()) is (exit_code == 1)
+    print(args, judged.says("lost-writes"))
+
+
+@pytest.mark.long
 def test_a_library_that_never_syncs_is_found(run: Any) -> None:
     judged = run("power-loss", *LATE, target="pysyncobj")
     assert judged.exit_code == 1, judged.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -229,7 +229,7 @@ class PatroniPackage(TargetPackage):
         ),
         transactions=True,
     )
-    client = ClientCode(connect=CONNECT)
+    client = ClientCode(connect=CONNECT, takes_secret=True)
     refuses = FIXED_MEMBERS.and_also(ONE_PORT)
     alters = IN_PAGES
 
@@ -248,7 +248,7 @@ class PatroniPackage(TargetPackage):
         )
         return MemberSetDeployment(
             place,
-            client=ClientCode(connect=CONNECT, image=image),
+            client=ClientCode(connect=CONNECT, image=image, takes_secret=True),
             members=members,
             system=PatroniMembers(
                 place.kube,
@@ -260,7 +260,7 @@ class PatroniPackage(TargetPackage):
     def unsuited(self, run: ChaosRun) -> Iterator[str]:
         yield from unsuited_to_one_group(run)
         try:
-            dynamic(run.spec.target.args)
+            yield from _unsuited_secret(dynamic(run.spec.target.args), run)
         except ValueError as error:
             yield str(error)
         for name in sorted(OWN_VARIABLES & set(run.spec.target.env)):
@@ -272,6 +272,23 @@ class PatroniPackage(TargetPackage):
                 "Patroni's members keep their leader in the API server, and this release has no "
                 "account for that: zonequake install --set harness.targetAccount=true"
             )
+
+
+def _unsuited_secret(settings: Mapping[str, Any], run: ChaosRun) -> Iterator[str]:
+    """Yields where members and clients would not both speak TLS, as text."""
+    speaks = settings["postgresql"]["parameters"].get("ssl") in (True, "on")
+    secret = run.spec.target.client_secret
+    if secret is not None and not speaks:
+        yield (
+            f"target.clientSecret is {secret}, and target.args has no "
+            "postgresql.parameters.ssl=on: add it, with ssl_cert_file and ssl_key_file of a Secret "
+            "in target.secrets"
+        )
+    if speaks and secret is None:
+        yield (
+            "target.args has postgresql.parameters.ssl=on, and no target.clientSecret: name a "
+            "Secret with the authority of the members' certificates as ca.crt"
+        )
 
 
 def _own_image(place: TargetPlace) -> str:

@@ -7,10 +7,12 @@ lock and only then the next number of one sequence: numbers stand in the order o
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -21,6 +23,7 @@ from zonequake_load.operation import Function, Operation, Outcome, TransactionOp
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
+from zonequake_target_patroni.image.client_tls import NamedContext, context_of
 
 CONNECT_TIMEOUT_S = 1.0
 
@@ -49,9 +52,20 @@ PUT_TOGETHER = "UPDATE entries SET value = $2, filler = $3, written = $4 WHERE k
 
 
 class PatroniClient(MemberClient):
-    """One statement an operation, at the primary; bounded reads at any member."""
+    """One statement an operation, at the primary; bounded reads at any member.
+
+    `secret`: the folder of `context_of`, with TLS to members; None: without.
+    """
+
+    def __init__(
+        self, seeds: Sequence[str], *, rng: random.Random, secret: Path | None = None
+    ) -> None:
+        super().__init__(seeds, rng=rng)
+        self._secret = secret
 
     def connect(self) -> None:
+        if self._secret is not None:
+            context_of(self._secret, "")  # an unusable one is an error of the beginning
         self._idle: dict[tuple[str, bool], list[asyncpg.Connection]] = defaultdict(list)
         self._all: set[asyncpg.Connection] = set()
 
@@ -172,7 +186,7 @@ class PatroniClient(MemberClient):
                 port=int(port),
                 user="load",
                 database="postgres",
-                ssl=False,
+                ssl=self._tls(address),
                 timeout=CONNECT_TIMEOUT_S,
                 target_session_attrs="primary" if primary else "any",
             )
@@ -180,6 +194,9 @@ class PatroniClient(MemberClient):
             raise NotSent(f"cannot connect to {address}: {error!r}") from None
         self._all.add(connection)
         return connection
+
+    def _tls(self, address: str) -> NamedContext | bool:
+        return context_of(self._secret, self.host_of(address)) if self._secret else False
 
 
 def _appended(before: Value, value: int | str | None) -> Value:
@@ -221,4 +238,4 @@ def _value(text: str | None) -> Value:
 
 def connect(context: ClientContext) -> PatroniClient:
     """Builds the client; its seeds are the members' client ports."""
-    return PatroniClient(context.seeds, rng=context.rng)
+    return PatroniClient(context.seeds, rng=context.rng, secret=context.secret)

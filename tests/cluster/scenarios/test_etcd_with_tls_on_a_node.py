@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.scenarios.secrets_of_targets import hosts_of, make_secrets
 from tests.cluster.scenarios.test_targets_on_a_node import checked, kept
 from zonequake_cluster.supply.certificate_authority import Authority
 
@@ -38,29 +38,13 @@ SHORT = "times={beforeSeconds: 4, afterSeconds: 3}"
 def secrets(release: Release) -> None:
     """Of members by the names that they have for each other, and of clients."""
     authority = Authority.made("a test's etcd", datetime.now(UTC))
-    place = release.place
-    hosts = [f"zq-etcd-default-{ordinal}.zq-target.{place.namespace}.svc" for ordinal in range(3)]
     signed = {
-        MEMBERS: authority.sign("etcd", hosts=hosts),
+        MEMBERS: authority.sign("etcd", hosts=hosts_of("etcd", release.place)),
         CLIENT: authority.sign("load"),
         EXPIRED: authority.sign("load", lifetime=timedelta(hours=-1)),
     }
-
-    async def make() -> None:
-        async with await place.connect() as kube:
-            for name, credential in signed.items():
-                files = {
-                    "tls.crt": credential.certificate,
-                    "tls.key": credential.key,
-                    "ca.crt": authority.certificate,
-                }
-                data = {key: base64.b64encode(text).decode() for key, text in files.items()}
-                metadata = {"name": name}
-                secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
-                await kube.apply(secret)
-
     release.plant("", more=NAMED)  # makes the namespace, too
-    asyncio.run(make())
+    asyncio.run(make_secrets(release.place, authority, signed))
 
 
 @pytest.mark.usefixtures("secrets")

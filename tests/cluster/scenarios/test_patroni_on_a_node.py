@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.scenarios.secrets_of_targets import hosts_of, make_secrets
 from tests.cluster.scenarios.test_targets_on_a_node import checked, kept
+from zonequake_cluster.supply.certificate_authority import Authority
 
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release
@@ -17,6 +21,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1200)]
 LAGGING = str(Path(__file__).parents[3] / "docs" / "examples" / "lagging-standbys.yaml")
 LAG = "maximum_lag_on_failover=1073741824"
 STRICT = "synchronous_mode=true, synchronous_mode_strict=true"
+MEMBERS, CLIENT = "patroni-members", "patroni-client"
+SSL = ("ssl=on", "ssl_cert_file=/tls/tls.crt", "ssl_key_file=/tls/tls.key")
 ONE = (
     *("zones.0.partitions=1", "times={beforeSeconds: 4, afterSeconds: 4}"),
     *("load.processes=16", "load.probeRate=50"),
@@ -28,6 +34,25 @@ def test_the_target_keeps_what_the_checks_rely_on(
     release: Release, tmp_path: Path, mode: str
 ) -> None:
     done = checked(release, "patroni", tmp_path / "run", f"target.args=[{mode}]")
+    kept(done)
+    assert "altered, dumps" in done.stdout
+
+
+def test_members_with_tls_keep_it_too(release: Release, tmp_path: Path) -> None:
+    authority = Authority.made("a test's Patroni", datetime.now(UTC))
+    hosts = hosts_of("patroni", release.place)
+    signed = {
+        MEMBERS: authority.sign("postgres", hosts=hosts),
+        CLIENT: authority.sign("load"),
+    }
+    named = (f"harness.targetSecrets={{{MEMBERS},{CLIENT}}}",)
+    release.plant("", more=named)  # makes the namespace, too
+    asyncio.run(make_secrets(release.place, authority, signed))
+    args = ", ".join(f"postgresql.parameters.{each}" for each in SSL)
+    secrets = (f"target.secrets={{/tls: {MEMBERS}}}", f"target.clientSecret={CLIENT}")
+    done = checked(
+        release, "patroni", tmp_path / "run", f"target.args=[{args}]", *secrets, more=named
+    )
     kept(done)
     assert "altered, dumps" in done.stdout
 

@@ -13,6 +13,7 @@ import sys
 import time
 import venv
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,8 +29,10 @@ from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
+from zonequake_cluster.supply.certificate_authority import Authority, Credential
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_load.errors import TargetError
 from zonequake_load.operation import (
     Function,
     Limits,
@@ -62,10 +65,13 @@ def _pair() -> Iterator[tuple[Postgres, Postgres]]:
 
 
 @contextlib.asynccontextmanager
-async def opened(*members: Postgres) -> AsyncIterator[PatroniClient]:
-    seeds = [f"127.0.0.1:{one.port}" for one in members]
+async def opened(
+    *members: Postgres, host: str = "127.0.0.1", secret: Path | None = None
+) -> AsyncIterator[PatroniClient]:
+    seeds = [f"{host}:{one.port}" for one in members]
+    rng = random.Random(1)
     client = connect(
-        ClientContext(zone="z", seeds=seeds, reads_at=ReadsAt.LEADER, rng=random.Random(1))
+        ClientContext(zone="z", seeds=seeds, reads_at=ReadsAt.LEADER, rng=rng, secret=secret)
     )
     await client.open()
     try:
@@ -493,6 +499,78 @@ async def test_a_parameter_that_the_server_has_not_is_an_error() -> None:
     assert "'{max_connections,synchronous_comit}'" in told.asked
     told.rows = ""
     assert await members.version("zq-patroni-default-0") == "15.20 with Patroni 3.0.2"
+
+
+SSL = "postgresql.parameters.ssl=on"
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("{clientSecret: mine}", "clientSecret is mine, and target.args has no postgresql.par"),
+        (f"{{args: ['{SSL}']}}", "and no target.clientSecret: name a Secret"),
+    ],
+)
+def test_members_and_clients_both_speak_tls(target: str, why: str) -> None:
+    run = load("leader-kill", [f"target={target}", "zones.0.partitions=1", "target.name=patroni"])
+    with pytest.raises(UsageError, match=why):
+        check_suited(package.TARGET, run)
+    both = f"target={{name: patroni, args: ['{SSL}'], clientSecret: mine}}"
+    check_suited(package.TARGET, load("leader-kill", [both, "zones.0.partitions=1"]))
+
+
+def secret_in(folder: Path, authority: Authority, certificate: Credential | None = None) -> Path:
+    folder.mkdir()
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    if certificate is not None:
+        (folder / "tls.crt").write_bytes(certificate.certificate)
+        (folder / "tls.key").write_bytes(certificate.key)
+    return folder
+
+
+def speak_tls(server: Postgres, authority: Authority, host: str) -> None:
+    """Has a server speak TLS, as the one of that name, and take no other connection."""
+    signed = authority.sign("postgres", hosts=[host])
+    folder = Path(server.data)
+    for name, text in (
+        ("server.crt", signed.certificate),
+        ("server.key", signed.key),
+        ("pg_hba.conf", b"local all all trust\nhostssl all all all trust\n"),
+    ):
+        (folder / name).write_bytes(text)
+        (folder / name).chmod(0o600)
+        os.chown(folder / name, folder.stat().st_uid, -1)
+    server.query("ALTER SYSTEM SET ssl = on")
+    server.query("SELECT pg_reload_conf()")
+
+
+@needs_postgres
+async def test_a_client_speaks_tls_and_knows_the_member_by_its_name(
+    pair: tuple[Postgres, Postgres], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary = pair[0]
+    ours, others = (Authority.made(name, datetime.now(UTC)) for name in ("ours", "others"))
+    speak_tls(primary, ours, "localhost")
+    async with opened(primary, host="localhost", secret=secret_in(tmp_path / "a", ours)) as client:
+        assert (await done(client, write("k", 1))).type is Type.OK
+        (connection,) = client._all
+        used = await connection.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+        assert used is True
+    monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 2.0)
+    for host, secret, why in (
+        ("127.0.0.1", tmp_path / "a", "certificate verify failed: IP address mismatch"),
+        ("localhost", secret_in(tmp_path / "b", others), "certificate verify failed"),
+        ("localhost", None, "no pg_hba.conf entry"),
+    ):
+        with pytest.raises(TargetError, match=why):
+            async with opened(primary, host=host, secret=secret):
+                raise AssertionError
+
+
+async def test_a_secret_that_can_not_be_used_is_an_error_of_the_beginning(tmp_path: Path) -> None:
+    client = PatroniClient(["127.0.0.1:1"], rng=random.Random(1), secret=tmp_path)
+    with pytest.raises(TargetError, match=r"can't be used: .*; expected ca\.crt"):
+        client.connect()
 
 
 def test_a_release_without_the_account_is_refused() -> None:

@@ -140,7 +140,7 @@ class ClusterWithEtcd(FakeCluster):
             case "v3/maintenance/hashkv":
                 return {"header": header, "hash": self.hashes[pod], "hash_revision": revision}
             case "v3/kv/range":
-                pair = {"key": _text("chaos/k/a"), "value": _text("7"), "mod_revision": "9"}
+                pair = {"key": text("chaos/k/a"), "value": text("7"), "mod_revision": "9"}
                 return {"header": header, "kvs": [pair]}
         raise AssertionError(path)
 
@@ -149,7 +149,7 @@ def _id(pod: str) -> int:
     return 100 + int(pod.rpartition("-")[2])
 
 
-def _text(raw: str) -> str:
+def text(raw: str) -> str:
     return base64.b64encode(raw.encode()).decode()
 
 

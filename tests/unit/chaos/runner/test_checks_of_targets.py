@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from tests.unit.chaos.runner.etcd_model import NAME, ClusterWithEtcd
+from tests.unit.chaos.runner.etcd_model import NAME, ClusterWithEtcd, text
 from tests.unit.targets.test_conformance_steps import Store
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
@@ -39,6 +39,16 @@ class ClusterWithClient(ClusterWithEtcd):
             return await super()._load(request, pod, path)
         asked = msgspec.json.decode(await request.read(), type=OperationRequest)
         return web.Response(body=msgspec.json.encode(await self.store.execute(asked)))
+
+    def _answer(self, pod: str, path: str) -> dict[str, Any]:
+        answer = super()._answer(pod, path)
+        if path == "v3/kv/range":
+            registers = {key: value for key, value in self.store.keys.items() if type(value) is int}
+            answer["kvs"] = [
+                {"key": text(f"check/k/{key}"), "value": text(str(value)), "mod_revision": "9"}
+                for key, value in sorted(registers.items())
+            ]
+        return answer
 
     async def _exec(self, request: web.Request) -> web.WebSocketResponse:
         """Operations stay under way from before a signal until somewhat after it."""

@@ -30,6 +30,7 @@ from zonequake_analysis.metrics.tasks.scan import (
 )
 from zonequake_analysis.spark_pass.in_tasks import in_tasks
 from zonequake_analysis.storage.location import Location
+from zonequake_analysis.storage.spark_paths import read_at, written_at
 
 SAMPLES = (
     "metric string, labels map<string,string>, target string, series bigint, t_ms bigint, "
@@ -108,8 +109,8 @@ def written(
     path = folder.local
     if path is None:
         return stored(rows, folder)
-    rows.write.parquet(path.as_uri())
-    return spark.read.schema(shape).parquet(path.as_uri())
+    rows.write.parquet(written_at(path))
+    return spark.read.schema(shape).parquet(read_at(path))
 
 
 def _row_groups(file: Location) -> list[tuple[RowGroup, int]]:

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from zonequake_analysis.inputs.shapes import OPS
 from zonequake_analysis.spark_pass.bucket import Suspects, file_of
 from zonequake_analysis.storage.location import Location
+from zonequake_analysis.storage.spark_paths import in_sql, read_at
 
 _TABLE = "zonequake_ops"
 _ORDER = ("partition_id", "key_id", "inv")
@@ -49,7 +50,7 @@ def _table(spark: SparkSession, target: Path, buckets: int, by: str) -> DataFram
     spark.sql(
         f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY ({by}) "
         f"SORTED BY ({', '.join(_ORDER)}) INTO {buckets} BUCKETS "
-        f"LOCATION '{target.as_uri()}'"
+        f"LOCATION {in_sql(read_at(target))}"
     )
     return spark.table(_TABLE)
 

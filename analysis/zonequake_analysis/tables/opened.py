@@ -16,6 +16,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.metrics.stored_tables import samples_in
 from zonequake_analysis.metrics.tasks.scan import HOUR_MS
 from zonequake_analysis.storage.location import Location
+from zonequake_analysis.storage.spark_paths import read_at
 from zonequake_analysis.tables.schemas import OF_METRICS, TABLES, columns_of
 
 
@@ -54,7 +55,7 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
 
 def _read(spark: SparkSession, folder: Location, name: str) -> DataFrame:
     if (path := folder.local) is not None:
-        return spark.read.schema(TABLES[name]).parquet(path.as_uri())
+        return spark.read.schema(TABLES[name]).parquet(read_at(path))
     return by_tasks(spark, folder.all_below(".parquet"), name)
 
 

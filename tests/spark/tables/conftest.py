@@ -12,6 +12,9 @@ from tests.histories.tabled_run import write_tabled_run
 from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.tables import open_tables
 
+ODD = "a b+c%20[1]{x}*?'q"
+"""A name that URIs write otherwise, and that is a pattern for Spark."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
@@ -24,7 +27,8 @@ class Analysed:
 
 @pytest.fixture(scope="package")
 def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
-    run = tmp_path_factory.mktemp("tabled")
+    run = tmp_path_factory.mktemp("tabled") / ODD
+    run.mkdir()
     write_tabled_run(run)
     (run / "run.yaml").write_text("expectations: {max_window_ms: 1000}\n")
     judgement = judge_run(spark, run)

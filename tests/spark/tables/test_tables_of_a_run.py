@@ -25,7 +25,7 @@ from tests.histories.tabled_run import (
     S,
 )
 from tests.spark.checkers.over_all_operations import findings_of
-from tests.spark.tables.conftest import Analysed
+from tests.spark.tables.conftest import ODD, Analysed
 from zonequake_analysis.checks import list_prefixes
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.tables.schemas import TABLES, columns_of
@@ -176,9 +176,10 @@ def test_windows_have_no_cause_if_the_events_are_of_another_clock(
 
 
 def test_another_reader_of_parquet_sees_the_same_findings(
-    tables: Tables, analysed: Analysed
+    tables: Tables, analysed: Analysed, tmp_path: Path
 ) -> None:
-    files = analysed.run / "tables" / "findings" / "*.parquet"
+    shutil.copytree(analysed.run / "tables" / "findings", tmp_path / "findings")
+    files = tmp_path / "findings" / "*.parquet"
     query = f"SELECT \"check\", kind, len(ops) FROM '{files}' ORDER BY ALL"
     by_spark = tables["findings"].selectExpr("check", "kind", "size(ops)").collect()
     assert duckdb.execute(query).fetchall() == sorted(map(tuple, by_spark))
@@ -196,3 +197,10 @@ def test_windows_and_faults_name_their_spans_of_the_metrics(tables: Tables) -> N
     }
     assert spans == own
     assert len(spans) == 3
+
+
+def test_tables_are_in_the_run_and_nowhere_else(analysed: Analysed) -> None:
+    """Spark takes a folder of URIs and patterns for another one."""
+    assert [each.name for each in analysed.run.parent.iterdir()] == [ODD]
+    assert {*TABLES} <= {each.name for each in (analysed.run / "tables").iterdir()}
+    assert analysed.tables["findings"].count() > 0

@@ -49,7 +49,7 @@ def test_a_single_member_has_no_followers_and_no_traffic_between_members(
     assert not any(words in one for one in refused("etcd", scenario, *overrides))
 
 
-@pytest.mark.parametrize("target", ["ignite", "patroni", "pysyncobj", "toy"])
+@pytest.mark.parametrize("target", ["ignite", "pysyncobj", "toy"])
 def test_a_secret_for_a_client_that_takes_none_is_refused(target: str) -> None:
     package = importlib.import_module(f"zonequake_target_{target}.package").TARGET
     run = manifest.load("leader-kill", ["target.clientSecret=s"])

@@ -97,8 +97,8 @@ class LeaderKill:
         """Returns that no successor answers, or that it is not seen to lead; empty if it is."""
 
         def of_successor(outcome: Outcome) -> bool:
-            """Says whether the killed process can't have answered by its children, which may live
-            on for a while, as Patroni's PostgreSQL.
+            """Says whether the killed process can't have answered by its children: a server that
+            it supervised may live on for a while.
             """
             return outcome.node != old.name or self._is_another_process(old)
 

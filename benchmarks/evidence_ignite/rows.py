@@ -84,7 +84,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was judged. Times in ms, null where nothing was measured.
 
     `others`: the verdicts of checks that neither passed nor were violated; null in lines that were
-    kept before this was. `acknowledged`: writes; a verdict on few says little.
+    kept before this was. `acknowledged`: writes; `judged`: those of them of which it could be said
+    whether they are lost, since reads show them or nothing wrote over them.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     violated: list[Bad] = []
     others: dict[str, str] | None = None
     acknowledged: int | None = None
+    judged: int | None = None
     windows: int | None = None
     certain_ms: float | None = None
     possible_ms: float | None = None
@@ -164,6 +166,9 @@ def done_of(row: Row, run: Next, document: dict[str, Any], *, version: str, took
             if check["verdict"] not in (PASSED, VIOLATED)
         },
         acknowledged=numbers.get("acknowledged_writes"),
+        judged=next(
+            (each["checked"] for each in document["checks"] if each["name"] == "lost-writes"), None
+        ),
         windows=numbers.get("windows"),
         certain_ms=numbers.get("longest_window_certain_ms"),
         possible_ms=numbers.get("longest_window_possible_ms"),

@@ -93,7 +93,9 @@ def test_the_control_stands_below_the_table_and_only_where_there_is_one() -> Non
     assert f"- `kill`: {NOT_RUN}" in page([row], done)
     assert "Not all runs of kill" in page([row], done)
     text = page([row], [*done, run(1, CONTROL), run(2, CONTROL, "violated")])
-    assert "- `kill`, seeds 1, 2: 1 passed; 1 violated; by `lost-writes` (1); acknowledged" in text
+    assert (
+        "- `kill`, seeds 1, 2: 1 passed; 1 violated; by `lost-writes` (1); writes: – of –" in text
+    )
     assert "- `kill`, the control, `lost-writes`: 1 of 2 runs, seeds 2." in text
     assert "Not all" not in text
 
@@ -156,8 +158,8 @@ def test_the_page_counts_runs_and_tells_the_longest_window_of_both() -> None:
     assert NONE_RUN not in text
     assert "Not all runs of kill have been made yet." in text
     (line,) = [each for each in text.splitlines() if "a kill" in each]
-    assert "1 passed; 1 violated; by `lost-writes` (1) | – | 6.20 s | 20 ms" in line
-    assert "1 passed; 1 of 2 runs | – | 0.31 s" in line
+    assert "1 passed; 1 violated; by `lost-writes` (1) | – of – | 6.20 s | 20 ms" in line
+    assert "1 passed; 1 of 2 runs | – of – | 0.31 s" in line
     assert "1 of 2 runs, seeds 2. Seed 2: 3 acknowledged writes are lost" in text
     assert "written and gone" in text
     assert "Not all" not in page([ROW], [*done, run(2, OURS)])
@@ -167,12 +169,12 @@ def test_the_page_tells_on_how_many_writes_a_verdict_is_and_findings_below_the_t
     row = msgspec.structs.replace(ROW, finding="Ignite's: a write is gone")
     counts = [run(1), run(2)]
     done = [
-        msgspec.structs.replace(one, acknowledged=n)
+        msgspec.structs.replace(one, acknowledged=n, judged=9)
         for one, n in zip(counts, (1_200, 90), strict=True)
     ]
     text = page([row], done)
     (line,) = [each for each in text.splitlines() if "a kill" in each]
-    assert "2 passed | 90 to 1,200 |" in line
+    assert "2 passed | 9 of 90 to 1,200 |" in line
     assert line.endswith("| [below](#findings) |")
     assert "## Findings" in text
     assert "- `kill`: Ignite's: a write is gone" in text
@@ -248,7 +250,13 @@ def operation(other: str = "") -> dict[str, Any]:
 
 def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:
     checks = [
-        {"name": "lost-writes", "verdict": "violated", "summary": "s", "witnesses": ["w", "v"]},
+        {
+            "name": "lost-writes",
+            "verdict": "violated",
+            "summary": "s",
+            "witnesses": ["w", "v"],
+            "checked": 5,
+        },
         {"name": "load", "verdict": "unknown", "summary": "t", "witnesses": []},
     ]
     document: dict[str, Any] = {
@@ -266,7 +274,7 @@ def test_a_run_keeps_what_it_violated_and_how_long_it_was_away() -> None:
     assert done.violated == [Bad(check="lost-writes", summary="s", witness="w")]
     assert done.others == {"load": "unknown"}
     assert (done.windows, done.certain_ms, done.p99_ms) == (2, 4.5, None)
-    assert done.acknowledged == 70
+    assert (done.acknowledged, done.judged) == (70, 5)
 
 
 def test_each_row_can_be_run_on_each_of_its_systems() -> None:

@@ -19,7 +19,8 @@ a line for each run; [the list](../../benchmarks/evidence_ignite/rows.yaml) says
 The load is light, 60 operations and 80 probes a second: what three Ignite nodes serve on two
 processors. Writes: those that were acknowledged, and of how many of them it could be said whether
 they are lost, as reads show them or nothing wrote over them; of the run with the fewest and the one
-with the most. Without a claimed order, as Ignite's answers have none, it can't be said of many.
+with the most, of runs for which it was kept. Without a claimed order, as Ignite's answers have
+none, it can't be said of many.
 Windows: the longest time for which a partition certainly answered no probe, over all runs of a row.
 p99: of the load's operations during the faults, the median of the runs.
 On two processors, and in runs with other programs beside them, Ignite missed probes before the

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from zonequake_load.operation import Function, Operation, Outcome, Type
+from zonequake_protocol.admin import DumpEntry
 from zonequake_protocol.client import Value
 
 
@@ -131,14 +132,7 @@ class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-class DumpedKeyState(msgspec.Struct, frozen=True, kw_only=True):
-    """A key and its value, as a line of a dump has them."""
-
-    key: str
-    value: Value
-
-
-def unheld(operation: Operation, node: str, keys: Iterable[DumpedKeyState]) -> list[str]:
+def unheld(operation: Operation, node: str, keys: Iterable[DumpEntry]) -> list[str]:
     """Returns that a member's dump lacks an acknowledged write, as a sentence."""
     held = {one.key: one.value for one in keys}
     if held.get(operation.key) == operation.value:

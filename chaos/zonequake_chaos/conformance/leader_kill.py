@@ -14,7 +14,7 @@ from zonequake_chaos.conformance.judgement import (
     contradictions,
     counted,
 )
-from zonequake_chaos.conformance.under_way import OperationsUnderWay, was_under_way
+from zonequake_chaos.conformance.under_way import LONG_S, OperationsUnderWay, was_under_way
 from zonequake_chaos.faults.life import FaultWorld
 from zonequake_chaos.observe.view import ClusterView, NodeView, PartitionView
 from zonequake_kube.errors import WaitExpired
@@ -28,8 +28,6 @@ pieces, so that a harness that stood still meanwhile has looked as often.
 
 KILLS = 3
 """A kill that meets no operation says nothing; so many are made at most."""
-
-LONG_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +98,7 @@ class LeaderKill:
             """Says whether the killed process can't have answered by its children: a server that
             it supervised may live on for a while.
             """
-            return outcome.node != old.name or self._is_another_process(old)
+            return outcome.node != old.name or _is_another_process(self.world.observer.view(), old)
 
         try:
             async with asyncio.timeout(LONG_S):
@@ -125,29 +123,31 @@ class LeaderKill:
         while True:
             with suppress(WaitExpired):
                 await self.world.observer.wait(
-                    lambda view: self._leads_newly(view, old, old_term),
+                    lambda view: _leads_newly(view, old, old_term),
                     timeout_s=LONG_S,
                     waiting_for=lambda _: "a new leader",
                 )
                 return
 
-    def _leads_newly(self, view: ClusterView, old: NodeView, old_term: int) -> bool:
-        """Returns whether another member is seen to lead, or the old one as another process or in a
-        later term; the kubelet may tell of a process later than that answers.
-        """
-        partition = partition_of(view)
-        if partition.leader is None:
-            return False
-        others = partition.leader != old.name or partition.term > old_term
-        return others or self._is_another_process(old)
-
-    def _is_another_process(self, old: NodeView) -> bool:
-        """Returns whether a member answers as another process than the one it was."""
-        now = self.world.observer.view().nodes.get(old.name)
-        return now is not None and now.process_incarnation not in (None, old.process_incarnation)
-
     def _now_ns(self) -> int:
         return self.world.clock.now().time_ns
+
+
+def _leads_newly(view: ClusterView, old: NodeView, old_term: int) -> bool:
+    """Returns whether another member is seen to lead, or the old one as another process or in a
+    later term; the kubelet may tell of a process later than that answers.
+    """
+    partition = partition_of(view)
+    if partition.leader is None:
+        return False
+    others = partition.leader != old.name or partition.term > old_term
+    return others or _is_another_process(view, old)
+
+
+def _is_another_process(view: ClusterView, old: NodeView) -> bool:
+    """Returns whether a member answers as another process than the one it was."""
+    now = view.nodes.get(old.name)
+    return now is not None and now.process_incarnation not in (None, old.process_incarnation)
 
 
 def partition_of(view: ClusterView) -> PartitionView:

@@ -13,7 +13,6 @@ from zonequake_chaos.conformance.alteration import alter_value
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import (
     AskedOperation,
-    DumpedKeyState,
     DumpedState,
     StepResult,
     contradictions,
@@ -27,9 +26,9 @@ from zonequake_chaos.conformance.judgement import (
     without_member,
     without_place,
 )
-from zonequake_chaos.conformance.leader_kill import LONG_S, LeaderKill, leader_of
+from zonequake_chaos.conformance.leader_kill import LeaderKill, leader_of
 from zonequake_chaos.conformance.lost_answers import AnswerLoss
-from zonequake_chaos.conformance.under_way import ATTEMPT_MS, SHORT_MS
+from zonequake_chaos.conformance.under_way import ATTEMPT_MS, LONG_S, SHORT_MS
 from zonequake_chaos.faults.life import FaultWorld, Injection, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.kit.deployment import Deployment
@@ -47,6 +46,7 @@ from zonequake_chaos.scenario.faults import (
 from zonequake_chaos.targeting.triggers import Sighting, unsettled
 from zonequake_kube.errors import WaitExpired
 from zonequake_load.operation import Function, OnceId, Operation, Type
+from zonequake_protocol.admin import DumpEntry
 
 NO_CUTS = "links can't be cut here: install the release with --set faultAgent.enabled=true"
 
@@ -285,11 +285,11 @@ class ConformanceSteps:
             await life.wait_until_recovered(injection)
             await life.clean_up(injection)
 
-    def _keys(self, folder: str, node: str) -> Iterator[DumpedKeyState]:
+    def _keys(self, folder: str, node: str) -> Iterator[DumpEntry]:
         """Yields what a member's dump holds."""
         (file,) = (self.dumps / folder).glob(f"*-{node}.jsonl")
         _, *lines = file.read_bytes().splitlines()
-        return (msgspec.json.decode(line, type=DumpedKeyState) for line in lines)
+        return (msgspec.json.decode(line, type=DumpEntry) for line in lines)
 
     async def _dumped(self, folder: str, result: StepResult) -> Mapping[str, DumpedState]:
         """Returns the state that each member dumps, by its name; a dump that is missing is unknown

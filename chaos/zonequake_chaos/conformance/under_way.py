@@ -26,6 +26,9 @@ ASK_SLOWLY_S = 1.0
 SHORT_MS = 1_500
 ATTEMPT_MS = 400
 
+LONG_S = 60.0
+"""A group that can serve again does so within it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOperation:

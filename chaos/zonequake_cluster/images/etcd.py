@@ -28,7 +28,7 @@ from zonequake_kube.errors import UsageError
 
 PATH = "usr/local/bin/etcd"
 SERVER = "go.etcd.io/etcd/server/v3"
-GOFAIL = "go.etcd.io/gofail v0.2.0"
+GOFAIL, GOFAIL_VERSION = "go.etcd.io/gofail", "v0.2.0"
 _TAG_DIGITS = 12
 _COMPRESSION = 1
 """Compression level 1: the file of 140 MB is read twice as fast as level 9 compresses it, and is
@@ -71,7 +71,7 @@ def _compiled(go: str, module: Path, release: str) -> Path:
     lines = ["module release", "go 1.24", f"require {SERVER} v{version}"]
     if version != release:
         _copy_with_failpoints(go, module, version)
-        lines += [f"require {GOFAIL}", f"replace {SERVER} => ./server"]
+        lines += [f"require {GOFAIL} {GOFAIL_VERSION}", f"replace {SERVER} => ./server"]
     (module / "go.mod").write_text("\n".join(lines) + "\n")
     program = module / "etcd"
     options = [*WITHOUT_DEBUGGING, "-ldflags", "-s -w", "-o", str(program)]
@@ -89,7 +89,8 @@ def _copy_with_failpoints(go: str, module: Path, version: str) -> None:
     for folder in [source, *source.rglob("*/")]:  # the module cache is read-only
         folder.chmod(0o755)
     have = {file.parent for file in source.rglob("*.go") if "// gofail:" in file.read_text()}
-    _run(go, ["run", GOFAIL.replace(" ", "@"), "enable", *map(str, sorted(have))], module, version)
+    tool = f"{GOFAIL}@{GOFAIL_VERSION}"
+    _run(go, ["run", tool, "enable", *map(str, sorted(have))], module, version)
 
 
 def _run(go: str, words: Sequence[str], module: Path, version: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from zonequake_load.errors import TargetError
+from zonequake_load.targets.secret_tls import AUTHORITY, CERTIFICATE, KEY, load_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,24 +23,14 @@ class ClientTls:
     @classmethod
     def read(cls, folder: Path) -> ClientTls:
         """Reads `ca.crt`, and `tls.crt` and `tls.key` where they are. Raises TargetError."""
-        authority, certificate, key = (folder / name for name in ("ca.crt", "tls.crt", "tls.key"))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.set_alpn_protocols(["h2"])
-        try:
-            context.load_verify_locations(authority)
-            shows = certificate.exists() or key.exists()
-            if shows:
-                context.load_cert_chain(certificate, key)
-            credentials = grpc.ssl_channel_credentials(
-                authority.read_bytes(),
-                key.read_bytes() if shows else None,
-                certificate.read_bytes() if shows else None,
-            )
-        except (OSError, ValueError) as error:
-            raise TargetError(
-                f"the Secret of target.clientSecret, in {folder}, can't be used: {error}; expected "
-                "ca.crt, and if members demand a certificate of clients, tls.crt and its tls.key"
-            ) from error
+        shows = load_secret(context, folder)
+        credentials = grpc.ssl_channel_credentials(
+            (folder / AUTHORITY).read_bytes(),
+            (folder / KEY).read_bytes() if shows else None,
+            (folder / CERTIFICATE).read_bytes() if shows else None,
+        )
         return cls(credentials=credentials, context=context, shows=shows)
 
     async def refusal(self, address: str, name: str, timeout_s: float) -> str:

@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from zonequake_load.operation import Function, Operation, Outcome, TransactionOp
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
 from zonequake_protocol.client import Value
-from zonequake_target_patroni.image.client_tls import NamedContext, context_of
+from zonequake_target_patroni.image.client_tls import context_of
 
 CONNECT_TIMEOUT_S = 1.0
 
@@ -61,11 +61,12 @@ class PatroniClient(MemberClient):
         self, seeds: Sequence[str], *, rng: random.Random, secret: Path | None = None
     ) -> None:
         super().__init__(seeds, rng=rng)
-        self._secret = secret
+        self._tls_to = None if secret is None else cache(partial(context_of, secret))
+        """The context for a member's name; one is made for many connections."""
 
     def connect(self) -> None:
-        if self._secret is not None:
-            context_of(self._secret, "")  # an unusable one is an error of the beginning
+        if self._tls_to is not None:
+            self._tls_to("")  # an unusable one is an error of the beginning
         self._idle: dict[tuple[str, bool], list[asyncpg.Connection]] = defaultdict(list)
         self._all: set[asyncpg.Connection] = set()
 
@@ -186,7 +187,7 @@ class PatroniClient(MemberClient):
                 port=int(port),
                 user="load",
                 database="postgres",
-                ssl=self._tls(address),
+                ssl=self._tls_to(self.host_of(address)) if self._tls_to else False,
                 timeout=CONNECT_TIMEOUT_S,
                 target_session_attrs="primary" if primary else "any",
             )
@@ -194,9 +195,6 @@ class PatroniClient(MemberClient):
             raise NotSent(f"cannot connect to {address}: {error!r}") from None
         self._all.add(connection)
         return connection
-
-    def _tls(self, address: str) -> NamedContext | bool:
-        return context_of(self._secret, self.host_of(address)) if self._secret else False
 
 
 def _appended(before: Value, value: int | str | None) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from zonequake_load.errors import TargetError
+from zonequake_load.targets.secret_tls import load_secret
 
 
 class NamedContext(ssl.SSLContext):
@@ -25,17 +25,8 @@ class NamedContext(ssl.SSLContext):
 
 
 def context_of(folder: Path, name: str) -> NamedContext:
-    """Reads a Secret's `ca.crt`, and `tls.crt` and `tls.key` where they are. Raises TargetError."""
-    authority, certificate, key = (folder / each for each in ("ca.crt", "tls.crt", "tls.key"))
+    """Reads a Secret for a connection to the member of that name. Raises TargetError."""
     context = NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.name = name
-    try:
-        context.load_verify_locations(authority)
-        if certificate.exists() or key.exists():
-            context.load_cert_chain(certificate, key)
-    except (OSError, ValueError) as error:
-        raise TargetError(
-            f"the Secret of target.clientSecret, in {folder}, can't be used: {error}; expected "
-            "ca.crt, and if members demand a certificate of clients, tls.crt and its tls.key"
-        ) from error
+    load_secret(context, folder)
     return context

@@ -229,6 +229,17 @@ def test_volumes_of_several_pods_lose_their_power_together(
         assert [first.content(), second.content()] == [b"s" * 10000] * 2
 
 
+def leave_shut_down(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kills an agent between the shutdown and the mount."""
+    monkeypatch.setattr(power, "restore", _dies)
+    power.mark(node.uid, MOUNTED_IN_POD)
+    with pytest.raises(KeyboardInterrupt):
+        power.lose([(node.uid, MOUNTED_IN_POD)])
+    monkeypatch.undo()
+    node.running.clear()
+    _be_pods(monkeypatch, node)
+
+
 def test_a_volume_that_was_left_shut_down_is_found_and_mounted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,13 +247,7 @@ def test_a_volume_that_was_left_shut_down_is_found_and_mounted_again(
     with a_node(tmp_path, monkeypatch) as node:
         node.start()
         volume = power.look(node.uid, MOUNTED_IN_POD)
-        monkeypatch.setattr(power, "restore", _dies)
-        power.mark(node.uid, MOUNTED_IN_POD)
-        with pytest.raises(KeyboardInterrupt):
-            power.lose([(node.uid, MOUNTED_IN_POD)])
-        monkeypatch.undo()
-        node.running.clear()
-        _be_pods(monkeypatch, node)
+        leave_shut_down(node, monkeypatch)
         started = node.start('print("written", flush=True); import time; time.sleep(600)')
         assert leftovers.left(node.uid) == [f"volume {volume.source}, shut down"]
         leftovers.heal(node.uid)
@@ -261,13 +266,7 @@ def test_an_xfs_that_was_left_shut_down_is_found_and_mounted_again(
     with a_node(tmp_path, monkeypatch, "xfs") as node:
         node.start()
         volume, before = power.look(node.uid, MOUNTED_IN_POD), node.mounted()
-        monkeypatch.setattr(power, "restore", _dies)
-        power.mark(node.uid, MOUNTED_IN_POD)
-        with pytest.raises(KeyboardInterrupt):
-            power.lose([(node.uid, MOUNTED_IN_POD)])
-        monkeypatch.undo()
-        node.running.clear()
-        _be_pods(monkeypatch, node)
+        leave_shut_down(node, monkeypatch)
         assert leftovers.left(node.uid) == [f"volume {volume.source}, shut down"]
         power.heal(node.uid)
         assert power.left(node.uid) == []

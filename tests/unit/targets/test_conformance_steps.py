@@ -434,7 +434,10 @@ class Cluster:
                 problems.append(f"no dump of {name}")
                 continue
             header = {"node": name, "applied": applied, "digest": digest, "keys": 0}
-            lines = [header, *({"key": key, "value": held} for key, held in self.keys.items())]
+            lines = [
+                header,
+                *({"key": key, "value": held, "index": 1} for key, held in self.keys.items()),
+            ]
             (folder / f"0-{name}.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
         return problems
 

@@ -29,7 +29,8 @@ RULES_PATH = "/api/v1/rules?type=alert"
 QUERY_PATH = "/api/v1/query_range"
 
 STEP_MS = 5_000
-"""Time between two evaluations of an expression: Prometheus' own come less often."""
+"""Most time between two evaluations of an expression; half a rule's own interval if that is less:
+a dip that Prometheus saw, after which an alert waits again, is then seen here too."""
 
 MOST_STEPS = 10_000
 """Prometheus refuses a query of more than 11,000."""
@@ -103,17 +104,14 @@ def pull_rules(fetch: Fetch, start_ms: int, end_ms: int) -> list[AlertRule]:
 
     Raises PrometheusError for an answer that can't be read, and what `fetch` raises.
     """
-    step_ms = max(STEP_MS, math.ceil((end_ms - start_ms) / MOST_STEPS))
     return [
-        _rule(rule, group, fetch, start_ms, end_ms, step_ms)
+        _rule(rule, group, fetch, start_ms, end_ms)
         for group in _answer(fetch(RULES_PATH, None), _Rules).data.groups
         for rule in group.rules
     ]
 
 
-def _rule(
-    rule: _Rule, group: _Group, fetch: Fetch, start_ms: int, end_ms: int, step_ms: int
-) -> AlertRule:
+def _rule(rule: _Rule, group: _Group, fetch: Fetch, start_ms: int, end_ms: int) -> AlertRule:
     found = AlertRule(
         name=rule.name,
         expression=rule.query,
@@ -123,6 +121,8 @@ def _rule(
     )
     if found.problem:
         return found
+    own_ms = min(STEP_MS, found.interval_ms // 2)
+    step_ms = max(own_ms, math.ceil((end_ms - start_ms) / MOST_STEPS))
     try:
         held = tuple(_held(fetch, rule.query, start_ms, end_ms, step_ms))
     except PrometheusError as error:  # it failed earlier in the run

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
+
+import msgspec
 
 from zonequake_chaos.kit.client_code import ClientCode
 from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet, member_objects
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.objects import HANDS_CONTAINER, Json
+from zonequake_target_ignite.settings import added, settings_of, speaks_tls
 from zonequake_target_ignite.zone.definition import PERSISTENT, VOLATILE
 
 PROGRAM = "java"
@@ -26,9 +30,6 @@ CONFIGURATION = "/ignite/ignite.conf"
 LOGGING = "/ignite/logging.properties"
 MAIN_CLASS = "org.apache.ignite.internal.app.IgniteRunner"
 SOURCES = "/status-server"
-
-OWN_OPTIONS = frozenset({"--config-path", "--work-dir", "--node-name"})
-"""The options that `container` gives."""
 
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -55,7 +56,8 @@ _PERSISTENT_BYTES, _VOLATILE_BYTES = 128 * _MIB, 256 * _MIB
 
 
 def configuration(members: MemberSet) -> str:
-    """Returns a node's configuration, the same for all; JSON is HOCON, too.
+    """Returns a node's configuration, the same for all; JSON is HOCON, too. The scenario's settings
+    are added. Raises UsageError for one that can't be.
 
     A node that fails stops, so that the kubelet starts it again; by Ignite's default it would stay,
     and serve nothing.
@@ -71,7 +73,7 @@ def configuration(members: MemberSet) -> str:
         "storage": {"profiles": [persistent, volatile]},
         "failureHandler": {"handler": {"type": "stopOrHalt"}},
     }
-    return json.dumps({"ignite": settings}, indent=1)
+    return json.dumps({"ignite": added(settings, settings_of(members.settings.args))}, indent=1)
 
 
 def container(*, heap: tuple[str, ...] = _HEAP) -> Json:
@@ -132,6 +134,9 @@ def node_objects(
     members: MemberSet, *, zone: str, run_id: str, installation: Installation
 ) -> list[Json]:
     """Returns all objects of the nodes, in the order in which to apply them."""
+    settings = members.settings
+    tls = speaks_tls(settings.args)
+    members = replace(members, settings=msgspec.structs.replace(settings, args=[]))
     objects = member_objects(members, container(), run_id=run_id, installation=installation)
     (stateful_set,) = [each for each in objects if each["kind"] == "StatefulSet"]
     containers = stateful_set["spec"]["template"]["spec"]["containers"]
@@ -146,6 +151,7 @@ def node_objects(
             *("--port", str(STATUS_PORT)),
             *("--rest", f"http://127.0.0.1:{REST_PORT}"),
             *("--client", f"127.0.0.1:{PORTS.clients}", "--log", f"{_TMP_BESIDE}/{_LOG}"),
+            *(["--tls"] if tls else []),
         ],
         "env": [{"name": "PYTHONPATH", "value": f"/app:{SOURCES}"}],
         "ports": [{"name": "status", "containerPort": STATUS_PORT}],

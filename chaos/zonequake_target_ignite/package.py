@@ -18,7 +18,7 @@ from zonequake_chaos.kit.target import (
     TargetPlace,
     TargetVersions,
 )
-from zonequake_chaos.scenario.run import ChaosRun, RunSpec
+from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_cluster.images.releases import IGNITE_EXPECTED, IGNITE_RELEASES
 from zonequake_kube.errors import UsageError
 from zonequake_target_ignite.deployment import IgniteDeployment
@@ -26,12 +26,12 @@ from zonequake_target_ignite.nodes import (
     CONFIGURATION,
     LOGGING,
     LOGGING_TEXT,
-    OWN_OPTIONS,
     PORTS,
     PROGRAM,
     configuration,
     status_server_sources,
 )
+from zonequake_target_ignite.settings import unsuited_settings
 from zonequake_target_ignite.zone.definition import unsuited_zones
 
 RELEASE = "3.1.0"
@@ -44,7 +44,7 @@ class IgnitePackage(TargetPackage):
     name = "ignite"
     about = "Apache Ignite 3: a cluster, a distribution zone and a table, made by each run."
     claims = TargetClaims(order="", dumps=False)
-    client = ClientCode(connect="zonequake_target_ignite.client:connect")
+    client = ClientCode(connect="zonequake_target_ignite.client:connect", takes_secret=True)
     versions = TargetVersions(
         pattern="|".join(map(re.escape, IGNITE_RELEASES)), expected=IGNITE_EXPECTED
     )
@@ -70,15 +70,9 @@ class IgnitePackage(TargetPackage):
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:
         yield from unsuited_zones(run)
-        yield from _unsuited_settings(run.spec)
-
-
-def _unsuited_settings(spec: RunSpec) -> Iterator[str]:
-    if POD_VARIABLE in spec.target.env:
-        yield f"target.env has {POD_VARIABLE}, which the run sets itself: leave it out"
-    for word in spec.target.args:
-        if word.partition("=")[0] in OWN_OPTIONS:
-            yield f"target.args has {word}, which the run sets itself: leave it out"
+        if POD_VARIABLE in run.spec.target.env:
+            yield f"target.env has {POD_VARIABLE}, which the run sets itself: leave it out"
+        yield from unsuited_settings(run.spec.target)
 
 
 def _own_image(place: TargetPlace) -> str:

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import io
 import re
+import ssl
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,7 +38,7 @@ from zonequake_target_ignite.client.protocol.messages import (
 )
 from zonequake_target_ignite.client.protocol.packed import packed
 from zonequake_target_ignite.client.protocol.tuples import ColumnValue
-from zonequake_target_ignite.client.wire import IgniteWire, read_as
+from zonequake_target_ignite.client.wire import IgniteWire, WireTls, read_as
 from zonequake_target_ignite.node_sight import CATCHING_UP, HEALTHY, NodeSight, ReplicaSight
 
 EVERY_S = 0.1
@@ -122,13 +123,13 @@ def lagging(states: Iterable[Mapping[str, Any]], node: str) -> frozenset[int]:
 
 
 class WatchedNode:
-    """Keeps the newest status of one node."""
+    """Keeps the newest status of one node, whose client port speaks TLS if `tls`."""
 
-    def __init__(self, *, zone: str, rest: str, client: str, log: Path) -> None:
+    def __init__(self, *, zone: str, rest: str, client: str, log: Path, tls: bool = False) -> None:
         self._zone = zone
         self._rest = rest
         self._client = client
-        self._wire = IgniteWire()
+        self._wire = IgniteWire(_unverified() if tls else None)
         self._terms = Terms()
         self._table: int | None = None
         self._newest: NodeSight | None = None
@@ -254,6 +255,14 @@ class WatchedNode:
             return msgspec.json.decode(await response.read())
 
 
+def _unverified() -> WireTls:
+    """Returns a TLS that verifies nothing: the node is the one beside it, on loopback."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return WireTls(context=context, host_of=lambda address: address.rpartition(":")[0])
+
+
 def _is_gone(error: Exception) -> bool:
     """Returns whether no process answered at all, as one that is only slow would: its connection
     was refused, or has ended. Nothing that it said before is its status then.
@@ -323,9 +332,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rest", required=True, help="URL of the node's REST")
     parser.add_argument("--client", required=True, help="HOST:PORT of its client port")
+    parser.add_argument("--tls", action="store_true", help="its client port speaks TLS")
     parser.add_argument("--log", required=True, type=Path, help="file of its log")
     given = parser.parse_args()
-    watched = WatchedNode(zone=given.zone, rest=given.rest, client=given.client, log=given.log)
+    watched = WatchedNode(
+        zone=given.zone, rest=given.rest, client=given.client, log=given.log, tls=given.tls
+    )
     web.run_app(application(watched, rest=given.rest), port=given.port, access_log=None)
 
 

@@ -81,8 +81,9 @@ class UserOptions:
 
 def wrong_words(error: TyperException) -> str:
     """Returns what is wrong with a command's words, with the value that was found."""
-    said = error.format_message()
+    said = error.format_message().replace("Value error, ", "", 1)  # pydantic's words
     details = getattr(error.__cause__, "errors", None)  # pydantic's, which typer leaves out
     if not callable(details):
         return said
-    return "; ".join([said, *(f"found {detail['input']!r}" for detail in details())])
+    found = [repr(detail["input"]) for detail in details()]
+    return "; ".join([said, *(f"found {each}" for each in found if each not in said)])

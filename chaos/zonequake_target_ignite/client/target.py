@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import contextlib
 import random
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from zonequake_load.errors import AttemptError, OutcomeUnknown, TargetError
 from zonequake_load.operation import Function, Operation, Outcome, Type
 from zonequake_load.targets.context import ClientContext
 from zonequake_load.targets.member_client import Attempt, MemberClient
+from zonequake_load.targets.secret_tls import load_secret
 from zonequake_protocol.client import Value
 from zonequake_target_ignite.client.protocol import placement, statements
 from zonequake_target_ignite.client.protocol.errors import IgniteError
@@ -50,7 +53,7 @@ from zonequake_target_ignite.client.protocol.messages import (
 )
 from zonequake_target_ignite.client.protocol.packed import Malformed, Unpacker, packed
 from zonequake_target_ignite.client.protocol.tuples import ColumnType, cells, row
-from zonequake_target_ignite.client.wire import IgniteWire, NodeConnection, read_as
+from zonequake_target_ignite.client.wire import IgniteWire, NodeConnection, WireTls, read_as
 
 PARTITIONS = "SELECT Z.ZONE_PARTITIONS FROM SYSTEM.ZONES Z WHERE Z.ZONE_NAME = ?"
 CHECKED_ROWS = 64
@@ -75,7 +78,7 @@ class MisplacedKey(TargetError):
 
 
 class IgniteTarget(MemberClient):
-    """The keys of one zone's table."""
+    """The keys of one zone's table. `secret`: the folder of `load_secret`, with TLS to nodes."""
 
     def __init__(
         self,
@@ -84,12 +87,14 @@ class IgniteTarget(MemberClient):
         *,
         rng: random.Random,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        secret: Path | None = None,
     ) -> None:
         super().__init__(seeds, rng=rng, now_ns=now_ns)
         self._zone = zone
         self._partitions = 0
         self._table: int | None = None
         self._checked = self._checking = False
+        self._secret = secret
         self._wire: IgniteWire | None = None
 
     # --- partitions ------------------------------------------------------------------------------
@@ -107,7 +112,12 @@ class IgniteTarget(MemberClient):
     # --- one attempt -----------------------------------------------------------------------------
 
     def connect(self) -> None:
-        self._wire = IgniteWire()
+        tls = None
+        if self._secret is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            load_secret(context, self._secret)
+            tls = WireTls(context=context, host_of=self.host_of)
+        self._wire = IgniteWire(tls)
 
     async def disconnect(self) -> None:
         if self._wire is not None:
@@ -296,4 +306,4 @@ def _ok(connection: NodeConnection, *, value: Value = None, applied: bool | None
 
 def connect(context: ClientContext) -> IgniteTarget:
     """Builds the client; its seeds are client ports of nodes."""
-    return IgniteTarget(context.zone, context.seeds, rng=context.rng)
+    return IgniteTarget(context.zone, context.seeds, rng=context.rng, secret=context.secret)

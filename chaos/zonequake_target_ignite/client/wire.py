@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from zonequake_load.errors import NotSent, OutcomeUnknown
@@ -33,6 +35,17 @@ _T = TypeVar("_T")
 CONNECT_TIMEOUT_S = 0.5
 """A dead node must not cost more than this."""
 
+TLS_CONNECT_TIMEOUT_S = 2.0
+"""The first handshakes of a node that has just started take longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireTls:
+    """TLS to nodes: `host_of` gives the name by which a node of that address is verified."""
+
+    context: ssl.SSLContext
+    host_of: Callable[[str], str]
+
 
 class NodeConnection:
     """One connection that has shaken hands. `node` is the name of the node at its other end."""
@@ -51,12 +64,17 @@ class NodeConnection:
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
-    async def opened(cls, address: str) -> NodeConnection:
+    async def opened(cls, address: str, tls: WireTls | None = None) -> NodeConnection:
         """Connects and shakes hands. Raises NotSent."""
         host, _, port = address.rpartition(":")
         writer: asyncio.StreamWriter | None = None
         try:
-            reader, writer = await asyncio.open_connection(host, int(port))
+            reader, writer = await asyncio.open_connection(
+                host,
+                int(port),
+                ssl=None if tls is None else tls.context,
+                server_hostname=None if tls is None else tls.host_of(address),
+            )
             writer.write(handshake())
             found = await reader.readexactly(len(MAGIC))
             if found != MAGIC:
@@ -135,8 +153,8 @@ class NodeConnection:
 class IgniteWire:
     """Connections by address, each opened when it is needed."""
 
-    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        self._connect_timeout_s = connect_timeout_s
+    def __init__(self, tls: WireTls | None = None) -> None:
+        self._tls = tls
         self._connections: dict[str, asyncio.Task[NodeConnection]] = {}
         self._retired: list[NodeConnection] = []
 
@@ -192,8 +210,10 @@ class IgniteWire:
 
     async def _opened(self, address: str) -> NodeConnection:
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                return await NodeConnection.opened(address)
+            async with asyncio.timeout(
+                CONNECT_TIMEOUT_S if self._tls is None else TLS_CONNECT_TIMEOUT_S
+            ):
+                return await NodeConnection.opened(address, self._tls)
         except TimeoutError:
             raise NotSent(f"no connection to {address} in time") from None
 

@@ -4,6 +4,8 @@ store. The first run builds its image: the jars come from Maven Central.
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from benchmarks.evidence_ignite.evidence import LIST, scenario_of
 from benchmarks.evidence_ignite.rows import Row, System, read_rows
+from tests.cluster.scenarios.secrets_of_targets import hosts_of, make_secrets
 from tests.cluster.scenarios.test_targets_on_a_node import checked, kept
+from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_operator.nodes.affinity import rendezvous
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ SMALL = (
     *("load.registerRate=40", "load.listRate=20", "load.probeRate=40"),
 )
 """What three nodes that have just started serve on two processors."""
+NODES, CLIENT, PASSWORD = "ignite-nodes", "ignite-client", "a-password-of-stores"
 LOST = {"zq-ignite-default-1", "zq-ignite-default-2"}
 """The nodes that the scenario `ha-majority-lost` takes away."""
 
@@ -36,6 +41,32 @@ def row(name: str) -> Row:
 
 def test_ignite_keeps_what_the_checks_rely_on(release: Release, tmp_path: Path) -> None:
     kept(checked(release, "ignite", tmp_path / "run"))
+
+
+def test_nodes_with_tls_for_clients_and_among_themselves_keep_it_too(
+    release: Release, tmp_path: Path
+) -> None:
+    authority = Authority.made("a test's Ignite", datetime.now(UTC))
+    signed = {
+        NODES: authority.sign("node", hosts=hosts_of("ignite", release.place)),
+        CLIENT: authority.sign("load"),
+    }
+    named = (f"harness.targetSecrets={{{NODES},{CLIENT}}}",)
+    release.plant("", more=named)  # makes the namespace, too
+    asyncio.run(make_secrets(release.place, authority, signed, password=PASSWORD))
+    store = ("enabled=true", "keyStore.path=/tls/keystore.p12", f"keyStore.password={PASSWORD}")
+    trust = ("trustStore.path=/tls/truststore.p12", f"trustStore.password={PASSWORD}")
+    args = ", ".join(
+        [
+            *(f"ignite.clientConnector.ssl.{each}" for each in store),
+            *(f"ignite.network.ssl.{each}" for each in (*store, *trust, "clientAuth=require")),
+        ]
+    )
+    secrets = (f"target.secrets={{/tls: {NODES}}}", f"target.clientSecret={CLIENT}")
+    done = checked(
+        release, "ignite", tmp_path / "run", f"target.args=[{args}]", *secrets, more=named
+    )
+    kept(done)
 
 
 def test_an_ignite_whose_primaries_are_killed_passes_every_check(run_scenario: Any) -> None:

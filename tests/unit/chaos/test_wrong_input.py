@@ -67,6 +67,10 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             "'--json': found 'gs:/b/x.json', expected a URI such as gs://b/x.json",
         ),
         (
+            ("import", "--from", "knossos", __file__),
+            "Invalid value for '--from': 'knossos' is not one of 'jepsen', 'porcupine'.",
+        ),
+        (
             ("import", "--from", "jepsen", "--out", "s3:/x", __file__),
             "'--out': found 's3:/x', expected a URI such as s3://x, or a path",
         ),

@@ -7,6 +7,7 @@ place keys otherwise.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -58,8 +59,8 @@ class PretendedNode:
         self._serving: set[asyncio.Task[None]] = set()
         self.changing = asyncio.Event()
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
 

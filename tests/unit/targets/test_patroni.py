@@ -24,12 +24,13 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.unit.installed import installed
 from tests.unit.targets.postgres import MISSING, Postgres, postgres, programs
+from tests.unit.targets.secret_folder import secret_in
 from zonequake_chaos.kit.member_set import MemberSet, member_objects
 from zonequake_chaos.kit.target_suitability import check_suited
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.manifest import load
 from zonequake_chaos.scenario.run import RunTarget
-from zonequake_cluster.supply.certificate_authority import Authority, Credential
+from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_load.errors import TargetError
@@ -517,15 +518,6 @@ def test_members_and_clients_both_speak_tls(target: str, why: str) -> None:
         check_suited(package.TARGET, run)
     both = f"target={{name: patroni, args: ['{SSL}'], clientSecret: mine}}"
     check_suited(package.TARGET, load("leader-kill", [both, "zones.0.partitions=1"]))
-
-
-def secret_in(folder: Path, authority: Authority, certificate: Credential | None = None) -> Path:
-    folder.mkdir()
-    (folder / "ca.crt").write_bytes(authority.certificate)
-    if certificate is not None:
-        (folder / "tls.crt").write_bytes(certificate.certificate)
-        (folder / "tls.key").write_bytes(certificate.key)
-    return folder
 
 
 def speak_tls(server: Postgres, authority: Authority, host: str) -> None:

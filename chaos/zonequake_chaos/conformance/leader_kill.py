@@ -14,7 +14,12 @@ from zonequake_chaos.conformance.judgement import (
     contradictions,
     counted,
 )
-from zonequake_chaos.conformance.under_way import LONG_S, OperationsUnderWay, was_under_way
+from zonequake_chaos.conformance.under_way import (
+    LONG_S,
+    OperationsUnderWay,
+    stale_reads,
+    was_under_way,
+)
 from zonequake_chaos.faults.life import FaultWorld
 from zonequake_chaos.observe.view import ClusterView, NodeView, PartitionView
 from zonequake_kube.errors import WaitExpired
@@ -79,6 +84,7 @@ class LeaderKill:
         finally:
             looking.cancel()
         result.problems += [problem] if problem else []
+        result.problems += stale_reads(operations.reads, operations.ended)
         met = sum(
             was_under_way(one, ordered_ns=ordered_ns, reported_ns=reported_ns)
             for one in operations.ended

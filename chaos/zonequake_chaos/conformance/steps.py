@@ -78,9 +78,10 @@ class ConformanceSteps:
         all_asked = [written, refused, done, created, *appended]
         found = await client.find([register, words])
         expected = {register: 3, words: [one.operation.value for one in appended]}
+        old = await client.ask(Operation(f=Function.READ, key=register, bounded=True))
         problems = [
             f"{one.operation.f.value} ended {one.outcome.type.value}: {one.outcome.error}"
-            for one in all_asked
+            for one in [*all_asked, old]
             if one.outcome.type is not Type.OK
         ]
         if (refused.outcome.applied, refused.outcome.value) != (False, value):
@@ -89,10 +90,12 @@ class ConformanceSteps:
             problems.append(f"a cas that expects what is there came to {done.outcome}")
         if found != expected:
             problems.append(f"reads found {found}, expected {expected}")
+        if old.outcome.type is Type.OK and old.outcome.value not in (None, value, 3):
+            problems.append(f"a bounded read found {old.outcome.value!r}, which was never written")
         if self.package.claims.order:
             problems += without_place(all_asked) + out_of_order(all_asked)
         problems += without_member(all_asked, self.world.observer.view().nodes)
-        return StepResult(problems=problems, note=f"{len(all_asked)} operations")
+        return StepResult(problems=problems, note=f"{len(all_asked) + 1} operations")
 
     async def transactions(self) -> StepResult:
         """Asks for two transactions: one is done as a whole, and nothing of the other."""

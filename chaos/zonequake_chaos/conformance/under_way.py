@@ -1,18 +1,24 @@
-"""Asks for operations, some at once, and says which were under way at an instant."""
+"""Asks for operations, some at once, and for reads beside them; says which were under way at an
+instant, and which reads were old.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from zonequake_chaos.conformance.client import AskingClient
 from zonequake_chaos.conformance.judgement import AskedOperation
-from zonequake_load.operation import Operation, Outcome, Type
+from zonequake_load.operation import Function, Operation, Outcome, Type
 
 AT_ONCE = 6
 """Operations that are under way at any time while a process is killed."""
+
+READERS = 2
+"""Reads that are under way beside them, each of what was acknowledged last."""
 
 MOST_AT_FULL_RATE = 600
 """Each is read afterwards."""
@@ -53,9 +59,39 @@ def was_under_way(one: TimedOperation, *, ordered_ns: int, reported_ns: int) -> 
     return one.ended_ns >= (ordered_ns if interrupted else reported_ns)
 
 
+def stale_reads(reads: Iterable[TimedOperation], ended: Iterable[TimedOperation]) -> list[str]:
+    """Returns, as a sentence, the first read that lacks what was acknowledged before it was asked
+    for, and how many there are. Nothing of what is asked for takes the place of a value.
+    """
+    acknowledged = defaultdict[str, list[TimedOperation]](list)
+    for one in ended:
+        if _is_acknowledged(one.asked):
+            acknowledged[one.asked.operation.key].append(one)
+    stale = []
+    for read in reads:
+        found = read.asked.outcome.value
+        held = found if isinstance(found, list) else [found]
+        stale += [
+            f"a read of {one.asked.operation.key} found {found!r}, "
+            f"{(read.began_ns - one.ended_ns) / 1e6:.0f} ms after "
+            f"{one.asked.operation.value!r} was acknowledged"
+            for one in acknowledged[read.asked.operation.key]
+            if read.asked.outcome.type is Type.OK
+            and one.ended_ns < read.began_ns
+            and one.asked.operation.value not in held
+        ][:1]
+    return [f"{stale[0]} ({len(stale)} such reads)"] if stale else []
+
+
+def _is_acknowledged(one: AskedOperation) -> bool:
+    outcome = one.outcome
+    return outcome.type is Type.OK and outcome.applied is not False
+
+
 class OperationsUnderWay:
-    """Operations out of `ahead`, which has no end, and what they came to. Several are one
-    transaction."""
+    """Operations out of `ahead`, which has no end, and what they came to; several are one
+    transaction. `reads` went on beside those that `ended`.
+    """
 
     def __init__(
         self,
@@ -69,6 +105,7 @@ class OperationsUnderWay:
         self._now_ns = now_ns
         self._one_ended = asyncio.Event()
         self.ended: list[TimedOperation] = []
+        self.reads: list[TimedOperation] = []
 
     @property
     def asked(self) -> list[AskedOperation]:
@@ -79,6 +116,7 @@ class OperationsUnderWay:
         """Asks as long as the block lasts; `ended` has all when it is over."""
         over = asyncio.Event()
         asking = [asyncio.create_task(self._ask_on(over)) for _ in range(AT_ONCE)]
+        asking += [asyncio.create_task(self._read_on(over)) for _ in range(READERS)]
         try:
             yield
         finally:
@@ -98,17 +136,30 @@ class OperationsUnderWay:
 
     async def _ask_on(self, over: asyncio.Event) -> None:
         while not over.is_set():
-            began_ns = self._now_ns()
-            together = await self._client.ask_together(
-                next(self._ahead), deadline_ms=3 * SHORT_MS, attempt_ms=ATTEMPT_MS
-            )
-            ended_ns = self._now_ns()
-            self.ended += [
-                TimedOperation(asked=asked, began_ns=began_ns, ended_ns=ended_ns)
-                for asked in together
-            ]
+            self.ended += await self._timed(next(self._ahead))
             self._one_ended.set()
-            pause_s = ASK_EVERY_S if len(self.ended) < MOST_AT_FULL_RATE else ASK_SLOWLY_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await over.wait()
+            await self._pause(over)
+
+    async def _read_on(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            newest = next((one for one in reversed(self.asked) if _is_acknowledged(one)), None)
+            if newest is not None:
+                read = Operation(f=Function.READ, key=newest.operation.key)
+                self.reads += await self._timed([read])
+            await self._pause(over)
+
+    async def _timed(self, steps: Sequence[Operation]) -> list[TimedOperation]:
+        began_ns = self._now_ns()
+        together = await self._client.ask_together(
+            steps, deadline_ms=3 * SHORT_MS, attempt_ms=ATTEMPT_MS
+        )
+        ended_ns = self._now_ns()
+        return [
+            TimedOperation(asked=asked, began_ns=began_ns, ended_ns=ended_ns) for asked in together
+        ]
+
+    async def _pause(self, over: asyncio.Event) -> None:
+        pause_s = ASK_EVERY_S if len(self.ended) < MOST_AT_FULL_RATE else ASK_SLOWLY_S
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await over.wait()

@@ -14,7 +14,7 @@ from aiohttp import web
 from rich.console import Console
 
 from tests.unit.chaos.runner.etcd_model import NAME, ClusterWithEtcd, text
-from tests.unit.targets.test_conformance_steps import Store
+from tests.unit.targets.made_up_store import Store
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import RunOptions, run_once

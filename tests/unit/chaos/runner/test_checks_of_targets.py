@@ -96,7 +96,7 @@ async def test_a_suite_deploys_kills_dumps_and_leaves_nothing(
     assert lost.startswith("lost-answers: links can't be cut here")
     assert dumps.startswith("dumps: whether a dump shows what its member holds")
     assert report.verdict is Verdict.UNKNOWN
-    assert "✓ 2 Operations do what they say — 6 operations" in said, said
+    assert "✓ 2 Operations do what they say — 7 operations" in said, said
     assert "✓ 6 A leader is killed" in said, said
     assert "; the kill met " in said
     assert "no member was altered" in said, said

@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import zonequake_target_patroni.image
 from tests.patience import PATIENCE_S
+from tests.processes.store.ports import free_ports
 
 MISSING = "no PostgreSQL here (initdb)"
 
@@ -36,8 +36,7 @@ class Postgres:
         assert found is not None
         self._programs, self._folder, self.name = found, folder, name
         self._user = "nobody" if os.geteuid() == 0 else None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
 
     def _run(self, program: str, *words: str) -> str:

@@ -8,7 +8,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes.store.ports import free_ports
 from tests.unit.installed import place_of
 from zonequake_chaos.conformance.alteration import altered
 from zonequake_chaos.kit.member_set import MemberSet
@@ -51,10 +51,7 @@ class Group:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         self.folder = folder
-        free = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
-        ports = [one.getsockname()[1] for one in free]
-        for one in free:
-            one.close()
+        ports = free_ports(6)
         self.clients, self._peers = ports[:3], [f"127.0.0.1:{port}" for port in ports[3:]]
         self.processes = [self.start(number) for number in range(3)]
 

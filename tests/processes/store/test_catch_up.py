@@ -11,6 +11,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
+from tests.processes.store.stalls import again_after_a_stall
 from tests.processes.store.store_client import Client
 from zonequake_protocol.admin import CatchUpProgress, Stage
 from zonequake_protocol.client import Write
@@ -84,9 +85,13 @@ class Watched:
 
 
 async def test_a_fourth_node_catches_up_from_the_log_and_replaces_one(nodes: LocalNodes) -> None:
-    rate = 700_000
     await nodes.start(*THREE, "n3")
-    zone = await nodes.create("z", on=THREE, catch_up_bytes_per_second=rate)
+    await again_after_a_stall(nodes, catches_up_and_replaces_one)
+
+
+async def catches_up_and_replaces_one(nodes: LocalNodes, name: str) -> None:
+    rate = 700_000
+    zone = await nodes.create(name, on=THREE, catch_up_bytes_per_second=rate)
     group, client = zone.groups[0], nodes.client()
     await fill(client, zone, 3000, 1000)
     leader = await nodes.leader(group)
@@ -109,7 +114,8 @@ async def test_a_fourth_node_catches_up_from_the_log_and_replaces_one(nodes: Loc
     await client.write(group, "after", 1)
     headers = await nodes.until_equal(group, target)
     assert headers[0].keys == 3001
-    stages = [e for e in await nodes.events(leader) if e.kind == "rebalance.stage"]
+    told = [e for e in await nodes.events(leader) if e.zone == name]
+    stages = [e for e in told if e.kind == "rebalance.stage"]
     events = [e.data for e in stages]
     assert [data["stage"] for data in events] == [
         "CATCHING_UP",
@@ -129,7 +135,11 @@ async def test_the_log_and_a_snapshot_give_the_same_state_and_the_same_counters(
     nodes: LocalNodes,
 ) -> None:
     await nodes.start(*THREE, "n3", "n4")
-    zone = await nodes.create("z", on=THREE)
+    await again_after_a_stall(nodes, caught_up_both_ways)
+
+
+async def caught_up_both_ways(nodes: LocalNodes, zone_name: str) -> None:
+    zone = await nodes.create(zone_name, on=THREE)
     group, client = zone.groups[0], nodes.client()
     await fill(client, zone, 2000, 200)
     for number in range(200):
@@ -179,9 +189,13 @@ async def test_a_node_that_the_log_cannot_serve_gets_a_snapshot(nodes: LocalNode
 async def test_a_snapshot_that_was_interrupted_by_a_kill_goes_on_where_it_stopped(
     nodes: LocalNodes,
 ) -> None:
-    rate = 300_000  # slow enough to hit the last fifth of it
     await nodes.start(*THREE, "n3")
-    zone = await nodes.create("z", on=THREE, catch_up_bytes_per_second=rate)
+    await again_after_a_stall(nodes, goes_on_where_it_stopped)
+
+
+async def goes_on_where_it_stopped(nodes: LocalNodes, name: str) -> None:
+    rate = 300_000  # slow enough to hit the last fifth of it
+    zone = await nodes.create(name, on=THREE, catch_up_bytes_per_second=rate)
     group, client = zone.groups[0], nodes.client()
     for _ in range(3):
         await fill(client, zone, 8000, 300, at_once=400)

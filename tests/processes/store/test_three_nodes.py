@@ -11,6 +11,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.processes.store.local_nodes import BOTH, LocalNodes, key_of, until
+from tests.processes.store.stalls import again_after_a_stall
 from zonequake_protocol.admin import Bootstrap, OrderStatus, ReplicaRole, StartReplica, StopReplica
 from zonequake_protocol.client import (
     MAX_TEXT_BYTES,
@@ -52,7 +53,11 @@ async def test_reads_see_what_writes_cas_and_appends_did(nodes: LocalNodes) -> N
 
 async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
     await nodes.start(*THREE)
-    zone = await nodes.create("z", on=THREE, partitions=2)
+    await again_after_a_stall(nodes, refuses_what_is_not_for_it)
+
+
+async def refuses_what_is_not_for_it(nodes: LocalNodes, name: str) -> None:
+    zone = await nodes.create(name, on=THREE, partitions=2)
     client = nodes.client()
     leader = await nodes.leader(zone.groups[0])
     follower = next(name for name in THREE if name != leader)
@@ -81,7 +86,7 @@ async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
     assert unnamed.status is ReplyStatus.INVALID
     too_large = await client.once(leader, Write(zone.groups[0], right, "x" * (MAX_TEXT_BYTES + 1)))
     assert too_large.status is ReplyStatus.INVALID
-    route = (await client.once(follower, Route("z"))).route
+    route = (await client.once(follower, Route(name))).route
     assert route is not None
     assert route.partitions == 2
     assert [sorted(each.members) for each in route.routes] == [THREE, THREE]

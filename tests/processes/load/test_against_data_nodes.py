@@ -163,7 +163,7 @@ async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
     zone = await nodes.create("z", on=names, fsync=False)
     seeds = [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()]
     client = Client("z", seeds, rng=random.Random(1))
-    await client.open()
+    await client.open(PATIENCE_S)
     outcomes: list[Outcome] = []
 
     async def write_on(writer: int) -> None:

@@ -64,7 +64,7 @@ class RecordedLoad:
         """Let so many processes begin."""
         seeds = [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()]
         client = Client(zone.name, seeds, rng=random.Random(8))
-        await client.open()
+        await client.open(PATIENCE_S)
         load = cls(zone, client, attempt_s=attempt_s, deadline_s=deadline_s)
         load._tasks = [asyncio.create_task(load._run()) for _ in range(processes)]
         return load

@@ -75,6 +75,16 @@ async def marked(load: Load, group: str) -> None:
     assert (await load.client.at_leader(body)).status is ReplyStatus.OK
 
 
+async def has_stored(name: str, file: Path) -> None:
+    """Wait until it is in this node's file: a majority without it may have acknowledged it."""
+
+    async def is_stored() -> bool:
+        with between_commits(file):
+            return bool(places(file, MARK))
+
+    await until(is_stored, f"{name} has stored the marked record")
+
+
 def flip_a_bit(file: Path) -> None:
     """One bit in the middle of a record, wherever LMDB has put it."""
     found = places(file, MARK)
@@ -109,6 +119,7 @@ async def test_a_damaged_record_breaks_its_replica_alone_until_it_comes_back_fro
         await marked(load, hit.groups[0])
         await load.goes_on(50)
         name = await follower(nodes, hit)
+        await has_stored(name, log_file(nodes, name))
         nodes.nodes[name].kill()
         damage(log_file(nodes, name))
         await nodes.start(name)
@@ -174,12 +185,7 @@ async def test_a_bit_that_flips_in_a_state_that_is_served_breaks_the_leader_and_
 
 async def cut_while_it_is_dead(nodes: LocalNodes, name: str, file: Path) -> None:
     """Half of a file may be pages that nothing uses any more; the marked record is used."""
-
-    async def is_stored() -> bool:
-        with between_commits(file):
-            return bool(places(file, MARK))
-
-    await until(is_stored, f"{name} has stored the marked record")
+    await has_stored(name, file)
     nodes.nodes[name].kill()
     os.truncate(file, min(places(file, MARK)) // PAGE_BYTES * PAGE_BYTES)
 

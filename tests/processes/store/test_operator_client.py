@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from tests.processes.store.strangers import refused
 from zonequake_operator.errors import NodeUnreachable
+from zonequake_operator.fleet import store_client
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.admin import OrderStatus, StartReplica
 from zonequake_tls.identity import TlsRole
@@ -23,6 +25,13 @@ from zonequake_tls.identity import TlsRole
 pytestmark = pytest.mark.processes
 
 HERE = "127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def _patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator takes a node for silent after a second, which a busy machine's may be."""
+    monkeypatch.setattr(store_client, "REPORT_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(store_client, "ORDERS_TIMEOUT_S", PATIENCE_S)
 
 
 @pytest.fixture

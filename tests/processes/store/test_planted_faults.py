@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Append, Read, ReplyStatus, Write
+from zonequake_store.node.app import _PLANTED_YOUTH_S
 
 pytestmark = pytest.mark.processes
 
@@ -139,11 +142,22 @@ async def test_joint_comes_before_the_new_node_has_caught_up(nodes: LocalNodes) 
 
 
 async def test_late_answers_are_late_while_the_process_is_young(nodes: LocalNodes) -> None:
-    quickest_s = {}
-    for number, fault in enumerate(({}, planted("late-answers"))):
-        name = f"n{number}"
+    names = map("n{}".format, itertools.count())
+    sound_s = await quickest_of_a_young_process(nodes, names)
+    late_s = await quickest_of_a_young_process(nodes, names, **planted("late-answers"))
+    # The node's uvloop counts in milliseconds: a timer of 0.25 s may fire one early.
+    assert late_s > 0.248 > sound_s
+
+
+async def quickest_of_a_young_process(
+    nodes: LocalNodes, names: Iterator[str], **fault: str
+) -> float:
+    """The shortest of some answers, in seconds; on a busy machine more than one process may have
+    grown old before they were all there."""
+    while True:
+        name, started_s = next(names), time.monotonic()
         await nodes.start(name, **fault)
-        zone = await nodes.create(f"z{number}", on=[name])
+        zone = await nodes.create(f"z-{name}", on=[name])
         group, client = zone.groups[0], nodes.client()
         await client.write(group, "k", 1)
         took_s = []
@@ -151,9 +165,8 @@ async def test_late_answers_are_late_while_the_process_is_young(nodes: LocalNode
             begun_s = time.monotonic()
             assert (await client.once(name, Read(group, "k"))).value == 1
             took_s.append(time.monotonic() - begun_s)
-        quickest_s[name] = min(took_s)
-    # The node's uvloop counts in milliseconds: a timer of 0.25 s may fire one early.
-    assert quickest_s["n1"] > 0.248 > quickest_s["n0"]
+        if time.monotonic() - started_s < _PLANTED_YOUTH_S:
+            return min(took_s)
 
 
 @pytest.mark.parametrize("fault", ["", "late-hand-over"])

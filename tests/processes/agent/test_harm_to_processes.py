@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -81,6 +81,8 @@ def running(
 @pytest.fixture
 def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes these processes the whole of a pod, for each call that asks for its processes."""
+    # strace may take its time on a busy machine until it has attached to them.
+    monkeypatch.setattr(tampering, "_ATTACH_TIMEOUT_S", PATIENCE_S)
 
     def of(*pids: int) -> None:
         all_ = [pods.PodProcess(pid=pid, name="python", container="c") for pid in pids]
@@ -161,11 +163,18 @@ def test_a_process_goes_on_when_its_strace_is_killed(
 
 
 def test_syncs_pass_again_by_themselves_when_no_harness_comes_back(
-    tmp_path: Path, pod_of: Callable[[int], None]
+    tmp_path: Path, pod_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tampering, "_ATTACH_TIMEOUT_S", 5.0)
+    seconds = 0.5
+    began: tampering.TamperedCalls | None = None
     with running(SYNCS, str(tmp_path / "file")) as victim:
         pod_of(victim.pid)
-        tampering.begin(UID, FAILING_SYNCS, seconds=0.5)
+        while began is None:
+            assert seconds < PATIENCE_S
+            with suppress(tampering.NotTraced):  # it was over before anybody saw that it had begun
+                began = tampering.begin(UID, FAILING_SYNCS, seconds=seconds)
+            seconds *= 4
         deadline = time.monotonic() + PATIENCE_S
         while tampering.look(UID, TamperingKind.FAILING).traced:
             assert time.monotonic() < deadline
@@ -185,7 +194,6 @@ def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
             victim.wait(timeout=60)
         return tracers(pids)
 
-    monkeypatch.setattr(tampering, "_ATTACH_TIMEOUT_S", 60.0)
     monkeypatch.setattr(tampering, "_tracers", looked_for_too_late)
     with running(ENDS, str(tmp_path / "file")) as victim, running(SLEEPS) as bystander:
         pod_of(victim.pid, bystander.pid)

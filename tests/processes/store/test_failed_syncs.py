@@ -38,6 +38,8 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
     machine share, and who begins or ends faults ends every strace that writes to that file.
     """
 
+    monkeypatch.setattr(tampering, "_ATTACH_TIMEOUT_S", PATIENCE_S)
+
     def of(pid: int) -> str:
         only = [pods.PodProcess(pid=pid, name="python", container="c")]
         monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)

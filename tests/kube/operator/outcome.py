@@ -138,6 +138,12 @@ def replicas_at(address: str) -> list[ReplicaStatus]:
         return []  # it hasn't started yet, or dies
 
 
+def are_even(addresses: Iterable[str]) -> bool:
+    """Whether all data nodes at these addresses hold replicas that have applied the same."""
+    applied = [{r.group: r.applied for r in replicas_at(address)} for address in addresses]
+    return bool(applied[0]) and all(each == applied[0] for each in applied)
+
+
 def _gate(pod: Mapping[str, Any]) -> str:
     conditions = pod.get("status", {}).get("conditions", [])
     gate = next((c for c in conditions if c["type"] == "zonequake.io/caught-up"), None)

@@ -47,6 +47,9 @@ from zonequake_target_etcd.members import (
 
 pytestmark = pytest.mark.timeout(600)
 
+TRIES = 3
+"""On a machine that stands still no member may have been asked before the time is up."""
+
 
 class TlsEtcd:
     """The members of a run whose arguments name certificates, on this machine's loopback."""
@@ -269,10 +272,13 @@ async def test_a_client_that_is_not_let_in_says_why_and_sends_nothing(
     monkeypatch.setattr("zonequake_target_etcd.client.wire.CONNECT_TIMEOUT_S", 2.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.CHECK_TIMEOUT_S", 2.0)
     monkeypatch.setattr("zonequake_load.targets.member_client.OPEN_TIMEOUT_S", 5.0)
-    refused = EtcdTarget("z", etcd.seeds, rng=random.Random(1), secret=wrong)
-    with pytest.raises(TargetError) as told:
-        await refused.open()
-    assert words in str(told.value)
+    said: list[str] = []
+    while not said or words not in said[-1]:
+        assert len(said) < TRIES, said
+        refused = EtcdTarget("z", etcd.seeds, rng=random.Random(1), secret=wrong)
+        with pytest.raises(TargetError) as told:
+            await refused.open()
+        said.append(str(told.value))
     # An operation that is asked for nevertheless certainly had no effect.
     refused.connect()
     outcome = await refused.execute(write(7), limits(retry=False))

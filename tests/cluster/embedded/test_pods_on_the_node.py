@@ -12,6 +12,8 @@ from zonequake_cluster.embedded import EmbeddedCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
+TRIES = 3
+
 
 class OfOneSet(Probes):
     """The two probe pods of `probe.yaml`."""
@@ -72,19 +74,26 @@ def test_a_volume_is_kept_when_its_pod_is_deleted(probes: OfOneSet) -> None:
 
 
 def test_a_pod_deleted_by_force_is_found_under_its_name_at_once(probes: OfOneSet) -> None:
+    took_s: list[tuple[float, float]] = []
+    while not any(ready_s < 5 and again_s < 15 for ready_s, again_s in took_s):
+        assert len(took_s) < TRIES, took_s
+        took_s.append(times_until_found(probes))
+
+
+def times_until_found(probes: OfOneSet) -> tuple[float, float]:
+    """Seconds until a pod that is ready is found under its name, and after it was deleted; longer
+    where the machine stands still meanwhile."""
     name = "lookup?name=probe-0.peers.probes.svc"
     probes.wait_until_ready()
-    assert (
-        until(lambda: probes.ask("probe-1", name) == probes.pod("probe-0")["status"]["podIP"]) < 5
-    )
+    ready_s = until(lambda: probes.ask("probe-1", name) == probes.pod("probe-0")["status"]["podIP"])
     deleted = probes.delete_by_force("probe-0")
-    took_s = until(
+    again_s = until(
         lambda: (
             (pod := probes.pod("probe-0"))["metadata"]["uid"] != deleted
             and probes.ask("probe-1", name) == pod["status"].get("podIP")
         )
     )
-    assert took_s < 15
+    return ready_s, again_s
 
 
 def test_a_service_is_reached_by_its_name_and_other_names_do_not_exist(probes: OfOneSet) -> None:

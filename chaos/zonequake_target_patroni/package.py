@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
 from zonequake_protocol.client import Value
 from zonequake_target_patroni.alteration import IN_PAGES
-from zonequake_target_patroni.image.start import dynamic, parameters_of
+from zonequake_target_patroni.image.start import SSL, dynamic, parameters_of
 
 NAME = "patroni"
 """Of the target, and of each member's container."""
@@ -39,6 +40,9 @@ OWN_VARIABLES = frozenset(
     {"CLIENTS", "FSYNC", "LABELS", "NAMESPACE", "PEERS", "SCOPE", "SCOPE_LABEL", "SERVICE"}
 )
 """Those by which `image/start.py` is told the member's place."""
+
+OF_PROGRAMS = ("PATRONI_", "PG")
+"""How variables begin that Patroni, or PostgreSQL's programs, read before their files."""
 
 CONNECT = "zonequake_target_patroni.image.client:connect"
 
@@ -235,17 +239,17 @@ class PatroniPackage(TargetPackage):
 
     async def deployment(self, place: TargetPlace) -> Deployment:
         self.check_release(place.installation)
-        image = place.run.spec.target.image
-        if image is None:
-            image = await asyncio.to_thread(_own_image, place)
         members = MemberSet.of(
             place,
             target=self.name,
             program=PROGRAM,
             ports=PORTS,
-            image=image,
             account=place.installation.target_account,
         )
+        image = place.run.spec.target.image
+        if image is None:  # only now: what can't be is refused before an image is built
+            image = await asyncio.to_thread(_own_image, place)
+            members = replace(members, image=image)
         return MemberSetDeployment(
             place,
             client=ClientCode(connect=CONNECT, image=image, takes_secret=True),
@@ -263,8 +267,14 @@ class PatroniPackage(TargetPackage):
             yield from _unsuited_secret(dynamic(run.spec.target.args), run)
         except ValueError as error:
             yield str(error)
-        for name in sorted(OWN_VARIABLES & set(run.spec.target.env)):
-            yield f"target.env has {name}, which the run sets itself: leave it out"
+        for name in sorted(run.spec.target.env):
+            if name in OWN_VARIABLES:
+                yield f"target.env has {name}, which the run sets itself: leave it out"
+            if name.startswith(OF_PROGRAMS):
+                yield (
+                    f"target.env has {name}, which would win over the run's configuration without "
+                    "a word: give settings in target.args"
+                )
 
     def check_release(self, installation: Installation) -> None:
         if not installation.target_account:
@@ -276,7 +286,7 @@ class PatroniPackage(TargetPackage):
 
 def _unsuited_secret(settings: Mapping[str, Any], run: ChaosRun) -> Iterator[str]:
     """Yields where members and clients would not both speak TLS, as text."""
-    speaks = settings["postgresql"]["parameters"].get("ssl") in (True, "on")
+    speaks = settings["postgresql"]["parameters"].get(SSL) == "on"
     secret = run.spec.target.client_secret
     if secret is not None and not speaks:
         yield (

@@ -40,14 +40,34 @@ SETTINGS = frozenset(
 
 OF_POSTGRESQL = frozenset(
     {
-        *("parameters", "pg_hba", "pg_ident", "recovery_conf", "use_pg_rewind", "use_slots"),
+        *("parameters", "pg_ident", "recovery_conf", "use_pg_rewind", "use_slots"),
         *("remove_data_directory_on_diverged_timelines", "remove_data_directory_on_rewind_failure"),
     }
 )
-"""Names below `postgresql`."""
+"""Names below `postgresql`, but `pg_hba`, which the run sets for each member."""
 
 PARAMETER = re.compile(r"[A-Za-z_]\w*")
 """A parameter of PostgreSQL itself, and of no extension."""
+
+OWN_PARAMETERS = {
+    "fsync": "the zone's fsync says it",
+    "superuser_reserved_connections": "the run sets it",
+    "unix_socket_directories": "the run sets it",
+    **dict.fromkeys(
+        ("cluster_name", "hot_standby", "listen_addresses", "port"), "Patroni sets it itself"
+    ),
+}
+"""Parameters for which each member's own configuration would win without a word, and why."""
+
+WHOLE_NUMBERS = frozenset(
+    {
+        *("loop_wait", "max_timelines_history", "maximum_lag_on_failover", "primary_start_timeout"),
+        *("primary_stop_timeout", "retry_timeout", "synchronous_node_count", "ttl"),
+    }
+)
+"""Settings that are not negative. Patroni takes its default for what is no number."""
+
+SSL = "ssl"
 
 SWITCHES = frozenset(
     {
@@ -65,16 +85,28 @@ def dynamic(args: Sequence[str]) -> dict[str, Any]:
         "loop_wait": 1,
         "retry_timeout": 2,
         "primary_start_timeout": 0,
-        "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 300}},
+        "postgresql": {
+            "use_pg_rewind": True,
+            "parameters": {
+                "max_connections": 300,
+                "shared_buffers": "64MB",
+                "checkpoint_timeout": "30s",
+            },
+        },
     }
+    named = set[str]()
     for word in args:
         name, separator, text = word.partition("=")
         if not separator or not all(name.split(".")):
             raise ValueError(f"target.args has {word!r}: expected NAME=VALUE, a setting of Patroni")
+        if name.startswith("postgresql.parameters."):
+            name = name.lower()  # as PostgreSQL does
+        if name in named:
+            raise ValueError(f"target.args has {name} twice: leave one out")
+        named.add(name)
         *folders, last = name.split(".")
         _check_name(word, name.split("."))
-        if name in SWITCHES and text not in ("true", "false"):
-            raise ValueError(f"target.args has {word!r}: expected {name}=true or {name}=false")
+        _check_value(word, name, text)
         place = settings
         for folder in folders:
             place = place.setdefault(folder, {})
@@ -85,6 +117,17 @@ def dynamic(args: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             place[last] = text
     return settings
+
+
+def _check_value(word: str, name: str, text: str) -> None:
+    """Raises ValueError for a value that Patroni or PostgreSQL would take for another."""
+    for switch in SWITCHES:
+        if name.startswith(f"{switch}.") or (name == switch and text not in ("true", "false")):
+            raise ValueError(f"target.args has {word!r}: expected {switch}=true or {switch}=false")
+    if name in WHOLE_NUMBERS and not re.fullmatch("[0-9]+", text):
+        raise ValueError(f"target.args has {word!r}: expected a whole number that is not negative")
+    if name == f"postgresql.parameters.{SSL}" and text not in ("on", "off"):
+        raise ValueError(f"target.args has {word!r}: expected {name}=on or {name}=off")
 
 
 def parameters_of(settings: Mapping[str, Any]) -> list[str]:
@@ -100,6 +143,9 @@ def _check_name(word: str, parts: Sequence[str]) -> None:
         known, what = OF_POSTGRESQL, "one below postgresql"
     elif parts[1:2] == ["parameters"] and not PARAMETER.fullmatch(".".join(parts[2:])):
         raise ValueError(f"target.args has {word!r}: expected the name of one parameter")
+    elif parts[1:2] == ["parameters"] and parts[2] in OWN_PARAMETERS:
+        why = OWN_PARAMETERS[parts[2]]
+        raise ValueError(f"target.args has {word!r}, and {why}: leave it out")
     else:
         return
     raise ValueError(f"target.args has {word!r}: expected {what}: {', '.join(sorted(known))}")
@@ -141,8 +187,6 @@ def configuration(
             "basebackup": [{"checkpoint": "fast"}],
             "parameters": {
                 "unix_socket_directories": OWN,
-                "shared_buffers": "64MB",
-                "checkpoint_timeout": "30s",
                 "superuser_reserved_connections": RESERVED,
                 "fsync": "on" if fsync else "off",
                 "zonequake.member": pod,

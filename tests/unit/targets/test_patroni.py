@@ -440,11 +440,37 @@ def test_settings_are_patronis_own_by_their_places() -> None:
     assert found["postgresql"]["use_pg_rewind"] is True
 
 
+def test_no_members_own_configuration_wins_over_a_setting_that_is_allowed() -> None:
+    """Patroni takes a member's own over the cluster's."""
+    own = start.configuration(
+        {"POD": "p", "SERVICE": "s", "CLIENTS": "1", "PEERS": "2", "SCOPE": "z", "NAMESPACE": "n"}
+        | {"LABELS": "{}", "SCOPE_LABEL": "l"},
+        [],
+        storage="0f",
+        fsync=True,
+    )["postgresql"]
+    assert own.keys() & start.OF_POSTGRESQL == {"parameters"}
+    allowed = {name for name in own["parameters"] if name not in start.OWN_PARAMETERS}
+    assert allowed == {"zonequake.member"}, "whose name is refused, as an extension's"
+    changed = start.dynamic(["postgresql.parameters.Checkpoint_Timeout=5min"])
+    assert changed["postgresql"]["parameters"]["checkpoint_timeout"] == "5min"
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
         ("target.args=[--sync]", "expected NAME=VALUE"),
         ("target.args=['ttl.x=1']", "ttl is a value"),
+        ("target.args=[ttl=5, ttl=6]", "has ttl twice"),
+        ("target.args=[ttl=abc]", "expected a whole number"),
+        ("target.args=['loop_wait=-1']", "expected a whole number"),
+        ("target.args=['synchronous_mode.x=true']", "expected synchronous_mode=true or"),
+        ("target.args=['postgresql.pg_hba=5']", "expected one below postgresql: par"),
+        ("target.args=['postgresql.parameters.fsync=off']", "and the zone's fsync says it"),
+        ("target.args=['postgresql.parameters.PORT=1']", "and Patroni sets it itself"),
+        ("target.args=['postgresql.parameters.SSL=yes']", "parameters.ssl=on or"),
+        ("target.env={PATRONI_NAME: x}", "would win over the run's configuration"),
+        ("target.env={PGDATA: x}", "would win over the run's configuration"),
         ("target.args=['synchronos_mode=true']", "expected a setting of Patroni: check_timeline"),
         ("target.args=['postgresql.paramters.wal_level=x']", "expected one below postgresql: par"),
         ("target.args=['postgresql={}']", "expected one below postgresql: par"),
@@ -492,12 +518,14 @@ class Told:
 
 async def test_a_parameter_that_the_server_has_not_is_an_error() -> None:
     names = start.parameters_of(start.dynamic(["postgresql.parameters.synchronous_comit=on"]))
-    assert names == ["max_connections", "synchronous_comit"]
+    assert names == [
+        *("checkpoint_timeout", "max_connections", "shared_buffers", "synchronous_comit")
+    ]
     told = Told("synchronous_comit\n")
     members = package.PatroniMembers(cast("Kube", told), run_id="r1", parameters=names)
     with pytest.raises(UsageError, match=r"synchronous_comit, which PostgreSQL 15\.20 with"):
         await members.version("zq-patroni-default-0")
-    assert "'{max_connections,synchronous_comit}'" in told.asked
+    assert ",shared_buffers,synchronous_comit}'" in told.asked
     told.rows = ""
     assert await members.version("zq-patroni-default-0") == "15.20 with Patroni 3.0.2"
 

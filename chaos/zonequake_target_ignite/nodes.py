@@ -17,7 +17,7 @@ from zonequake_chaos.kit.member_set import DATA_FOLDER, MemberSet, member_object
 from zonequake_chaos.load.installation import Installation
 from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.objects import HANDS_CONTAINER, Json
-from zonequake_target_ignite.settings import added, settings_of, speaks_tls
+from zonequake_target_ignite.settings import OWN, added, settings_of, speaks_tls
 from zonequake_target_ignite.zone.definition import PERSISTENT, VOLATILE
 
 PROGRAM = "java"
@@ -71,7 +71,7 @@ def configuration(members: MemberSet) -> str:
         "rest": {"port": REST_PORT},
         "raft": {"fsync": members.fsync},
         "storage": {"profiles": [persistent, volatile]},
-        "failureHandler": {"handler": {"type": "stopOrHalt"}},
+        **OWN,
     }
     return json.dumps({"ignite": added(settings, settings_of(members.settings.args))}, indent=1)
 

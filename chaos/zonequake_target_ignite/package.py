@@ -54,18 +54,17 @@ class IgnitePackage(TargetPackage):
     )
 
     async def deployment(self, place: TargetPlace) -> Deployment:
-        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
-        members = MemberSet.of(place, target=self.name, program=PROGRAM, ports=PORTS, image=image)
+        members = MemberSet.of(place, target=self.name, program=PROGRAM, ports=PORTS)
         files = {
             CONFIGURATION: configuration(members),
             LOGGING: LOGGING_TEXT,
             **status_server_sources(self.client),
         }
+        members = replace(members, files=files, volume_size="2Gi")
+        # Only now: what can't be is refused before an image is built.
+        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
         return IgniteDeployment(
-            place,
-            target=self.name,
-            client=self.client,
-            members=replace(members, files=files, volume_size="2Gi"),
+            place, target=self.name, client=self.client, members=replace(members, image=image)
         )
 
     def unsuited(self, run: ChaosRun) -> Iterator[str]:

@@ -19,6 +19,12 @@ PREFIX = "ignite."
 SPEAKS_TLS = "clientConnector.ssl.enabled"
 CLIENT_AUTH = "clientConnector.ssl.clientAuth"
 
+OWN: Mapping[str, Any] = {"failureHandler": {"handler": {"type": "stopOrHalt"}}}
+"""Settings of the run's that a scenario may change."""
+
+TEXTS = frozenset({"password", "path"})
+"""The last names of settings that are text, also if they look like numbers."""
+
 KEPT = {
     "network.port": "the run sets it itself",
     "network.nodeFinder": "the run sets it itself",
@@ -33,7 +39,7 @@ KEPT = {
 def settings_of(args: Sequence[str]) -> dict[str, object]:
     """Returns the settings by their names without `ignite.`; a value is JSON, or else text.
 
-    Raises UsageError for a word that is none.
+    Raises UsageError for a word that is none, and for a group of settings: each has its own word.
     """
     found: dict[str, object] = {}
     for word in args:
@@ -45,16 +51,38 @@ def settings_of(args: Sequence[str]) -> dict[str, object]:
             )
         if name in found:
             raise UsageError(f"target.args has {PREFIX}{name} twice: leave one out")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
+        found[name] = _value(name, text)
+        if isinstance(found[name], dict):
+            raise UsageError(
+                f"target.args has {word!r}, a group of settings: give each by its whole name"
+            )
+    for name in found:
+        for other in found:
+            if other.startswith(f"{name}."):
+                raise UsageError(
+                    f"target.args has {PREFIX}{name} and {PREFIX}{other}: the first is a value, "
+                    "and can't be a group, too"
+                )
     return found
+
+
+def _value(name: str, text: str) -> object:
+    """Returns a value as it is meant: numbers, true and false, lists and quoted text are JSON."""
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except ValueError:
+        return text
+    is_text = name.rpartition(".")[2] in TEXTS
+    return text if is_text and not isinstance(value, str) else value
+
+
+def _no_number(constant: str) -> object:
+    raise ValueError(constant)
 
 
 def added(own: Mapping[str, Any], settings: Mapping[str, object]) -> dict[str, Any]:
     """Returns the configuration with these settings. Raises UsageError where one is below a value
-    that is no group.
+    of the run.
     """
     all_of_them = copy.deepcopy(dict(own))
     for name, value in settings.items():
@@ -81,7 +109,7 @@ def unsuited_settings(target: RunTarget) -> Iterator[str]:
     """
     try:
         settings = settings_of(target.args)
-        added({}, settings)
+        added(OWN, settings)
     except UsageError as error:
         yield str(error)
         return
@@ -89,7 +117,7 @@ def unsuited_settings(target: RunTarget) -> Iterator[str]:
         for kept, why in KEPT.items():
             if f"{name}.".startswith(f"{kept}.") or kept.startswith(f"{name}."):
                 yield f"target.args has {PREFIX}{name}, and {why}: leave it out"
-    if settings.get(CLIENT_AUTH) == "require":
+    if str(settings.get(CLIENT_AUTH)).lower() == "require":  # Ignite takes it in any case
         yield (
             f"target.args has {PREFIX}{CLIENT_AUTH}=require, and the program beside each node, "
             "which asks it for its state, has no certificate: leave it out"

@@ -90,6 +90,10 @@ class ShutOut:
 
     def __init__(self, log: Path) -> None:
         self._log = log
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was read: the process is gone, and the next one begins a new log."""
         self._read = 0
         self._told = False
 
@@ -97,11 +101,12 @@ class ShutOut:
         """Reads on in the node's log, and returns whether the node is shut out now."""
         with contextlib.suppress(OSError), self._log.open("rb") as file:
             if file.seek(0, io.SEEK_END) < self._read:  # of a process that began meanwhile
-                self._read, self._told = 0, False
+                self.forget()
             file.seek(self._read)
             new = file.read()
-            self._read += len(new)
-            self._told |= is_refused(node, new.decode(errors="replace"))
+            whole = new.rfind(b"\n") + 1  # of a line that is being written, the rest comes later
+            self._read += whole
+            self._told |= is_refused(node, new[:whole].decode(errors="replace"))
         return self._told and physical == [node]
 
 
@@ -155,6 +160,7 @@ class WatchedNode:
                 self._table = None  # it may come back as another cluster's
                 if _is_gone(error):
                     self._newest = None
+                    self._shut_out.forget()
             await asyncio.sleep(EVERY_S)
 
     async def watch_others(self, session: aiohttp.ClientSession) -> None:

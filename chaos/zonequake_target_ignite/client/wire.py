@@ -56,6 +56,7 @@ class NodeConnection:
         self.node = node
         self.lost = ""
         self.received = 0
+        self.is_retired = False
         self._address = address
         self._reader = reader
         self._writer = writer
@@ -108,6 +109,8 @@ class NodeConnection:
             return await waiting
         finally:
             self._waiting.pop(number, None)
+            if self.is_retired and self.idle:
+                self.end("it was silent")
 
     @property
     def _open(self) -> bool:
@@ -115,6 +118,12 @@ class NodeConnection:
         and uvloop's raises.
         """
         return not self.lost and not self._writer.is_closing()
+
+    def retire(self) -> None:
+        """Closes the connection once nothing waits on it any more."""
+        self.is_retired = True
+        if self.idle:
+            self.end("it was silent")
 
     @property
     def idle(self) -> bool:
@@ -203,10 +212,8 @@ class IgniteWire:
         for address, opening in list(self._connections.items()):
             if opening.done() and _usable(opening) and opening.result() is silent:
                 del self._connections[address]
-                self._retired.append(silent)
-        for each in [each for each in self._retired if each.idle]:
-            each.end("it was silent")
-            self._retired.remove(each)
+                self._retired = [each for each in self._retired if not each.lost] + [silent]
+                silent.retire()
 
     async def _opened(self, address: str) -> NodeConnection:
         try:

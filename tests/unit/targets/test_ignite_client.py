@@ -177,6 +177,26 @@ async def test_a_request_that_waits_takes_no_other_with_it(node: PretendedNode) 
     await target.close()
 
 
+async def test_a_silent_connection_is_closed_when_its_last_request_ends(
+    node: PretendedNode,
+) -> None:
+    target = made(node)
+    await target.open()
+    node.loses = True
+    long = asyncio.create_task(ask(target, Function.WRITE, "a", value=1))
+    await node.changing.wait()
+    short = asyncio.create_task(ask(target, Function.WRITE, "b", value=1, attempt_ms=300))
+    assert (await short).type is Type.INFO
+    wire = target._wire
+    assert wire is not None
+    (retired,) = wire._retired
+    assert (retired.lost, retired.idle) == ("", False)
+    long.cancel()
+    await asyncio.gather(long, return_exceptions=True)
+    assert (retired.lost, retired.idle) == ("it was silent", True)
+    await target.close()
+
+
 async def test_a_connection_that_breaks_leaves_a_write_unknown(
     target: IgniteTarget, node: PretendedNode
 ) -> None:

@@ -311,6 +311,14 @@ def test_a_node_is_shut_out_if_it_is_refused_and_alone(tmp_path: Path) -> None:
     assert shut_out.look("n1", physical=["n1"])
     log.write_text("INFO\n")
     assert not shut_out.look("n1", physical=["n1"]), "it was restarted"
+    half = len(REFUSED) // 2
+    log.write_text("INFO\n" + REFUSED[:half])
+    assert not shut_out.look("n1", physical=["n1"])
+    log.write_text("INFO\n" + REFUSED)
+    assert shut_out.look("n1", physical=["n1"]), "a line that was being written is read again"
+    shut_out.forget()
+    log.write_text("INFO: a longer log\n" * 50)
+    assert not shut_out.look("n1", physical=["n1"]), "of another process"
 
 
 def test_a_primary_tells_who_is_behind_it_and_by_how_much() -> None:
@@ -351,6 +359,7 @@ async def test_a_status_outlives_a_slow_answer_and_not_the_process(
 ) -> None:
     """A dead node would be seen to answer, and to be primary, until its status is old."""
     watched = WatchedNode(zone="z1", rest="http://n", client="n:1", log=Path("log"))
+    watched._shut_out._told = True
     looked, calls = asyncio.Event(), itertools.count(1)
 
     async def look(_: object) -> NodeSight:
@@ -371,3 +380,4 @@ async def test_a_status_outlives_a_slow_answer_and_not_the_process(
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     assert (watched.newest is not None) == stays
+    assert watched._shut_out._told == stays, "the next process begins another log"

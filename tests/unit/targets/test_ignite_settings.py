@@ -17,7 +17,6 @@ from tests.unit.targets.secret_folder import secret_in
 from tests.unit.targets.test_ignite_nodes import containers, members
 from zonequake_chaos.scenario.run import RunTarget
 from zonequake_cluster.supply.certificate_authority import Authority
-from zonequake_kube.errors import UsageError
 from zonequake_load.errors import AttemptError, TargetError
 from zonequake_load.operation import Function, Limits, Operation, Type
 from zonequake_load.pod.control import ReadsAt
@@ -25,7 +24,7 @@ from zonequake_load.targets.context import ClientContext
 from zonequake_target_ignite.client import connect
 from zonequake_target_ignite.client.target import PARTITIONS, IgniteTarget
 from zonequake_target_ignite.nodes import configuration
-from zonequake_target_ignite.settings import KEPT, unsuited_settings
+from zonequake_target_ignite.settings import KEPT, settings_of, unsuited_settings
 from zonequake_target_ignite.status_server import WatchedNode
 
 TLS = "ignite.clientConnector.ssl.enabled=true"
@@ -35,7 +34,7 @@ STORE = "ignite.clientConnector.ssl.keyStore"
 def test_settings_stand_in_the_file_of_each_node_and_are_no_words_of_its_program() -> None:
     words = [
         *("ignite.raft.responseTimeoutMillis=5000", TLS, f"{STORE}.path=/tls/keystore.p12"),
-        *(f'{STORE}.password="123456"', "ignite.failureHandler.handler.type=noop"),
+        *(f"{STORE}.password=123456", "ignite.failureHandler.handler.type=noop"),
     ]
     settings = RunTarget(args=words)
     found = json.loads(configuration(members(settings=settings)))["ignite"]
@@ -58,13 +57,16 @@ def test_settings_stand_in_the_file_of_each_node_and_are_no_words_of_its_program
         (["ignite.raft"], None, "expected ignite.NAME=VALUE"),
         (["ignite..x=1"], None, "expected ignite.NAME=VALUE"),
         (["ignite.x=1", "ignite.x=2"], None, "has ignite.x twice"),
-        (["ignite.x=1", "ignite.x.y=2"], None, "x is a value"),
-        (["ignite.network={}"], None, "ignite.network, and the run sets it itself"),
+        (["ignite.x=1", "ignite.x.y=2"], None, "ignite.x and ignite.x.y: the first is a value"),
+        (["ignite.x.y=2", "ignite.x=1"], None, "ignite.x and ignite.x.y: the first is a value"),
+        (["ignite.failureHandler.handler.type.x=1"], None, "type is a value, and no group"),
+        (["ignite.network=[]"], None, "ignite.network, and the run sets it itself"),
+        ([STORE.replace(".keyStore", '={"enabled": true}')], None, "a group of settings: give"),
         (["ignite.rest.ssl.enabled=true"], None, "the harness ask every node by it"),
         ([TLS], None, "name a Secret with the authority of the nodes"),
         ([], "mine", "target.clientSecret is mine, and target.args has no ignite.clientC"),
         ([TLS.replace("true", "yes")], None, "ssl.enabled=yes: expected true or false"),
-        ([TLS, "ignite.clientConnector.ssl.clientAuth=require"], "mine", "no certificate"),
+        ([TLS, "ignite.clientConnector.ssl.clientAuth=Require"], "mine", "no certificate"),
     ],
 )
 def test_a_setting_that_can_not_be_is_refused(
@@ -83,10 +85,18 @@ def test_each_kept_setting_is_refused_with_its_reason_and_others_are_not() -> No
     assert list(unsuited_settings(both)) == []
 
 
-def test_a_setting_below_a_value_of_the_run_is_refused() -> None:
-    settings = RunTarget(args=["ignite.failureHandler.handler.type.x=1"])
-    with pytest.raises(UsageError, match="type is a value, and no group"):
-        configuration(members(settings=settings))
+def test_a_value_is_json_or_else_text() -> None:
+    words = ["ignite.a=1e5", "ignite.b=[1]", "ignite.c=NaN", "ignite.d=", 'ignite.e="1"']
+    found = settings_of([*words, "ignite.f.password=1e5", 'ignite.g.path="/1"'])
+    assert found == {
+        "a": 1e5,
+        "b": [1],
+        "c": "NaN",
+        "d": "",
+        "e": "1",
+        "f.password": "1e5",
+        "g.path": "/1",
+    }
 
 
 @pytest.fixture

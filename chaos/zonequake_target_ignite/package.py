@@ -61,8 +61,9 @@ class IgnitePackage(TargetPackage):
             **status_server_sources(self.client),
         }
         members = replace(members, files=files, volume_size="2Gi")
-        # Only now: what can't be is refused before an image is built.
-        image = place.run.spec.target.image or await asyncio.to_thread(_own_image, place)
+        image = place.run.spec.target.image
+        if image is None:  # only now: what can't be is refused before an image is built
+            image = await asyncio.to_thread(_own_image, place)
         return IgniteDeployment(
             place, target=self.name, client=self.client, members=replace(members, image=image)
         )

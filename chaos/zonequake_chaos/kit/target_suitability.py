@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonequake_chaos.kit.limits.member_limits import check_files, check_folders
+from zonequake_chaos.kit.member_set import DATA_FOLDER, TMP_FOLDER
 from zonequake_chaos.kit.target import TargetPackage
 from zonequake_chaos.scenario.run import ChaosRun, RunTarget
 from zonequake_kube.errors import UsageError
@@ -17,6 +19,7 @@ def check_suited(package: TargetPackage, run: ChaosRun) -> None:
         *package.unsuited(run),
         *_unused_secret(package, run.spec.target.client_secret),
         *_unknown_version(package, run.spec.target),
+        *_unmountable(package, run.spec.target),
     ]
     if problems:
         raise UsageError(
@@ -54,6 +57,20 @@ def _unknown_version(package: TargetPackage, target: RunTarget) -> Iterator[str]
             f"found target.version {version} and the image {target.image}, expected one of them: "
             "leave out either (`--set target.version=null` does, for a scenario that has it)"
         )
+
+
+def _unmountable(package: TargetPackage, target: RunTarget) -> Iterator[str]:
+    """Yields the files and Secrets that no set of members can mount, as text; `MemberSet` checks
+    them again with the target's own files.
+    """
+    if package.in_release:
+        return
+    volumes = (DATA_FOLDER, TMP_FOLDER)
+    try:
+        check_files({}, target.files, folders=volumes)
+        check_folders(target.secrets, taken={*volumes, *target.files})
+    except UsageError as error:
+        yield str(error)
 
 
 def _unclaimed(package: TargetPackage, run: ChaosRun) -> Iterator[str]:

@@ -49,7 +49,7 @@ def test_a_single_member_has_no_followers_and_no_traffic_between_members(
     assert not any(words in one for one in refused("etcd", scenario, *overrides))
 
 
-@pytest.mark.parametrize("target", ["ignite", "pysyncobj", "toy"])
+@pytest.mark.parametrize("target", ["pysyncobj", "toy"])
 def test_a_secret_for_a_client_that_takes_none_is_refused(target: str) -> None:
     package = importlib.import_module(f"zonequake_target_{target}.package").TARGET
     run = manifest.load("leader-kill", ["target.clientSecret=s"])
@@ -107,3 +107,17 @@ def test_the_page_of_faults_names_the_targets_that_take_each() -> None:
             assert told == {"all"}, fault
         else:
             assert told == takers, fault
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ("target.secrets={/tls: s, /tls/y: t}", "target.secrets has /tls, and /tls/y is mounted"),
+        ("target.secrets={/data/x: s}", "target.secrets has /data/x, and /data is mounted"),
+        ("target.files={/tmp/x: text}", "/tmp/x is in /tmp, a volume of each member"),
+    ],
+)
+def test_what_members_can_not_mount_is_refused_before_anything(changed: str, words: str) -> None:
+    run = manifest.load("leader-kill", [changed, "zones.0.partitions=1"])
+    with pytest.raises(UsageError, match=re.escape(words)):
+        check_suited(find_target("etcd"), run)

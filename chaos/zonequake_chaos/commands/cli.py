@@ -141,7 +141,7 @@ def run(
     import uvloop
 
     from zonequake_chaos.commands.repeat import RepeatedRuns, run_series
-    from zonequake_chaos.commands.run import RunOptions, planned, print_dry_run
+    from zonequake_chaos.commands.run import RunOptions, print_dry_run
     from zonequake_chaos.commands.upload import chosen_location
 
     folder, store = chosen_location(out)
@@ -159,8 +159,7 @@ def run(
     )
 
     if dry_run:
-        planned(options)
-        uvloop.run(print_dry_run(options, where.place(), console))
+        uvloop.run(print_dry_run(options, where.place, console))
         return
     series = RepeatedRuns(
         repeat=repeat,

@@ -124,14 +124,20 @@ def planned(options: RunOptions) -> ChaosRun:
     return run
 
 
-async def print_dry_run(options: RunOptions, place: ReleasePlace, console: Console) -> None:
-    """Prints the plan with the targets as they would be now. Changes nothing."""
+async def print_dry_run(
+    options: RunOptions, place: Callable[[], ReleasePlace], console: Console
+) -> None:
+    """Prints the plan with the targets as they would be now. Changes nothing.
+
+    Only a target that is there before the run is looked at, and needs a `place`, which raises
+    UsageError without a cluster.
+    """
     run = planned(options)
     seed = seed_of(options)
     package = find_target(run.spec.target.name)
     plan = build_plan(run, seed=seed, target=_made_by_run(package))
     if package.in_release:  # others are made by the run
-        async with await place.connect() as kube:
+        async with await place().connect() as kube:
             view = await _view(kube, package.standing_members(kube))
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)

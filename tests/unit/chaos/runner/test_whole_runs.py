@@ -683,7 +683,7 @@ async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_c
     with pytest.raises(PlanRefused, match=r"declare spec.floor: \{aliveReplicas: 1\}"):
         await run_once(asked, nowhere, quiet_console())
     with pytest.raises(PlanRefused):
-        await print_dry_run(asked, nowhere, quiet_console())
+        await print_dry_run(asked, lambda: nowhere, quiet_console())
     assert not (tmp_path / "run").exists()
 
 
@@ -708,11 +708,27 @@ async def test_a_namespace_that_did_not_agree_gets_no_chaos(
     assert cluster.zone is None
 
 
+def test_a_dry_run_of_a_target_that_the_run_makes_needs_no_cluster(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    words = ["zonequake", "run", "leader-kill", "--dry-run", "--target"]
+    for target, code in (("etcd", 0), ("zonequake", 254)):
+        monkeypatch.setattr("sys.argv", [*words, target, "--set", "zones.0.partitions=1"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+    told = capsys.readouterr()
+    assert "etcd with 3 members" in told.out
+    assert "no cluster" in told.err
+
+
 async def test_a_dry_run_shows_targets_and_changes_nothing(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     console = quiet_console()
-    await print_dry_run(ask("kill-all", tmp_path / "run"), place, console)
+    await print_dry_run(ask("kill-all", tmp_path / "run"), lambda: place, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "process kill of all data nodes" in text
     assert "now: zq-default-0, zq-default-1, zq-default-2" in text

@@ -21,11 +21,7 @@ from zonequake_chaos.kit.target import (
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_cluster.images.releases import ETCD_EXPECTED, ETCD_PATTERN
 from zonequake_kube.errors import UsageError
-from zonequake_target_etcd.interface.arguments import (
-    unsuited_arguments,
-    unsuited_environment,
-    unsuited_secret,
-)
+from zonequake_target_etcd.interface.arguments import unsuited_options, unsuited_secret
 from zonequake_target_etcd.members import (
     METRICS_PORT,
     OWN_OPTIONS,
@@ -78,8 +74,7 @@ class EtcdPackage(TargetPackage):
     def unsuited(self, run: ChaosRun) -> Iterator[str]:
         target = run.spec.target
         yield from unsuited_to_one_group(run)
-        yield from unsuited_arguments(target.args, OWN_OPTIONS)
-        yield from unsuited_environment(target.env, OWN_OPTIONS)
+        yield from unsuited_options(target.args, target.env, OWN_OPTIONS)
         yield from unsuited_secret(target.args, target.client_secret)
 
 

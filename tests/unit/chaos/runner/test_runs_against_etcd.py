@@ -256,11 +256,6 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         ("clock-step", (), f"keep one, for instance by --set '{ONE_ZONE}'"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),
         ("leader-kill", ("expectations={resets: 1}",), "expects forced resets"),
-        ("leader-kill", ("target.args=[--heartbeat-interval=300]",), "at least 5 times"),
-        ("leader-kill", ("target.args=[--name, x]",), "--name, which the run sets itself"),
-        ("leader-kill", ("target.args=[--election-timeout]",), "expected milliseconds"),
-        ("leader-kill", ("target.args=[--config-file, /a]",), "--config-file, which the run sets"),
-        ("leader-kill", ("target.env={ETCD_DATA_DIR: /a}",), "ETCD_DATA_DIR, whose option the run"),
         ("leader-kill", ("target.env={POD: a}",), "POD, which the run sets itself"),
         ("leader-kill", ("zones.0.dataNodesFilter=$.x",), "members are fixed"),
         (

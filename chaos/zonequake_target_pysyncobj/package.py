@@ -6,10 +6,7 @@ The library is mounted into the members from the machine of the run, which needs
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
@@ -32,9 +29,14 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_protocol.admin import ReplicaRole
+from zonequake_target_pysyncobj.settings import unsuited_settings
 
 PORTS = LinkPorts(clients=2379, peers=7001)
 LIBRARY = "pysyncobj"
+NO_LIBRARY = (
+    f"found no Python package {LIBRARY}, which this target mounts into its members: "
+    "pip install 'zonequake[pysyncobj]'"
+)
 FOLDER = "/server"
 _ROLES = (ReplicaRole.FOLLOWER, ReplicaRole.CANDIDATE, ReplicaRole.LEADER)
 """By the library's numbers of states."""
@@ -112,37 +114,13 @@ def dumped(said: dict[str, Any]) -> MemberDump:
 def mounted() -> dict[str, str]:
     """Returns the server and the library as files of the members. Raises UsageError."""
     if find_spec(LIBRARY) is None:
-        raise UsageError(
-            f"found no Python package {LIBRARY}, which this target mounts into its members: "
-            "pip install 'zonequake[pysyncobj]'"
-        )
+        raise UsageError(NO_LIBRARY)
     library = {
         f"{FOLDER}/{LIBRARY}/{file.name}": file.read_text()
         for file in files(LIBRARY).iterdir()
         if file.name.endswith(".py")
     }
     return {f"{FOLDER}/server.py": (files(__package__) / "server.py").read_text(), **library}
-
-
-def unknown_fields(args: Sequence[str]) -> Iterator[str]:
-    """Yields what `--conf` has and the library doesn't know, as text: it passes over that."""
-    options = argparse.ArgumentParser(exit_on_error=False, add_help=False, allow_abbrev=False)
-    options.add_argument("--conf", type=json.loads, default={})
-    try:
-        given, others = options.parse_known_args(args)
-    except argparse.ArgumentError as error:
-        yield f"target.args has {' '.join(args)}: {error}"
-        return
-    if others or not isinstance(given.conf, dict):
-        yield f"target.args has {' '.join(args)}, expected --conf and fields as a JSON object"
-        return
-    from pysyncobj import SyncObjConf
-
-    known = vars(SyncObjConf())
-    for field in sorted(given.conf.keys() - known):
-        near = difflib.get_close_matches(field, known, n=1)
-        meant = f": did you mean {near[0]}?" if near else ", expected one of SyncObjConf's"
-        yield f"target.args has --conf with {field}{meant}"
 
 
 class PysyncobjPackage(TargetPackage):
@@ -176,7 +154,10 @@ class PysyncobjPackage(TargetPackage):
         yield from unsuited_to_one_group(run)
         if not run.spec.zones[0].fsync:
             yield "zone.fsync is false, and the library never syncs its journal: leave it out"
-        yield from unknown_fields(run.spec.target.args)
+        if find_spec(LIBRARY) is None:
+            yield NO_LIBRARY
+        else:
+            yield from unsuited_settings(run.spec.target.args)
 
 
 TARGET = PysyncobjPackage()

@@ -48,6 +48,21 @@ class Keys(SyncObjConsumer):
         return {"value": held, "applied": applied, "index": index}
 
 
+def settings_of(own: str, folder: Path, conf: dict[str, Any]) -> SyncObjConf:
+    """Returns the library's settings of the member at `own`; fields of `conf` win."""
+    given = {
+        "bindAddress": f"0.0.0.0:{own.rpartition(':')[2]}",
+        "journalFile": str(folder / "journal"),
+        "fullDumpFile": str(folder / "dump"),
+        "commandsWaitLeader": False,
+        "appendEntriesUseBatch": False,
+        "connectionRetryTime": 1.0,
+        "dnsCacheTime": 1.0,  # pods come back with other addresses
+        "dnsFailCacheTime": 1.0,
+    }
+    return SyncObjConf(**(given | conf))
+
+
 class Member:
     """One member, its journal and its dump in `folder`; `name` is the one of its pod."""
 
@@ -60,17 +75,7 @@ class Member:
             identity.write_text(uuid.uuid4().hex)
         self.identity = identity.read_text()
         self.keys = Keys()
-        given = {
-            "bindAddress": f"0.0.0.0:{own.rpartition(':')[2]}",
-            "journalFile": str(folder / "journal"),
-            "fullDumpFile": str(folder / "dump"),
-            "commandsWaitLeader": False,
-            "appendEntriesUseBatch": False,
-            "connectionRetryTime": 1.0,
-            "dnsCacheTime": 1.0,  # pods come back with other addresses
-            "dnsFailCacheTime": 1.0,
-        }
-        settings = SyncObjConf(**(given | conf))
+        settings = settings_of(own, folder, conf)
         self.raft = SyncObj(own, others, settings, consumers=[self.keys])
 
     def execute(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -183,6 +183,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(package, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"zonequake\[pysyncobj\]"):
         package.mounted()
+    run = load("leader-kill", ["target={name: pysyncobj}", "zones.0.partitions=1"])
+    with pytest.raises(UsageError, match=r"zonequake\[pysyncobj\]"):
+        check_suited(package.TARGET, run)
 
 
 def test_a_member_is_told_the_names_that_outlive_pods() -> None:
@@ -203,8 +206,37 @@ def test_a_member_is_told_the_names_that_outlive_pods() -> None:
         ),
         ("[--conf, '{\"zzz\": 1}']", "with zzz, expected one of SyncObjConf's"),
         ("[--conf, '[1]']", "expected --conf and fields as a JSON object"),
-        ("[--conf, '{']", "argument --conf: invalid"),
+        ("[--conf, '{bad']", "no JSON (Expecting property name enclosed in double quotes: line 1"),
+        ("[--conf, '{bad']", 'for instance --conf and {"raftMaxTimeout": 0.8}'),
+        ("[--conf]", "target.args has --conf: expected --conf and fields as a JSON object"),
         ("[--cnf, '{}']", "expected --conf and fields"),
+        ("[--conf, '{}', '--conf={}']", "with --conf more than once: give all fields in one"),
+        ('[--conf, \'{"journalFile": "/x"}\']', "journalFile, which the run sets itself"),
+        ("[--conf, '{\"fullDumpFile\": null}']", "fullDumpFile, which the run sets itself"),
+        ('[--conf, \'{"bindAddress": "a:1"}\']', "bindAddress, which the run sets itself"),
+        ("[--conf, '{\"dynamicMembershipChange\": true}']", "and the members of a run are fixed"),
+        ("[--conf, '{\"autoTick\": false}']", "autoTick, and members do nothing without it"),
+        ('[--conf, \'{"password": "x"}\']', "password, for which the library needs another"),
+        ('[--conf, \'{"onReady": "x"}\']', "onReady, which is a function of Python"),
+        (
+            '[--conf, \'{"connectionTimeout": "4"}\']',
+            'connectionTimeout "4": expected a number that isn\'t negative',
+        ),
+        ("[--conf, '{\"raftMaxTimeout\": -1}']", "raftMaxTimeout -1: expected a number that isn't"),
+        ("[--conf, '{\"raftMaxTimeout\": true}']", "raftMaxTimeout true: expected a number"),
+        ("[--conf, '{\"raftMaxTimeout\": NaN}']", "raftMaxTimeout NaN: expected a number"),
+        (
+            "[--conf, '{\"raftMaxTimeout\": Infinity}']",
+            "raftMaxTimeout Infinity: expected a number",
+        ),
+        ("[--conf, '{\"sendBufferSize\": 1.5}']", "sendBufferSize 1.5: expected a whole number"),
+        ("[--conf, '{\"useFork\": 1}']", "useFork 1: expected true or false"),
+        ('[--conf, \'{"pollerType": "x"}\']', 'expected "auto" or "poll" or "select"'),
+        ("[--conf, '{\"tcp_keepalive\": [1, 2, 3]}']", "tcp_keepalive [1, 2, 3]: expected null"),
+        (
+            "[--conf, '{\"raftMaxTimeout\": 0.3}']",
+            "the library expects raftMaxTimeout > raftMinTimeout",
+        ),
     ],
 )
 def test_a_setting_that_the_library_passes_over_is_refused(args: str, why: str) -> None:
@@ -213,7 +245,17 @@ def test_a_setting_that_the_library_passes_over_is_refused(args: str, why: str) 
         check_suited(package.TARGET, run)
 
 
-def test_a_setting_of_the_library_is_taken() -> None:
-    args = "[--conf, '{\"raftMaxTimeout\": 0.8}']"
+@pytest.mark.parametrize(
+    "conf",
+    [
+        '{"raftMaxTimeout": 0.8}',
+        '{"raftMaxTimeout": 3, "logCompactionMinTime": 0.5, "logCompactionSplit": true}',
+        '{"appendEntriesPeriod": 0.01, "appendEntriesBatchSizeBytes": 1000}',
+        '{"appendEntriesUseBatch": true, "preferredAddrType": null, "tcp_keepalive": null}',
+        '{"logCompactionMinEntries": 1000000000, "logCompactionMinTime": 1000000}',
+    ],
+)
+def test_a_setting_of_the_library_is_taken(conf: str) -> None:
+    args = f"[--conf, '{conf}']"
     run = load("leader-kill", [f"target={{name: pysyncobj, args: {args}}}", "zones.0.partitions=1"])
     check_suited(package.TARGET, run)

@@ -46,8 +46,9 @@ shown by rows, {unasked} could be seen but are asked by none, and {unseen} can't
 *Kept*: runs that passed, or in which only checks that don't bear on the rule failed and none
 remained undecided. *Violated*: runs in which a check that bears on it failed. *Not decided*: all
 others, as where a row expects the check to fail in Ignite, whose reads or resets claim no more. A
-run shows no more of a rule than the fourth column says. Windows: the longest of all runs of these
-rows.
+run shows no more of a rule than the fourth column says, and of Ignite's acknowledged writes no more
+than the part that could be judged, which the table of rows counts. Windows: the longest of all
+runs of these rows.
 
 """
 

@@ -126,7 +126,7 @@ async def run(settings: LoadSettings) -> None:
         recovered=recovered,
     )
     app = make_app(load, settings.directory, registry)
-    serving = await serve(app, settings.bind, settings.port, name="control")
+    serving = await serve(app, settings.bind, settings.port, name="control", behind_proxy=True)
     running = asyncio.create_task(load.run())
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

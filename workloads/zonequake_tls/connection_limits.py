@@ -45,13 +45,14 @@ class _Half:
 
 
 class ConnectionLimits:
-    """The connections of the port `name`, at most `most`. `cut` counts the connections that were
-    cut, by reason.
+    """The connections of the port `name`, at most `most`; those that said nothing for `silent_s`
+    are cut. `cut` counts the connections that were cut, by reason.
     """
 
-    def __init__(self, name: str, *, most: int) -> None:
+    def __init__(self, name: str, *, most: int, silent_s: float = SILENT_S) -> None:
         self.name = name
         self.most = most
+        self._silent_s = silent_s
         self.cut: Counter[str] = Counter()
         self._members: set[LimitedConnection] = set()
         self._silent: dict[LimitedConnection, float] = {}
@@ -133,7 +134,9 @@ class ConnectionLimits:
 
     def _sweep(self) -> None:
         now_s = self._now_s()
-        for member in [m for m, since_s in self._silent.items() if now_s - since_s > SILENT_S]:
+        for member in [
+            m for m, since_s in self._silent.items() if now_s - since_s > self._silent_s
+        ]:
             self._cut(member, "silent")
         for member in [m for m, half in self._halves.items() if now_s - half.began_s > FRAME_S]:
             self._cut(member, "slow")

@@ -10,7 +10,7 @@ from typing import cast
 
 from aiohttp import web
 
-from zonequake_tls.connection_limits import ConnectionLimits
+from zonequake_tls.connection_limits import SILENT_S, ConnectionLimits
 from zonequake_tls.listener import Admission, Listener, listen
 from zonequake_tls.log_rate_limit import LogRateLimit
 
@@ -19,6 +19,15 @@ _LOGGED_PER_MINUTE = 10
 _SHUTDOWN_S = 1.0
 MOST_VISITORS = 256
 """Connections of an HTTP port: probes, Prometheus, the operator and a few people."""
+
+IDLE_S = 75.0
+"""A connection without a request is kept so long."""
+
+PROXY_S = 120.0
+"""The API server keeps an idle connection for 90 s, also one that it opened and did not use, as
+another one was free first. A request that it sends while this side closes has no answer, and it
+doesn't send a POST again.
+"""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -80,8 +89,8 @@ class _HttpConnection(asyncio.Protocol):
 class HttpConnections:
     """The connections of one HTTP port. `middleware` goes first in the application's."""
 
-    def __init__(self, name: str, *, most: int) -> None:
-        self.limits = ConnectionLimits(name, most=most)
+    def __init__(self, name: str, *, most: int, silent_s: float) -> None:
+        self.limits = ConnectionLimits(name, most=most, silent_s=silent_s)
         self.by_transport: dict[asyncio.BaseTransport, _HttpConnection] = {}
 
     def counted(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
@@ -131,14 +140,20 @@ async def serve(
     name: str,
     most: int = MOST_VISITORS,
     admission: Admission | None = None,
+    behind_proxy: bool = False,
 ) -> HttpServer:
     """Opens an HTTP port for an application that is not served yet. Raises OSError.
 
-    `most`: connections. A connection that `admission` refuses gets no HTTP.
+    `most`: connections. `behind_proxy`: the API server asks for others, also what must not be
+    repeated, so that its connections are not closed before it closes them. A connection that
+    `admission` refuses gets no HTTP.
     """
-    connections = HttpConnections(name, most=most)
+    silent_s, idle_s = (PROXY_S, PROXY_S) if behind_proxy else (SILENT_S, IDLE_S)
+    connections = HttpConnections(name, most=most, silent_s=silent_s)
     application.middlewares.insert(0, connections.middleware)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    runner = web.AppRunner(
+        application, access_log=None, shutdown_timeout=_SHUTDOWN_S, keepalive_timeout=idle_s
+    )
     await runner.setup()
     assert runner.server is not None, "it is set up"
     _log_seldom()

@@ -189,6 +189,12 @@ done
 """
 
 
+ZONEQUAKE = """\
+#!/bin/bash
+echo "$@" >> "$SECRETS/installed"
+"""
+
+
 def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
     """Raises SSLError if one end refuses the other."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -209,11 +215,12 @@ def test_the_commands_of_the_page_make_secrets_that_fit_the_run_that_it_shows(
     section = (ROOT / "docs/etcd.md").read_text().partition("\n## TLS\n")[2].partition("\n## ")[0]
     lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
     shell, _, run = "\n".join(lines).partition("zonequake run ")
-    kubectl = tmp_path / "bin" / "kubectl"
-    kubectl.parent.mkdir()
-    kubectl.write_text(KUBECTL)
-    kubectl.chmod(0o755)
-    places = {"PATH": f"{kubectl.parent}:{os.environ['PATH']}", "SECRETS": str(tmp_path)}
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("kubectl", KUBECTL), ("zonequake", ZONEQUAKE)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    places = {"PATH": f"{programs}:{os.environ['PATH']}", "SECRETS": str(tmp_path)}
     subprocess.run(
         ["bash", "-euc", shell], cwd=tmp_path, env=places, check=True, capture_output=True
     )
@@ -226,6 +233,9 @@ def test_the_commands_of_the_page_make_secrets_that_fit_the_run_that_it_shows(
     members = MemberSet.of(place, target="etcd", program=PROGRAM, ports=PORTS)
     (secret_of_members,) = target.secrets.values()
     assert target.client_secret is not None
+    named = f"{{{secret_of_members},{target.client_secret}}}"
+    installed = (tmp_path / "installed").read_text()
+    assert installed == f"install --set harness.targetSecrets={named}\n"
     client = ClientTls.read(tmp_path / "zonequake" / target.client_secret)
     files = tmp_path / "zonequake" / secret_of_members
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

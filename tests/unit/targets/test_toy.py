@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,6 @@ from typing import cast
 
 import pytest
 
-from tests.processes.store.ports import free_ports
 from zonequake_chaos.kit.members import DumpedKey
 from zonequake_kube.client import Kube
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
@@ -43,7 +43,8 @@ class Running:
 
     def __init__(self, folder: Path, *words: str) -> None:
         folder.mkdir(exist_ok=True)
-        (self.port,) = free_ports(1)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
         place = ["--folder", str(folder), "--port", str(self.port), "--name", "member-0"]
         self.command = [sys.executable, server.__file__, *place, *words]
         self.start()

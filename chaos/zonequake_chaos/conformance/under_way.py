@@ -69,6 +69,8 @@ def stale_reads(reads: Iterable[TimedOperation], ended: Iterable[TimedOperation]
             acknowledged[one.asked.operation.key].append(one)
     stale = []
     for read in reads:
+        if read.asked.outcome.type is not Type.OK:
+            continue
         found = read.asked.outcome.value
         held = found if isinstance(found, list) else [found]
         stale += [
@@ -76,9 +78,7 @@ def stale_reads(reads: Iterable[TimedOperation], ended: Iterable[TimedOperation]
             f"{(read.began_ns - one.ended_ns) / 1e6:.0f} ms after "
             f"{one.asked.operation.value!r} was acknowledged"
             for one in acknowledged[read.asked.operation.key]
-            if read.asked.outcome.type is Type.OK
-            and one.ended_ns < read.began_ns
-            and one.asked.operation.value not in held
+            if one.ended_ns < read.began_ns and one.asked.operation.value not in held
         ][:1]
     return [f"{stale[0]} ({len(stale)} such reads)"] if stale else []
 
@@ -142,8 +142,10 @@ class OperationsUnderWay:
 
     async def _read_on(self, over: asyncio.Event) -> None:
         while not over.is_set():
-            newest = next((one for one in reversed(self.asked) if _is_acknowledged(one)), None)
-            if newest is not None:
+            acknowledged = (
+                one.asked for one in reversed(self.ended) if _is_acknowledged(one.asked)
+            )
+            if (newest := next(acknowledged, None)) is not None:
                 read = Operation(f=Function.READ, key=newest.operation.key)
                 self.reads += await self._timed([read])
             await self._pause(over)

@@ -235,18 +235,25 @@ class LocalNodes:
             leader = await self.leader(group)
             status = await self.status(leader, group)
             assert status is not None
-            order = ChangePeers(
-                group=group,
-                term=status.term,
-                token=zone.token,
-                peers=peers,
-                addresses=self.addresses(),
-            )
-            (reply,) = await self.order(leader, order)
-            return reply.status is OrderStatus.RECEIVED
+            return await self.takes_change(leader, status, token=zone.token, peers=peers)
 
         await until(taken, f"a leader of {group} takes the change")
         return leader
+
+    async def takes_change(
+        self, leader: str, status: ReplicaStatus, *, token: int, peers: list[PeerName]
+    ) -> bool:
+        """Order the change once, of the group and in the term of `status`; returns whether it was
+        received."""
+        order = ChangePeers(
+            group=status.group,
+            term=status.term,
+            token=token,
+            peers=peers,
+            addresses=self.addresses(),
+        )
+        (reply,) = await self.order(leader, order)
+        return reply.status is OrderStatus.RECEIVED
 
     async def peers(self, group: str, names: list[str]) -> list[PeerName]:
         found: list[PeerName] = []

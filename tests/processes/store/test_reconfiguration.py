@@ -11,7 +11,6 @@ from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, unti
 from tests.processes.store.stalls import again_after_a_stall, stood_still
 from zonequake_protocol.admin import (
     CancelChangePeers,
-    ChangePeers,
     InspectReplica,
     OrderStatus,
     ReconfigurationStatus,
@@ -153,15 +152,8 @@ async def test_a_peer_that_does_not_answer_ends_the_change_and_the_status_says_s
         leader = await nodes.leader(group, among=THREE)
         status = await status_of(nodes, leader, group)
         if (now := f"{leader} in term {status.term}") != ordered:
-            order = ChangePeers(
-                group=group,
-                term=status.term,
-                token=zone.token,
-                peers=joins,
-                addresses=nodes.addresses(),
-            )
-            (reply,) = await nodes.order(leader, order)
-            ordered = now if reply.status is OrderStatus.RECEIVED else ""
+            is_taken = await nodes.takes_change(leader, status, token=zone.token, peers=joins)
+            ordered = now if is_taken else ""
         elif (status.role, status.stage) == (ReplicaRole.LEADER, Stage.NONE):
             assert status.reconfiguration_status is ReconfigurationStatus.CATCH_UP_TIMEOUT
             error = status.reconfiguration_error or ""
